@@ -1,0 +1,90 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+enum { FIELDS = 4, LINE = 1024 };
+
+static enum log_level max_level = LOG_LEVEL_WARN;
+static struct {
+    const char *key;
+    char value[64];
+} fields[FIELDS];
+
+void log_set_level(enum log_level level) {
+    max_level = level;
+}
+
+bool log_enabled(enum log_level level) {
+    return level <= max_level;
+}
+
+void log_set_field(const char *key, const char *value) {
+    size_t slot = FIELDS;
+    for (size_t i = FIELDS; i-- > 0;)
+        if (fields[i].key == NULL || strcmp(fields[i].key, key) == 0)
+            slot = i;
+    for (size_t i = 0; i < FIELDS; i++)
+        if (fields[i].key != NULL && strcmp(fields[i].key, key) == 0)
+            slot = i;
+    if (slot == FIELDS)
+        return;
+    fields[slot].key = value == NULL ? NULL : key;
+    if (value != NULL)
+        (void)str_escape(fields[slot].value, sizeof fields[slot].value, value);
+}
+
+/* Appends ` key=value`, quoted when it holds a space, a quote or an equals sign. */
+static size_t put_field(char *out, size_t size, size_t at, const char *key, const char *value) {
+    char escaped[LINE / 2];
+    (void)str_escape(escaped, sizeof escaped, value);
+    bool quote = escaped[0] == '\0' || strpbrk(escaped, " \"=") != NULL;
+    int n = snprintf(out + at, size - at, quote ? " %s=\"" : " %s=", key);
+    at = MIN(at + (size_t)MAX(n, 0), size - 1);
+    for (const char *p = escaped; *p != '\0' && at + 3 < size; p++) {
+        if (*p == '"')
+            out[at++] = '\\';
+        out[at++] = *p;
+    }
+    if (quote && at + 1 < size)
+        out[at++] = '"';
+    out[at] = '\0';
+    return at;
+}
+
+int log_format(char *out, unsigned long size, enum log_level level, const char *event,
+               const char *key, const char *value) {
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    char when[32];
+    int n = snprintf(out, size, "time=%s", clock_iso8601(clock_wall_ms(), when));
+    size_t at = MIN((size_t)MAX(n, 0), size - 1);
+    at = put_field(out, size, at, "level", names[level]);
+    at = put_field(out, size, at, "event", event);
+    for (size_t i = 0; i < FIELDS; i++)
+        if (fields[i].key != NULL)
+            at = put_field(out, size, at, fields[i].key, fields[i].value);
+    if (key != NULL)
+        at = put_field(out, size, at, key, value);
+    return (int)at;
+}
+
+void log_event(enum log_level level, const char *event, const char *key, const char *fmt, ...) {
+    if (!log_enabled(level))
+        return;
+    char value[LINE / 2] = "";
+    if (key != NULL) {
+        va_list ap;
+        va_start(ap, fmt);
+        (void)vsnprintf(value, sizeof value, fmt, ap);
+        va_end(ap);
+    }
+    char line[LINE];
+    int n = log_format(line, sizeof line - 1, level, event, key, value);
+    line[n] = '\n';
+    (void)fd_write_all(STDERR_FILENO, line, (size_t)n + 1); /* nowhere else to report it */
+}

@@ -1,0 +1,187 @@
+/* The protocol between the host and cay-init (docs/protocol.md): frames, and the typed fields that
+ * requests and answers are made of. Both ends treat what they read as hostile: every length is
+ * checked against a maximum before memory is used for it.
+ *
+ * A frame is an 8-byte header (payload length, little-endian u32; type, u8; three zero bytes) and
+ * the payload. The payload of requests and answers is a sequence of fields: tag (u16), length
+ * (u32), value. Strings carry their terminating NUL and no other; numbers are 8 bytes. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+struct cay_error;
+
+enum {
+    WIRE_VERSION = 1,
+    WIRE_HEADER_SIZE = 8,
+    WIRE_FIELD_HEADER_SIZE = 6,
+    WIRE_DATA_MAX = 64 * 1024,           /* payload of a data frame */
+    WIRE_MESSAGE_MAX = 4 * 1024 * 1024,  /* payload of a request or an answer */
+    WIRE_REPEATED_MAX = 32768,           /* arguments, environment entries */
+};
+
+enum wire_type {
+    /* host to init */
+    WIRE_REQUEST = 1,    /* fields; the first frame of a connection, and only that */
+    WIRE_INPUT = 2,      /* bytes: standard input, file content, tar stream */
+    WIRE_INPUT_END = 3,  /* empty: no more input */
+    WIRE_SIGNAL = 4,     /* fields: WIRE_TAG_SIGNAL */
+    WIRE_WINDOW = 5,     /* fields: WIRE_TAG_ROWS, WIRE_TAG_COLS */
+    /* init to host */
+    WIRE_STARTED = 16,   /* fields: WIRE_TAG_PID; the command was executed */
+    WIRE_STDOUT = 17,    /* bytes: standard output, file content, tar stream */
+    WIRE_STDERR = 18,    /* bytes: standard error */
+    WIRE_ENTRY = 19,     /* fields: one file, one match; any number of them */
+    WIRE_DONE = 20,      /* fields: the operation succeeded; last frame (but for WIRE_OP_DIAL) */
+    WIRE_ERROR = 21,     /* fields: WIRE_TAG_CODE, _MESSAGE, _REMEDY, _ERRNO; last frame */
+};
+
+enum wire_op {
+    WIRE_OP_PING = 1,
+    WIRE_OP_EXEC = 2,
+    WIRE_OP_STAT = 3,
+    WIRE_OP_LIST = 4,
+    WIRE_OP_READ = 5,
+    WIRE_OP_WRITE = 6,
+    WIRE_OP_MKDIR = 7,
+    WIRE_OP_MOVE = 8,
+    WIRE_OP_REMOVE = 9,
+    WIRE_OP_CHMOD = 10,
+    WIRE_OP_CHOWN = 11,
+    WIRE_OP_FIND = 12,
+    WIRE_OP_SEARCH = 13,
+    WIRE_OP_REPLACE = 14,
+    WIRE_OP_TAR_IN = 15,
+    WIRE_OP_TAR_OUT = 16,
+    WIRE_OP_DIAL = 17, /* after WIRE_DONE the connection is the raw stream */
+    WIRE_OP_SHUTDOWN = 18,
+};
+
+enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
+
+/* name, number, kind. A WIRE_KIND_STRINGS tag may occur many times, every other at most once. */
+#define WIRE_TAG_TABLE(X)                                                                          \
+    X(WIRE_TAG_VERSION, 1, WIRE_KIND_NUMBER)                                                       \
+    X(WIRE_TAG_OP, 2, WIRE_KIND_NUMBER)                                                            \
+    X(WIRE_TAG_USER, 3, WIRE_KIND_STRING)        /* "name", "uid", "uid:gid" */                    \
+    X(WIRE_TAG_ARG, 4, WIRE_KIND_STRINGS)                                                          \
+    X(WIRE_TAG_ENV, 5, WIRE_KIND_STRINGS)        /* "K=V" */                                       \
+    X(WIRE_TAG_CWD, 6, WIRE_KIND_STRING)         /* made if missing */                             \
+    X(WIRE_TAG_TTY, 7, WIRE_KIND_NUMBER)         /* 1: a pseudo-terminal */                        \
+    X(WIRE_TAG_ROWS, 8, WIRE_KIND_NUMBER)                                                          \
+    X(WIRE_TAG_COLS, 9, WIRE_KIND_NUMBER)                                                          \
+    X(WIRE_TAG_STDIN, 10, WIRE_KIND_NUMBER)      /* 1: input frames follow; 0: empty */            \
+    X(WIRE_TAG_TIMEOUT_MS, 11, WIRE_KIND_NUMBER) /* 0: none */                                     \
+    X(WIRE_TAG_QUIET_MS, 12, WIRE_KIND_NUMBER)   /* no-output limit; 0: none */                    \
+    X(WIRE_TAG_OUTPUT_MAX, 13, WIRE_KIND_NUMBER) /* bytes of stdout+stderr; 0: none */             \
+    X(WIRE_TAG_PATH, 14, WIRE_KIND_STRING)                                                         \
+    X(WIRE_TAG_TARGET, 15, WIRE_KIND_STRING)     /* destination; link target */                    \
+    X(WIRE_TAG_MODE, 16, WIRE_KIND_NUMBER)                                                         \
+    X(WIRE_TAG_UID, 17, WIRE_KIND_NUMBER)                                                          \
+    X(WIRE_TAG_GID, 18, WIRE_KIND_NUMBER)                                                          \
+    X(WIRE_TAG_SIZE, 19, WIRE_KIND_NUMBER)                                                         \
+    X(WIRE_TAG_MTIME_MS, 20, WIRE_KIND_NUMBER)   /* since 1970, two's complement */                \
+    X(WIRE_TAG_RECURSIVE, 21, WIRE_KIND_NUMBER)                                                    \
+    X(WIRE_TAG_OFFSET, 22, WIRE_KIND_NUMBER)                                                       \
+    X(WIRE_TAG_LIMIT, 23, WIRE_KIND_NUMBER)      /* bytes or entries, by operation */              \
+    X(WIRE_TAG_PATTERN, 24, WIRE_KIND_STRING)                                                      \
+    X(WIRE_TAG_TEXT, 25, WIRE_KIND_STRING)       /* replacement; matching line */                  \
+    X(WIRE_TAG_LINE, 26, WIRE_KIND_NUMBER)                                                         \
+    X(WIRE_TAG_COUNT, 27, WIRE_KIND_NUMBER)                                                        \
+    X(WIRE_TAG_PORT, 28, WIRE_KIND_NUMBER)                                                         \
+    X(WIRE_TAG_SIGNAL, 29, WIRE_KIND_NUMBER)                                                       \
+    X(WIRE_TAG_PID, 30, WIRE_KIND_NUMBER)                                                          \
+    X(WIRE_TAG_EXIT, 31, WIRE_KIND_NUMBER)       /* 0..255, or 128+n */                            \
+    X(WIRE_TAG_REASON, 32, WIRE_KIND_NUMBER)     /* enum wire_reason */                            \
+    X(WIRE_TAG_CODE, 33, WIRE_KIND_NUMBER)                                                         \
+    X(WIRE_TAG_ERRNO, 34, WIRE_KIND_NUMBER)                                                        \
+    X(WIRE_TAG_MESSAGE, 35, WIRE_KIND_STRING)                                                      \
+    X(WIRE_TAG_REMEDY, 36, WIRE_KIND_STRING)                                                       \
+    X(WIRE_TAG_REGEX, 37, WIRE_KIND_NUMBER)      /* 1: PATTERN is a POSIX extended expression */   \
+    X(WIRE_TAG_IGNORE_CASE, 38, WIRE_KIND_NUMBER)                                                  \
+    X(WIRE_TAG_TRUNCATED, 39, WIRE_KIND_NUMBER)  /* 1: a limit cut the answer */                   \
+    X(WIRE_TAG_PATHS, 40, WIRE_KIND_STRINGS)                                                       \
+    X(WIRE_TAG_KEEP, 41, WIRE_KIND_NUMBER)       /* EXEC: leave background processes alone */
+
+enum wire_tag {
+#define WIRE_TAG_ENUM(id, number, kind) id = number,
+    WIRE_TAG_TABLE(WIRE_TAG_ENUM)
+#undef WIRE_TAG_ENUM
+    WIRE_TAG_COUNT_ = 42,
+};
+
+/* Why a command ended. */
+enum wire_reason {
+    WIRE_REASON_EXIT = 0,
+    WIRE_REASON_SIGNAL = 1,
+    WIRE_REASON_TIMEOUT = 2, /* wall limit */
+    WIRE_REASON_QUIET = 3,   /* no-output limit */
+    WIRE_REASON_OUTPUT = 4,  /* output cap */
+};
+
+/* ---- building ---- */
+
+/* Fields appended to b; failures are sticky in b->failed. */
+void wire_put_string(struct buf *b, enum wire_tag tag, const char *text);
+void wire_put_number(struct buf *b, enum wire_tag tag, uint64_t value);
+
+/* Sends one frame; b NULL for an empty payload. 0 or -errno; -ENOBUFS if building b failed. */
+int wire_send(int fd, enum wire_type type, const struct buf *b);
+/* Sends bytes as frames of at most WIRE_DATA_MAX. */
+int wire_send_data(int fd, enum wire_type type, const void *data, size_t len);
+/* Sends err as WIRE_ERROR. */
+int wire_send_error(int fd, const struct cay_error *err);
+
+/* ---- reading ---- */
+
+struct wire_frame {
+    enum wire_type type;
+    const char *data; /* len bytes; valid until the next call on the same reader */
+    size_t len;
+};
+
+/* Reassembles frames from a stream; for a blocking socket or inside a poll loop. */
+struct wire_reader {
+    struct buf in;
+    size_t used; /* bytes of `in` that belong to frames already returned */
+};
+
+#define WIRE_READER_INIT                                                                           \
+    ((struct wire_reader){.in = BUF_INIT(WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX + WIRE_DATA_MAX)})
+
+/* Takes a complete frame out of what was read so far: 1, 0 if more bytes are needed, -EPROTO for a
+ * malformed header, -EMSGSIZE for a payload beyond the maximum of its type. */
+int wire_reader_next(struct wire_reader *r, struct wire_frame *f);
+/* One read(2) into the reader: bytes read, 0 at the end of the stream, -errno. */
+int wire_reader_fill(struct wire_reader *r, int fd);
+/* Blocks for the next frame: 1, 0 at a clean end between frames, -errno. */
+int wire_receive(struct wire_reader *r, int fd, struct wire_frame *f);
+void wire_reader_free(struct wire_reader *r);
+
+/* A parsed request or answer. Points into the payload, which must stay unchanged. */
+struct wire_message {
+    const char *data;
+    size_t len;
+    const char *string[WIRE_TAG_COUNT_]; /* NULL if absent; for WIRE_KIND_STRINGS the first */
+    uint64_t number[WIRE_TAG_COUNT_];    /* 0 if absent */
+    bool present[WIRE_TAG_COUNT_];
+    uint32_t count[WIRE_TAG_COUNT_];     /* occurrences */
+};
+
+/* Checks the whole payload: 0, or -EPROTO (unknown tag, wrong length, missing or inner NUL,
+ * repeated field, more than WIRE_REPEATED_MAX strings). */
+int wire_parse(const void *payload, size_t len, struct wire_message *m);
+
+/* Walks the values of a WIRE_KIND_STRINGS tag: pass NULL first, then the previous value; NULL at
+ * the end. */
+const char *wire_next_string(const struct wire_message *m, enum wire_tag tag, const char *previous);
+
+/* Fills out (NULL-terminated, pointing into m; caller frees the array only), or NULL on OOM. */
+const char **wire_string_array(const struct wire_message *m, enum wire_tag tag);
+
+/* Turns a WIRE_ERROR message into err (bounded, sanitised) and returns the negative code. */
+int wire_take_error(const struct wire_message *m, struct cay_error *err);
