@@ -9,6 +9,7 @@
 #include "wire/wire.h"
 
 struct cay_error;
+struct user;
 
 struct op_conn {
     int fd;                     /* the connection: blocking, send answers here */
@@ -17,6 +18,8 @@ struct op_conn {
     unsigned uid;
     unsigned gid;
     const char *home;
+    const struct user *user;
+    int stop; /* writing a byte here ends PID 1, and with it the sandbox */
 };
 
 /* Runs the operation and sends all answer frames, WIRE_DONE included. On failure fills err and

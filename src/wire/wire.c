@@ -117,6 +117,7 @@ static long payload_max(unsigned type) {
     case WIRE_ENTRY:
     case WIRE_DONE:
     case WIRE_ERROR:
+    case WIRE_CREDIT:
         return WIRE_MESSAGE_MAX;
     default:
         return -1;

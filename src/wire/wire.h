@@ -22,6 +22,7 @@ enum {
     WIRE_DATA_MAX = 64 * 1024,           /* payload of a data frame */
     WIRE_MESSAGE_MAX = 4 * 1024 * 1024,  /* payload of a request or an answer */
     WIRE_REPEATED_MAX = 32768,           /* arguments, environment entries */
+    WIRE_INPUT_CREDIT = 256 * 1024,      /* EXEC: input bytes that may be under way at the start */
 };
 
 enum wire_type {
@@ -38,6 +39,7 @@ enum wire_type {
     WIRE_ENTRY = 19,     /* fields: one file, one match; any number of them */
     WIRE_DONE = 20,      /* fields: the operation succeeded; last frame (but for WIRE_OP_DIAL) */
     WIRE_ERROR = 21,     /* fields: WIRE_TAG_CODE, _MESSAGE, _REMEDY, _ERRNO; last frame */
+    WIRE_CREDIT = 22,    /* fields: WIRE_TAG_COUNT; so many more input bytes may be sent (EXEC) */
 };
 
 enum wire_op {
@@ -104,14 +106,13 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_REGEX, 37, WIRE_KIND_NUMBER)      /* 1: PATTERN is a POSIX extended expression */   \
     X(WIRE_TAG_IGNORE_CASE, 38, WIRE_KIND_NUMBER)                                                  \
     X(WIRE_TAG_TRUNCATED, 39, WIRE_KIND_NUMBER)  /* 1: a limit cut the answer */                   \
-    X(WIRE_TAG_PATHS, 40, WIRE_KIND_STRINGS)                                                       \
-    X(WIRE_TAG_KEEP, 41, WIRE_KIND_NUMBER)       /* EXEC: leave background processes alone */
+    X(WIRE_TAG_PATHS, 40, WIRE_KIND_STRINGS)
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-    WIRE_TAG_COUNT_ = 42,
+    WIRE_TAG_COUNT_ = 41,
 };
 
 /* Why a command ended. */

@@ -1,0 +1,377 @@
+/* WIRE_OP_EXEC: runs a command and carries its streams until it ends or a limit strikes. The
+ * operation ends when the command's own process ends; what it left in the background goes on
+ * living, as the user meant it, unless a limit struck: then the whole tree dies. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "init/op.h"
+#include "init/spawn.h"
+#include "init/tree.h"
+#include "init/user.h"
+
+enum { TERM_GRACE_MS = 250, KILL_MS = 3000 };
+
+struct exec {
+    struct op_conn *conn;
+    struct spawned cmd;
+    int signals;        /* SIGCHLD */
+    bool tty;
+    struct buf input;   /* received, not yet taken by the command */
+    bool input_ended;
+    uint64_t credit;    /* taken by the command, not yet reported to the host */
+    bool host_ready;    /* the connection takes more output without blocking */
+    bool host_gone;
+    uint64_t output;
+    uint64_t output_max;
+    int64_t wall_deadline;
+    int64_t quiet_ms;
+    int64_t quiet_deadline;
+    bool exited;
+    int status;
+    enum wire_reason reason;
+};
+
+static void exec_close(struct exec *x) {
+    spawned_close(&x->cmd);
+    fd_close(&x->signals);
+    buf_free(&x->input);
+}
+
+/* ---- from the host ---- */
+
+static void signal_command(struct exec *x, uint64_t number) {
+    if (number > 0 && number < NSIG && !x->exited)
+        (void)kill(-x->cmd.pid, (int)number); /* the group may have ended meanwhile */
+}
+
+static void resize_window(const struct exec *x, const struct wire_message *m) {
+    struct winsize size = {.ws_row = (unsigned short)m->number[WIRE_TAG_ROWS],
+                           .ws_col = (unsigned short)m->number[WIRE_TAG_COLS]};
+    if (x->tty && x->cmd.out >= 0)
+        (void)ioctl(x->cmd.out, TIOCSWINSZ, &size); /* a closed terminal has no size to change */
+}
+
+static int take_frame(struct exec *x, const struct wire_frame *f) {
+    struct wire_message m;
+    switch (f->type) {
+    case WIRE_INPUT:
+        return x->input_ended ? -EPROTO : buf_append(&x->input, f->data, f->len);
+    case WIRE_INPUT_END:
+        x->input_ended = true;
+        return 0;
+    case WIRE_SIGNAL:
+        if (wire_parse(f->data, f->len, &m) < 0)
+            return -EPROTO;
+        signal_command(x, m.number[WIRE_TAG_SIGNAL]);
+        return 0;
+    case WIRE_WINDOW:
+        if (wire_parse(f->data, f->len, &m) < 0)
+            return -EPROTO;
+        resize_window(x, &m);
+        return 0;
+    default:
+        return -EPROTO;
+    }
+}
+
+static int take_frames(struct exec *x) {
+    struct wire_frame f;
+    int r;
+    while ((r = wire_reader_next(x->conn->reader, &f)) > 0) {
+        r = take_frame(x, &f);
+        if (r < 0)
+            return r;
+    }
+    return r;
+}
+
+static void read_host(struct exec *x) {
+    int n = wire_reader_fill(x->conn->reader, x->conn->fd);
+    if (n <= 0 || take_frames(x) < 0)
+        x->host_gone = true;
+}
+
+/* ---- to the command ---- */
+
+/* A terminal has no end of file; it is typed. */
+static void end_input(struct exec *x) {
+    static const char end_of_transmission = 4;
+    if (x->tty)
+        (void)!write(x->cmd.in, &end_of_transmission, 1);
+    fd_close(&x->cmd.in);
+}
+
+static void write_command(struct exec *x) {
+    if (x->input.len > 0) {
+        ssize_t n = write(x->cmd.in, x->input.data, x->input.len);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        size_t taken = n < 0 ? x->input.len : (size_t)n; /* it reads no more: drop the rest */
+        if (n < 0)
+            fd_close(&x->cmd.in);
+        buf_consume(&x->input, taken);
+        x->credit += taken;
+    }
+    if (x->input.len == 0 && x->input_ended && x->cmd.in >= 0)
+        end_input(x);
+}
+
+static void send_credit(struct exec *x) {
+    if (x->credit < WIRE_INPUT_CREDIT / 4 || x->host_gone)
+        return;
+    _cleanup_(buf_free) struct buf b = BUF_INIT(64);
+    wire_put_number(&b, WIRE_TAG_COUNT, x->credit);
+    if (wire_send(x->conn->fd, WIRE_CREDIT, &b) < 0)
+        x->host_gone = true;
+    x->credit = 0;
+}
+
+/* ---- from the command ---- */
+
+static void update_host_ready(struct exec *x) {
+    struct pollfd p = {.fd = x->conn->fd, .events = POLLOUT};
+    x->host_ready = poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) != 0;
+}
+
+/* Forwards what one read gives; closes the stream at its end. True if there was something. */
+static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
+    static char data[WIRE_DATA_MAX];
+    ssize_t n = read(*fd, data, sizeof data);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n <= 0) { /* EIO is the end of a terminal whose last user is gone */
+        fd_close(fd);
+        return false;
+    }
+    size_t len = (size_t)n;
+    if (x->output_max > 0 && x->output + len >= x->output_max) {
+        len = (size_t)(x->output_max - x->output);
+        x->reason = WIRE_REASON_OUTPUT;
+    }
+    x->output += len;
+    x->quiet_deadline = clock_deadline(x->quiet_ms);
+    if (!x->host_gone && wire_send_data(x->conn->fd, type, data, len) < 0)
+        x->host_gone = true;
+    update_host_ready(x);
+    return true;
+}
+
+/* What the command wrote before it ended is in the pipes now; a background process that holds them
+ * open is not waited for. */
+static void drain(struct exec *x) {
+    while (x->cmd.out >= 0 && x->reason != WIRE_REASON_OUTPUT &&
+           forward_output(x, &x->cmd.out, WIRE_STDOUT))
+        ;
+    while (x->cmd.err >= 0 && x->reason != WIRE_REASON_OUTPUT &&
+           forward_output(x, &x->cmd.err, WIRE_STDERR))
+        ;
+}
+
+/* ---- the end ---- */
+
+static void reap(struct exec *x) {
+    struct signalfd_siginfo info;
+    while (read(x->signals, &info, sizeof info) > 0)
+        ;
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid != x->cmd.pid)
+            continue;
+        x->exited = true;
+        x->status = status;
+    }
+}
+
+static enum wire_reason limit_struck(const struct exec *x) {
+    if (x->reason != WIRE_REASON_EXIT)
+        return x->reason;
+    if (clock_expired(x->wall_deadline))
+        return WIRE_REASON_TIMEOUT;
+    if (clock_expired(x->quiet_deadline))
+        return WIRE_REASON_QUIET;
+    return WIRE_REASON_EXIT;
+}
+
+/* One round of waiting and moving bytes, at most until the deadline. */
+static void step(struct exec *x, int64_t deadline) {
+    bool output = x->host_ready || x->host_gone;
+    struct pollfd fds[] = {
+        {.fd = x->signals, .events = POLLIN},
+        {.fd = x->host_gone ? -1 : x->conn->fd, .events = output ? POLLIN : POLLIN | POLLOUT},
+        {.fd = output ? x->cmd.out : -1, .events = POLLIN},
+        {.fd = output ? x->cmd.err : -1, .events = POLLIN},
+        {.fd = x->input.len > 0 || x->input_ended ? x->cmd.in : -1, .events = POLLOUT},
+    };
+    if (poll(fds, ARRAY_LEN(fds), clock_poll_timeout(deadline)) < 0)
+        return;
+    if ((fds[1].revents & POLLOUT) != 0)
+        x->host_ready = true;
+    if ((fds[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
+        read_host(x);
+    if (fds[2].revents != 0)
+        (void)forward_output(x, &x->cmd.out, WIRE_STDOUT);
+    if (fds[3].revents != 0 && x->cmd.err >= 0)
+        (void)forward_output(x, &x->cmd.err, WIRE_STDERR);
+    if (fds[4].revents != 0 && x->cmd.in >= 0)
+        write_command(x);
+    send_credit(x);
+    if (fds[0].revents != 0)
+        reap(x);
+}
+
+/* Asks first, so that the program can flush; then makes sure. */
+static unsigned end_tree(struct exec *x) {
+    signal_command(x, SIGTERM);
+    int64_t grace = clock_ms() + TERM_GRACE_MS;
+    enum wire_reason reason = x->reason;
+    while (!x->exited && !clock_expired(grace) && reason != WIRE_REASON_OUTPUT)
+        step(x, grace);
+    x->reason = reason;
+    return tree_kill(clock_ms() + KILL_MS);
+}
+
+static int answer(struct exec *x, unsigned left) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(512);
+    bool limit = x->reason != WIRE_REASON_EXIT;
+    int number = WIFSIGNALED(x->status) ? WTERMSIG(x->status) : 0;
+    if (!limit && number != 0)
+        x->reason = WIRE_REASON_SIGNAL;
+    uint64_t code = number != 0 ? 128U + (unsigned)number : (unsigned)WEXITSTATUS(x->status);
+    wire_put_number(&b, WIRE_TAG_EXIT, limit ? 124 : code);
+    wire_put_number(&b, WIRE_TAG_REASON, x->reason);
+    wire_put_number(&b, WIRE_TAG_SIGNAL, (uint64_t)number);
+    wire_put_number(&b, WIRE_TAG_TRUNCATED, x->reason == WIRE_REASON_OUTPUT);
+    wire_put_number(&b, WIRE_TAG_COUNT, left);
+    return wire_send(x->conn->fd, WIRE_DONE, &b);
+}
+
+static int run(struct exec *x, struct cay_error *err) {
+    if (take_frames(x) < 0) /* what came together with the request */
+        return error_set(err, CAY_INVALID_ARGUMENT, "malformed frame after the request");
+    while (!x->exited && !x->host_gone && limit_struck(x) == WIRE_REASON_EXIT)
+        step(x, clock_earlier(x->wall_deadline, x->quiet_deadline));
+    unsigned left = 0;
+    if (!x->exited) {
+        x->reason = limit_struck(x);
+        left = end_tree(x);
+    }
+    drain(x);
+    if (x->reason == WIRE_REASON_OUTPUT && x->exited && left == 0)
+        left = tree_kill(clock_ms() + KILL_MS);
+    if (x->host_gone)
+        return 0;
+    int r = answer(x, left);
+    return r < 0 ? error_sys(err, -r, "answering") : 0;
+}
+
+/* ---- the beginning ---- */
+
+static int prepare(struct exec *x, struct cay_error *err) {
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)signal(SIGPIPE, SIG_IGN); /* a command that reads no more is not our end */
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 || sigprocmask(SIG_SETMASK, &set, NULL) < 0)
+        return error_errno(err, "preparing to watch the command");
+    x->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (x->signals < 0)
+        return error_errno(err, "preparing to watch the command");
+    return 0;
+}
+
+static bool has_variable(const char *const *env, const char *prefix) {
+    for (; *env != NULL; env++)
+        if (str_starts(*env, prefix))
+            return true;
+    return false;
+}
+
+/* The request's environment, with HOME from the user's entry where the host did not set it. */
+static const char **environment(const struct op_conn *c, const struct wire_message *m) {
+    const char **env = wire_string_array(m, WIRE_TAG_ENV);
+    size_t n = m->count[WIRE_TAG_ENV];
+    if (env == NULL || has_variable(env, "HOME="))
+        return env;
+    static char home[sizeof "HOME=" + sizeof ((struct user *)0)->home];
+    const char **more = realloc(env, (n + 2) * sizeof *env);
+    if (more == NULL || str_format(home, sizeof home, "HOME=%s", c->home) < 0) {
+        free(more == NULL ? env : more);
+        return NULL;
+    }
+    more[n] = home;
+    more[n + 1] = NULL;
+    return more;
+}
+
+/* A command that cannot start is an answer like any other: with a shell's exit code. */
+static int send_failure(int fd, const struct cay_error *failure, int code) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_DATA_MAX);
+    wire_put_number(&b, WIRE_TAG_CODE, failure->code);
+    wire_put_number(&b, WIRE_TAG_ERRNO, (uint64_t)failure->sys);
+    wire_put_string(&b, WIRE_TAG_MESSAGE, failure->message);
+    wire_put_string(&b, WIRE_TAG_REMEDY, failure->remedy);
+    wire_put_number(&b, WIRE_TAG_EXIT, (uint64_t)code);
+    return wire_send(fd, WIRE_ERROR, &b);
+}
+
+static int send_started(const struct exec *x) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(64);
+    wire_put_number(&b, WIRE_TAG_PID, (uint64_t)x->cmd.pid);
+    return wire_send(x->conn->fd, WIRE_STARTED, &b);
+}
+
+static void set_limits(struct exec *x, const struct wire_message *m) {
+    x->output_max = m->number[WIRE_TAG_OUTPUT_MAX];
+    x->wall_deadline = clock_deadline((int64_t)m->number[WIRE_TAG_TIMEOUT_MS]);
+    x->quiet_ms = (int64_t)m->number[WIRE_TAG_QUIET_MS];
+    x->quiet_deadline = clock_deadline(x->quiet_ms);
+}
+
+int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *err) {
+    _cleanup_(exec_close) struct exec x = {
+        .conn = c, .cmd = {0, -1, -1, -1}, .signals = -1, .host_ready = true,
+        .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX), .tty = m->number[WIRE_TAG_TTY] != 0,
+    };
+    _cleanup_(freep) const char **argv = wire_string_array(m, WIRE_TAG_ARG);
+    _cleanup_(freep) const char **env = environment(c, m);
+    if (argv == NULL || env == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory for the command's arguments");
+    if (argv[0] == NULL)
+        return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
+    int r = prepare(&x, err);
+    if (r < 0)
+        return r;
+    struct spawn_request req = {
+        .argv = argv, .env = env, .user = c->user, .tty = x.tty,
+        .cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : "/",
+        .want_stdin = m->number[WIRE_TAG_STDIN] != 0,
+        .rows = (unsigned short)m->number[WIRE_TAG_ROWS],
+        .cols = (unsigned short)m->number[WIRE_TAG_COLS],
+    };
+    int code;
+    struct cay_error failure = {0};
+    if (spawn_command(&req, &x.cmd, &code, &failure) < 0)
+        return send_failure(c->fd, &failure, code) < 0 ? error_set(err, CAY_UNAVAILABLE, "host gone")
+                                                       : 0;
+    set_limits(&x, m);
+    for (int *fd = (int[]){x.cmd.in, x.cmd.out, x.cmd.err, -2}; *fd != -2; fd++)
+        if (*fd >= 0)
+            (void)fd_set_nonblocking(*fd, true);
+    r = send_started(&x);
+    if (r < 0)
+        return error_sys(err, -r, "answering");
+    return run(&x, err);
+}

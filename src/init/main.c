@@ -1,0 +1,118 @@
+/* cay-init: PID 1 of every sandbox.
+ *
+ * The host starts it from a sealed memfd with two descriptors: 3, a listening unix socket that only
+ * the host can reach, and 4, a connection that is open already. Either may be missing. Each
+ * connection is one operation and is served by a process forked for it; PID 1 itself only accepts,
+ * forks and reaps, so nothing that a sandbox does to one operation touches another. Without a
+ * listener the first connection is all there is: when it ends, PID 1 ends, and the kernel ends
+ * whatever else runs in the sandbox. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "init/serve.h"
+
+enum { LISTENER_FD = 3, CONNECTION_FD = 4 };
+
+struct init {
+    int listener;
+    int signals;
+    int stop[2]; /* a pipe: whoever serves a shutdown request writes to it */
+    pid_t only; /* without a listener: the process that serves the one connection */
+    bool done;
+};
+
+/* The descriptor if the host gave it, closed in every program that runs inside. */
+static int inherited(int fd) {
+    return fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ? -1 : fd;
+}
+
+static int block_signals(void) {
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    (void)sigaddset(&set, SIGTERM);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return -1;
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Forks the process that serves one connection; PID 1 keeps nothing of it. */
+static pid_t serve_in_child(struct init *init, int connection) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        fd_close(&init->listener);
+        fd_close(&init->signals);
+        fd_close(&init->stop[0]);
+        _exit(serve_connection(connection, init->stop[1]));
+    }
+    (void)close(connection); /* after a failed fork the host sees the connection end */
+    return pid;
+}
+
+static void reap(struct init *init) {
+    pid_t pid;
+    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+        if (pid == init->only && init->listener < 0)
+            init->done = true;
+}
+
+static void handle_signals(struct init *init) {
+    struct signalfd_siginfo info;
+    while (read(init->signals, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo == SIGTERM && info.ssi_pid == 0) /* 0: sent from outside */
+            init->done = true;
+    reap(init);
+}
+
+static void accept_connection(struct init *init) {
+    int fd = accept4(init->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        (void)serve_in_child(init, fd);
+}
+
+static void loop(struct init *init) {
+    while (!init->done) {
+        struct pollfd fds[] = {
+            {.fd = init->signals, .events = POLLIN},
+            {.fd = init->listener, .events = POLLIN},
+            {.fd = init->stop[0], .events = POLLIN},
+        };
+        if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
+            return;
+        if (fds[0].revents != 0)
+            handle_signals(init);
+        if (fds[1].revents != 0)
+            accept_connection(init);
+        if (fds[2].revents != 0)
+            init->done = true;
+    }
+}
+
+int main(void) {
+    struct init init = {.listener = inherited(LISTENER_FD)};
+    int connection = inherited(CONNECTION_FD);
+    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    (void)prctl(PR_SET_NAME, "cay-init", 0, 0, 0);
+    init.signals = block_signals();
+    if (init.signals < 0 || (init.listener < 0 && connection < 0))
+        return 1;
+    if (pipe2(init.stop, O_CLOEXEC) < 0)
+        return 1;
+    if (connection >= 0) {
+        init.only = serve_in_child(&init, connection);
+        if (init.only < 0 && init.listener < 0)
+            return 1;
+    }
+    loop(&init);
+    return 0;
+}

@@ -1,0 +1,102 @@
+#include "init/serve.h"
+
+#include <sys/prctl.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "init/op.h"
+#include "init/user.h"
+
+static const struct op ops[] = {
+    {WIRE_OP_PING, "ping", op_ping, false},
+    {WIRE_OP_EXEC, "exec", op_exec, true},
+    {WIRE_OP_STAT, "stat", op_stat, false},
+    {WIRE_OP_LIST, "list", op_list, false},
+    {WIRE_OP_READ, "read", op_read, false},
+    {WIRE_OP_WRITE, "write", op_write, false},
+    {WIRE_OP_MKDIR, "mkdir", op_mkdir, false},
+    {WIRE_OP_MOVE, "move", op_move, false},
+    {WIRE_OP_REMOVE, "remove", op_remove, false},
+    {WIRE_OP_CHMOD, "chmod", op_chmod, false},
+    {WIRE_OP_CHOWN, "chown", op_chown, false},
+    {WIRE_OP_FIND, "find", op_find_names, false},
+    {WIRE_OP_SEARCH, "search", op_search, false},
+    {WIRE_OP_REPLACE, "replace", op_replace, false},
+    {WIRE_OP_TAR_IN, "tar-in", op_tar_in, false},
+    {WIRE_OP_TAR_OUT, "tar-out", op_tar_out, false},
+    {WIRE_OP_DIAL, "dial", op_dial, false},
+    {WIRE_OP_SHUTDOWN, "shutdown", op_shutdown, true},
+};
+
+const struct op *op_find(uint64_t number) {
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
+        if ((uint64_t)ops[i].number == number)
+            return &ops[i];
+    return NULL;
+}
+
+int op_ping(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
+    (void)request;
+    int r = wire_send(c->fd, WIRE_DONE, NULL);
+    return r < 0 ? error_sys(err, -r, "answering") : 0;
+}
+
+int op_shutdown(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
+    (void)request;
+    int r = wire_send(c->fd, WIRE_DONE, NULL);
+    if (r < 0)
+        return error_sys(err, -r, "answering");
+    r = fd_write_all(c->stop, "", 1);
+    return r < 0 ? error_sys(err, -r, "stopping the init process") : 0;
+}
+
+static int check_version(const struct wire_message *request, struct cay_error *err) {
+    uint64_t version = request->number[WIRE_TAG_VERSION];
+    if (version == WIRE_VERSION)
+        return 0;
+    error_set(err, CAY_UNSUPPORTED, "protocol version %llu, this sandbox speaks %d",
+              (unsigned long long)version, WIRE_VERSION);
+    return error_remedy(err, "restart the sandbox with the installed version of cay");
+}
+
+static int serve(struct op_conn *c, const struct wire_frame *frame, struct cay_error *err) {
+    struct wire_message request;
+    if (frame->type != WIRE_REQUEST || wire_parse(frame->data, frame->len, &request) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "malformed request");
+    int r = check_version(&request, err);
+    if (r < 0)
+        return r;
+    const struct op *op = op_find(request.number[WIRE_TAG_OP]);
+    if (op == NULL)
+        return error_set(err, CAY_UNSUPPORTED, "unknown operation %llu",
+                         (unsigned long long)request.number[WIRE_TAG_OP]);
+    struct user user;
+    const char *name = request.string[WIRE_TAG_USER];
+    r = user_lookup(name != NULL ? name : "0:0", &user, err);
+    if (r < 0)
+        return r;
+    c->uid = user.uid;
+    c->gid = user.gid;
+    c->home = user.home;
+    c->user = &user;
+    if (!op->stay_init) {
+        int sys = user_become(&user);
+        if (sys < 0)
+            return error_sys(err, -sys, "becoming user %u", user.uid);
+    }
+    return op->run(c, &request, err);
+}
+
+int serve_connection(int fd, int stop) {
+    struct wire_reader reader = WIRE_READER_INIT;
+    struct op_conn c = {.fd = fd, .reader = &reader, .stop = stop};
+    struct wire_frame frame;
+    struct cay_error err = {0};
+    (void)prctl(PR_SET_NAME, "cay-op", 0, 0, 0);
+    if (wire_receive(&reader, fd, &frame) <= 0)
+        return 1;
+    if (serve(&c, &frame, &err) >= 0)
+        return 0;
+    (void)wire_send_error(fd, &err); /* the host is gone: nobody is left to tell */
+    return 1;
+}

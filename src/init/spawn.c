@@ -1,0 +1,253 @@
+/* The child is made with vfork(): it shares memory with its parent, which stands still until the
+ * child executes. So the child makes system calls only, and leaves its error where the parent can
+ * read it. */
+#include "init/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "init/user.h"
+
+enum stage { STAGE_SESSION, STAGE_USER, STAGE_CWD, STAGE_EXEC };
+
+struct streams {
+    int child[3]; /* what becomes 0, 1 and 2 */
+    int parent[3];
+};
+
+static void streams_close(struct streams *s) {
+    for (int i = 0; i < 3; i++) {
+        fd_close(&s->child[i]);
+        fd_close(&s->parent[i]);
+    }
+}
+
+void spawned_close(struct spawned *s) {
+    fd_close(&s->in);
+    fd_close(&s->out);
+    fd_close(&s->err);
+}
+
+static int open_pipe(int *ret_read, int *ret_write) {
+    int p[2];
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return -errno;
+    *ret_read = p[0];
+    *ret_write = p[1];
+    return 0;
+}
+
+static int open_pipes(bool want_stdin, struct streams *s) {
+    int r;
+    if (want_stdin) {
+        r = open_pipe(&s->child[0], &s->parent[0]);
+    } else {
+        s->child[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        r = s->child[0] < 0 ? -errno : 0;
+    }
+    for (int i = 1; i <= 2 && r == 0; i++)
+        r = open_pipe(&s->parent[i], &s->child[i]);
+    return r;
+}
+
+/* The terminal must belong to the command's user, who may open it by name again; devpts gives a
+ * new one to the file system user of whoever opens the multiplexer. */
+static int open_master(const struct user *user) {
+    (void)setfsgid(user->gid);
+    (void)setfsuid(user->uid);
+    int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    int sys = errno;
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+    errno = sys;
+    return master;
+}
+
+static int open_terminal(const struct spawn_request *req, struct streams *s) {
+    int unlock = 0;
+    s->parent[1] = open_master(req->user);
+    if (s->parent[1] < 0)
+        return -errno;
+    struct winsize size = {.ws_row = req->rows, .ws_col = req->cols};
+    if (ioctl(s->parent[1], TIOCSPTLCK, &unlock) < 0)
+        return -errno;
+    if (req->rows > 0 && ioctl(s->parent[1], TIOCSWINSZ, &size) < 0)
+        return -errno;
+    /* By descriptor, not by name: the name is the sandbox's to play with. */
+    s->child[0] = ioctl(s->parent[1], TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (s->child[0] < 0)
+        return -errno;
+    s->child[1] = fcntl(s->child[0], F_DUPFD_CLOEXEC, 3);
+    s->child[2] = fcntl(s->child[0], F_DUPFD_CLOEXEC, 3);
+    s->parent[0] = fcntl(s->parent[1], F_DUPFD_CLOEXEC, 3);
+    return s->child[1] < 0 || s->child[2] < 0 || s->parent[0] < 0 ? -errno : 0;
+}
+
+/* chdir, making what is missing; relative to the root, as the user. */
+static int enter_directory(const char *cwd) {
+    if (chdir(cwd) == 0)
+        return 0;
+    if (errno != ENOENT)
+        return -errno;
+    char path[PATH_MAX];
+    size_t len = strlen(cwd);
+    if (len >= sizeof path)
+        return -ENAMETOOLONG;
+    memcpy(path, cwd, len + 1);
+    for (char *p = path + 1; *p != '\0'; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        (void)mkdir(path, 0755); /* the chdir below tells whether it mattered */
+        *p = '/';
+    }
+    (void)mkdir(path, 0755);
+    return chdir(cwd) < 0 ? -errno : 0;
+}
+
+static const char *path_of(const char *const *env) {
+    for (; *env != NULL; env++)
+        if (str_starts(*env, "PATH="))
+            return *env + strlen("PATH=");
+    return "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+}
+
+static int try_exec(const char *file, const struct spawn_request *req) {
+    (void)syscall(SYS_execve, file, req->argv, req->env);
+    return -errno;
+}
+
+/* execvpe, but never a shell for what the kernel does not know how to run. */
+static int exec_search(const struct spawn_request *req) {
+    const char *name = req->argv[0];
+    if (strchr(name, '/') != NULL)
+        return try_exec(name, req);
+    size_t name_len = strlen(name);
+    if (name_len == 0 || name_len > NAME_MAX)
+        return -ENOENT;
+    int result = -ENOENT;
+    for (const char *p = path_of(req->env); *p != '\0';) {
+        size_t len = strcspn(p, ":");
+        char file[PATH_MAX];
+        if (len > 0 && len + 1 + name_len < sizeof file) {
+            memcpy(file, p, len);
+            file[len] = '/';
+            memcpy(file + len + 1, name, name_len + 1);
+            int r = try_exec(file, req);
+            if (r != -ENOENT && r != -ENOTDIR)
+                result = r;
+            if (result != -ENOENT && result != -EACCES)
+                return result;
+        }
+        p += len + (p[len] == ':');
+    }
+    return result;
+}
+
+/* The command starts with default dispositions and nothing blocked; SIGPIPE is the only one that the
+ * serving process changed. */
+static void reset_signals(void) {
+    (void)signal(SIGPIPE, SIG_DFL);
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int join_session(const struct spawn_request *req, const struct streams *s) {
+    if (setsid() < 0)
+        return -errno;
+    for (int i = 0; i < 3; i++)
+        if (dup2(s->child[i], i) < 0)
+            return -errno;
+    if (req->tty && ioctl(0, TIOCSCTTY, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+/* Runs in the child; returns only when something failed. */
+static int child(const struct spawn_request *req, const struct streams *s, enum stage *stage) {
+    *stage = STAGE_SESSION;
+    int r = join_session(req, s);
+    if (r < 0)
+        return r;
+    *stage = STAGE_USER;
+    r = user_become(req->user);
+    if (r < 0)
+        return r;
+    reset_signals();
+    *stage = STAGE_CWD;
+    r = enter_directory(req->cwd);
+    if (r < 0)
+        return r;
+    *stage = STAGE_EXEC;
+    return exec_search(req);
+}
+
+static int failure(const struct spawn_request *req, enum stage stage, int sys, int *ret_exit,
+                   struct cay_error *err) {
+    char name[128];
+    (void)str_escape(name, sizeof name, stage == STAGE_CWD ? req->cwd : req->argv[0]);
+    *ret_exit = 125;
+    switch (stage) {
+    case STAGE_SESSION:
+        return error_sys(err, sys, "preparing the streams of the command");
+    case STAGE_USER:
+        error_sys(err, sys, "becoming user %u", (unsigned)req->user->uid);
+        return error_remedy(err, "this sandbox has no such id; leave --user away");
+    case STAGE_CWD:
+        return error_sys(err, sys, "entering work folder '%s'", name);
+    case STAGE_EXEC:
+        break;
+    }
+    if (sys == ENOENT && strchr(req->argv[0], '/') == NULL) {
+        *ret_exit = 127;
+        error_set(err, CAY_NOT_FOUND, "'%s': command not found in the sandbox", name);
+        return error_remedy(err, "check the name, or the image that the sandbox runs");
+    }
+    *ret_exit = sys == ENOENT || sys == ENOTDIR ? 127 : 126;
+    error_sys(err, sys, "'%s' cannot be executed", name);
+    if (sys == ENOEXEC)
+        return error_remedy(err, "it has no '#!' line; name its interpreter, as in: sh %s", name);
+    if (sys == E2BIG)
+        return error_remedy(err, "arguments and environment are too long; pass them in a file");
+    return error_remedy(err, sys == EACCES ? "make it executable (chmod +x)"
+                                           : "check the file inside the sandbox");
+}
+
+int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret_exit,
+                  struct cay_error *err) {
+    _cleanup_(streams_close) struct streams s = {{-1, -1, -1}, {-1, -1, -1}};
+    *ret_exit = 125;
+    int r = req->tty ? open_terminal(req, &s) : open_pipes(req->want_stdin, &s);
+    if (r < 0)
+        return error_sys(err, -r, "opening the streams of the command");
+    volatile int child_error = 0;
+    volatile enum stage stage = STAGE_SESSION;
+    pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): see the top */
+    if (pid == 0) {
+        enum stage at;
+        child_error = child(req, &s, &at);
+        stage = at;
+        _exit(127);
+    }
+    if (pid < 0) {
+        error_errno(err, "starting the command");
+        return error_remedy(err, "the sandbox has reached its limit of processes (--pids)");
+    }
+    if (child_error < 0)
+        return failure(req, stage, -child_error, ret_exit, err);
+    *ret = (struct spawned){pid, TAKE_FD(s.parent[0]), TAKE_FD(s.parent[1]), TAKE_FD(s.parent[2])};
+    return 0;
+}

@@ -1,0 +1,162 @@
+#include "init/user.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+enum { DATABASE_MAX = 1024 * 1024, ID_MAX = 65535 };
+
+/* A database that is missing, huge or no regular file counts as empty. */
+static void read_database(const char *path, struct buf *b) {
+    _cleanup_(closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || fd_read_to_end(fd, b) < 0)
+        buf_clear(b);
+}
+
+enum { PASSWD_FIELDS = 7, GROUP_FIELDS = 4, FIELDS_MAX = 7 };
+
+/* Cuts the next line out of *at into `count` fields at its colons; false at the end. Lines with
+ * fewer fields are skipped. */
+static bool next_line(char **at, char *fields[FIELDS_MAX], int count) {
+    while (**at != '\0') {
+        char *line = *at;
+        size_t len = strcspn(line, "\n");
+        *at = line + len + (line[len] == '\n');
+        line[len] = '\0';
+        int n = 0;
+        for (char *p = line; p != NULL && n < count; n++) {
+            fields[n] = p;
+            p = strchr(p, ':');
+            if (p != NULL)
+                *p++ = '\0';
+        }
+        if (n == count)
+            return true;
+    }
+    return false;
+}
+
+static bool parse_id(const char *text, unsigned *ret) {
+    uint64_t v;
+    if (str_to_u64(text, ID_MAX, &v) < 0)
+        return false;
+    *ret = (unsigned)v;
+    return true;
+}
+
+/* Fills u from the passwd entry with this name or, if name is NULL, this uid. */
+static bool find_passwd(const char *name, uid_t uid, struct user *u) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DATABASE_MAX);
+    read_database("/etc/passwd", &b);
+    if (b.data == NULL)
+        return false;
+    char *at = b.data, *f[FIELDS_MAX];
+    while (next_line(&at, f, PASSWD_FIELDS)) {
+        unsigned id, gid;
+        if (!parse_id(f[2], &id) || !parse_id(f[3], &gid))
+            continue;
+        if (name != NULL ? strcmp(f[0], name) != 0 : id != uid)
+            continue;
+        if (str_copy(u->name, sizeof u->name, f[0]) < 0 ||
+            str_copy(u->home, sizeof u->home, f[5]) < 0)
+            continue;
+        u->uid = id;
+        u->gid = gid;
+        return true;
+    }
+    return false;
+}
+
+static bool find_group(const char *name, gid_t *ret) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DATABASE_MAX);
+    read_database("/etc/group", &b);
+    if (b.data == NULL)
+        return false;
+    char *at = b.data, *f[FIELDS_MAX];
+    while (next_line(&at, f, GROUP_FIELDS))
+        if (strcmp(f[0], name) == 0 && parse_id(f[2], ret))
+            return true;
+    return false;
+}
+
+static bool is_member(const char *members, const char *name) {
+    size_t len = strlen(name);
+    while (*members != '\0') {
+        size_t n = strcspn(members, ",");
+        if (n == len && memcmp(members, name, n) == 0)
+            return true;
+        members += n + (members[n] == ',');
+    }
+    return false;
+}
+
+static void find_supplementary(struct user *u) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DATABASE_MAX);
+    if (u->name[0] == '\0')
+        return;
+    read_database("/etc/group", &b);
+    if (b.data == NULL)
+        return;
+    char *at = b.data, *f[FIELDS_MAX];
+    while (u->group_count < USER_GROUPS_MAX && next_line(&at, f, GROUP_FIELDS)) {
+        unsigned gid;
+        if (is_member(f[3], u->name) && parse_id(f[2], &gid))
+            u->groups[u->group_count++] = gid;
+    }
+}
+
+int user_lookup_group(const char *spec, gid_t *ret, struct cay_error *err) {
+    if (parse_id(spec, ret) || find_group(spec, ret))
+        return 0;
+    return error_set(err, CAY_NOT_FOUND, "no group '%.64s' in the sandbox", spec);
+}
+
+int user_lookup(const char *spec, struct user *ret, struct cay_error *err) {
+    *ret = (struct user){0};
+    char name[64];
+    size_t len = strcspn(spec, ":");
+    if (len == 0 || len >= sizeof name)
+        return error_set(err, CAY_INVALID_ARGUMENT, "'%.64s' is not a user", spec);
+    memcpy(name, spec, len);
+    name[len] = '\0';
+    unsigned uid;
+    if (parse_id(name, &uid)) {
+        if (!find_passwd(NULL, uid, ret)) {
+            ret->uid = uid;
+            memcpy(ret->home, "/", sizeof "/");
+        }
+    } else if (!find_passwd(name, 0, ret)) {
+        error_set(err, CAY_NOT_FOUND, "no user '%s' in the sandbox", name);
+        return error_remedy(err, "name a user of its /etc/passwd, or a number up to %d", ID_MAX);
+    }
+    find_supplementary(ret);
+    return spec[len] == ':' ? user_lookup_group(spec + len + 1, &ret->gid, err) : 0;
+}
+
+static int drop_capabilities(void) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {0};
+    return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+}
+
+int user_become(const struct user *u) {
+    /* A sandbox with a single id cannot change users, and need not. */
+    bool same = getuid() == u->uid && getgid() == u->gid && u->group_count == 0;
+    if (!same) {
+        if (syscall(SYS_setgroups, u->group_count, u->groups) < 0 ||
+            syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
+            syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
+            return -errno;
+    }
+    return drop_capabilities();
+}
