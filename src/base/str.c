@@ -79,9 +79,13 @@ static int parse_decimal(const char *text, double *ret, const char **ret_end) {
         v = v * 10 + (*p - '0');
     if (*p == '.')
         for (p++; isdigit((unsigned char)*p); p++, digits = true)
-            v += (*p - '0') * (scale /= 10);
+            if (scale < 1e15) { /* later digits are beyond what a double holds */
+                v = v * 10 + (*p - '0');
+                scale *= 10;
+            }
     if (!digits || !isfinite(v))
         return -EINVAL;
+    v /= scale; /* one rounding, so that "0.3" is 0.3 */
     *ret = negative ? -v : v;
     *ret_end = p;
     return 0;
@@ -112,21 +116,28 @@ static int size_unit(const char *unit, uint64_t *ret) {
     return 0;
 }
 
+/* The text comes from outside and may go to a terminal. */
+static int refuse(const char *what, const char *text, const char *why, const char *remedy,
+                  struct cay_error *err) {
+    char shown[80];
+    int r = error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' %s", what,
+                      str_escape(shown, sizeof shown, text), why);
+    (void)error_remedy(err, "%s", remedy);
+    return r;
+}
+
 int str_to_size(const char *what, const char *text, uint64_t *ret_bytes, struct cay_error *err) {
+    static const char remedy[] = "use a number with k, m, g or t, such as 512m";
     const char *end;
     double v;
     uint64_t unit;
-    if (parse_decimal(text, &v, &end) < 0 || size_unit(end, &unit) < 0) {
-        error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.64s' is not a size", what, text);
-        return error_remedy(err, "use a number with k, m, g or t, such as 512m");
-    }
-    if (v <= 0) {
-        error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.64s' must be more than zero", what, text);
-        return error_remedy(err, "use a positive size such as 512m");
-    }
+    if (parse_decimal(text, &v, &end) < 0 || size_unit(end, &unit) < 0)
+        return refuse(what, text, "is not a size", remedy, err);
+    if (v <= 0)
+        return refuse(what, text, "must be more than zero", remedy, err);
     double bytes = v * (double)unit;
     if (bytes >= 9.2e18)
-        return error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.64s' is too large", what, text);
+        return refuse(what, text, "is too large", remedy, err);
     *ret_bytes = MAX((uint64_t)bytes, UINT64_C(1));
     return 0;
 }
@@ -147,17 +158,16 @@ static int duration_unit(const char *unit, double *ret_ms) {
 }
 
 int str_to_duration(const char *what, const char *text, int64_t *ret_ms, struct cay_error *err) {
+    static const char remedy[] = "use a number with ms, s, m, h or d, such as 30s";
     const char *end;
     double v, unit;
-    if (parse_decimal(text, &v, &end) < 0 || duration_unit(end, &unit) < 0) {
-        error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.64s' is not a duration", what, text);
-        return error_remedy(err, "use a number with ms, s, m, h or d, such as 30s");
-    }
+    if (parse_decimal(text, &v, &end) < 0 || duration_unit(end, &unit) < 0)
+        return refuse(what, text, "is not a duration", remedy, err);
     if (v < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.64s' must not be negative", what, text);
+        return refuse(what, text, "must not be negative", remedy, err);
     double ms = v * unit;
     if (ms > 1e15)
-        return error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.64s' is too long", what, text);
+        return refuse(what, text, "is too long", remedy, err);
     *ret_ms = (int64_t)(ms + 0.5);
     return 0;
 }
@@ -174,8 +184,8 @@ const char *str_bytes(uint64_t bytes, char out[static 32]) {
     return out;
 }
 
-/* Length of the UTF-8 sequence at p (at most len bytes), or 0 if it is not one. */
-static size_t utf8_sequence(const unsigned char *p, size_t len) {
+size_t str_utf8_length(const char *data, size_t len) {
+    const unsigned char *p = (const unsigned char *)data;
     if (p[0] < 0x80)
         return 1;
     size_t n = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc2 ? 2 : 0;
@@ -191,9 +201,8 @@ static size_t utf8_sequence(const unsigned char *p, size_t len) {
 }
 
 bool str_is_utf8(const char *data, size_t len) {
-    const unsigned char *p = (const unsigned char *)data;
     for (size_t i = 0; i < len;) {
-        size_t n = utf8_sequence(p + i, len - i);
+        size_t n = str_utf8_length(data + i, len - i);
         if (n == 0)
             return false;
         i += n;
@@ -212,7 +221,7 @@ const char *str_escape(char *dst, size_t size, const char *text) {
     const unsigned char *p = (const unsigned char *)text;
     size_t left = strlen(text), out = 0;
     while (left > 0) {
-        size_t n = utf8_sequence(p, left);
+        size_t n = str_utf8_length((const char *)p, left);
         bool ok = n > 0 && printable(p, n);
         size_t take = MAX(n, (size_t)1);
         if (out + (ok ? take : 4 * take) >= size)

@@ -40,6 +40,9 @@ const char *str_bytes(uint64_t bytes, char out[static 32]);
  * a terminal or a log line. Truncates to size. Returns dst. */
 const char *str_escape(char *dst, size_t size, const char *text);
 
+/* Length of the UTF-8 character at data (len > 0 bytes), or 0 if it is none. */
+size_t str_utf8_length(const char *data, size_t len);
+
 /* True if the bytes are well-formed UTF-8 without surrogates or overlong forms. */
 bool str_is_utf8(const char *data, size_t len);
 
