@@ -23,6 +23,9 @@ int files_path_of(const struct op_conn *c, const struct wire_message *request, c
 int files_path(const struct op_conn *c, const struct wire_message *request, enum wire_tag tag,
                char out[static PATH_MAX], struct cay_error *err);
 
+/* The existing file that path names, free of symlinks. */
+int files_resolve(const char *path, char out[static PATH_MAX], struct cay_error *err);
+
 /* The LIMIT of a request, fallback if there is none. */
 uint64_t files_limit(const struct wire_message *request, uint64_t fallback);
 
@@ -42,13 +45,18 @@ void files_read_link(int dirfd, const char *name, char target[static PATH_MAX]);
 /* Splits path at its last component, both copied; "/" and "/a/.." have none (-EINVAL). */
 int files_split(const char *path, char folder[static PATH_MAX], char name[static NAME_MAX + 1]);
 
+/* Copies the tree `name` of the folder `from` to the new name `to_name` in the folder `to`: modes,
+ * times, symlinks and, where the user may set them, owners. On failure nothing is left of it. */
+int files_copy_tree(int from, const char *name, int to, const char *to_name, const char *shown,
+                    struct cay_error *err);
+
 /* ---- whole-or-nothing writing ---- */
 
 struct files_writer {
-    int fd;                    /* write the content here */
-    int folder;                /* O_PATH fd of the folder */
-    char name[NAME_MAX + 1];   /* final name */
-    char temporary[32];        /* name while it is written; empty: written in place */
+    int fd;                  /* write the content here */
+    int folder;              /* O_PATH fd of the folder */
+    char name[NAME_MAX + 1]; /* final name */
+    char temporary[32];      /* name while it is written; empty: written in place */
 };
 
 /* For a cleanup attribute: closes it and removes the temporary. */
@@ -59,8 +67,7 @@ void files_writer_abort(struct files_writer *w);
 /* Starts to write path (symlinks are followed, as an editor does). An existing regular file keeps
  * its mode and, where the user may set it, its owner; a new one gets `mode`. Where a file may be
  * written but its folder may not, it is written in place. */
-int files_writer_open(struct files_writer *w, const char *path, mode_t mode,
-                      struct cay_error *err);
+int files_writer_open(struct files_writer *w, const char *path, mode_t mode, struct cay_error *err);
 
 /* Makes the content appear under the final name. 0 or -errno; call files_writer_abort too. */
 int files_writer_commit(struct files_writer *w);
