@@ -1,0 +1,100 @@
+/* The configuration: one table of keys, read from a TOML file and overridden by the environment.
+ * Each effective value knows where it came from. Loading checks everything: whoever holds a struct
+ * config holds values in range. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+struct cay_error;
+struct toml_value;
+
+enum config_kind {
+    CONFIG_STRING,   /* const char * */
+    CONFIG_BOOL,     /* bool */
+    CONFIG_INTEGER,  /* int64_t */
+    CONFIG_NUMBER,   /* double */
+    CONFIG_SIZE,     /* uint64_t, bytes; written as 1048576 or "512m" */
+    CONFIG_DURATION, /* int64_t, milliseconds; written as 300 (seconds) or "5m" */
+    CONFIG_LIST,     /* struct strv; an array of strings, in the environment separated by commas */
+};
+
+/* One row of the table. */
+struct config_key {
+    const char *section, *name;
+    enum config_kind kind;
+    const char *fallback; /* the default, as it would stand in the environment */
+    size_t offset;        /* in struct config */
+    double min, max;      /* of integers, numbers, sizes (bytes) and durations (milliseconds) */
+    int (*check)(const char *what, const char *text, struct cay_error *err); /* of strings */
+    const char *help;
+};
+
+enum config_source { CONFIG_FROM_DEFAULT, CONFIG_FROM_FILE, CONFIG_FROM_ENVIRONMENT };
+
+/* What is in effect for one row. */
+struct config_value {
+    char *text; /* as given: "512m" */
+    enum config_source source;
+    unsigned line, column; /* in the file */
+};
+
+struct config {
+    struct {
+        bool use_sandbox;
+        const char *image;
+        const char *work_dir;
+        uint64_t memory; /* bytes */
+        double cpus;
+        int64_t timeout_ms;
+        bool network_enabled;
+        const char *engine;
+        int64_t pids;
+        uint64_t disk; /* bytes */
+    } sandbox;
+    struct {
+        int64_t max_sandboxes;
+        int64_t idle_timeout_ms; /* 0: never */
+        int64_t cleanup_interval_ms;
+        int64_t auto_stop_minutes;    /* 0: never */
+        int64_t auto_archive_minutes; /* 0: never */
+        int64_t auto_delete_minutes;  /* -1: never, 0: when it stops */
+        int64_t pool_size;            /* 0: no pool */
+    } manager;
+    struct {
+        const char *listen;
+        const char *socket;             /* "": in the state folder */
+        const char *tls_cert, *tls_key; /* both or none ("") */
+        struct strv allowed_hosts, allowed_origins;
+    } server;
+
+    char *file;                  /* the file that was read, NULL if there was none */
+    struct toml_value *tree;     /* its content, NULL if there was none */
+    struct config_value *values; /* by row */
+};
+
+/* Reads the first of: path (if not NULL), $CAY_CONFIG, config/config.toml, cay/config.toml in
+ * $XDG_CONFIG_HOME or ~/.config, /etc/cay/config.toml. The first two must exist if they are given;
+ * that none of the others does is fine. Then CAY_SECTION_KEY of env (NULL-terminated "K=V") is
+ * applied; other variables that start with CAY_ are left alone. */
+int config_load(const char *path, const char *const *env, struct config **ret,
+                struct cay_error *err);
+
+/* Releases it; NULL is fine. */
+void config_free(struct config *config);
+void config_freep(struct config **config);
+
+/* A table of the file that another module reads ("llm", "mcp", …), or NULL. */
+const struct toml_value *config_section(const struct config *config, const char *name);
+
+/* The table of all keys; config->values has the same order. */
+const struct config_key *config_keys(size_t *ret_count);
+
+/* The variable that overrides a key: "CAY_SANDBOX_MEMORY_LIMIT". */
+const char *config_variable(const struct config_key *key, char out[static 64]);
+
+/* Where the value of a row came from: "default", "config/config.toml:3", "CAY_SANDBOX_IMAGE". */
+const char *config_origin(const struct config *config, size_t row, char *out, size_t size);

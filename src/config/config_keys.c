@@ -1,0 +1,111 @@
+#include "config/config.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/path.h"
+
+static int check_not_empty(const char *what, const char *text, struct cay_error *err) {
+    if (text[0] != '\0')
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: must not be empty", what);
+    return error_remedy(err, "give it a value, or remove the key for the default");
+}
+
+static int check_path(const char *what, const char *text, struct cay_error *err) {
+    char normal[PATH_MAX];
+    return path_normalize(what, text, normal, sizeof normal, err);
+}
+
+static int check_engine(const char *what, const char *text, struct cay_error *err) {
+    if (str_equal(text, "native") || str_equal(text, "docker"))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: no engine is called '%s'", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use native or docker");
+}
+
+static int check_listen(const char *what, const char *text, struct cay_error *err) {
+    const char *colon = strrchr(text, ':');
+    uint64_t port;
+    if (colon != NULL && colon != text && str_to_u64(colon + 1, UINT16_MAX, &port) == 0)
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is not ADDRESS:PORT", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use an address and a port, such as 127.0.0.1:3986 or [::1]:3986");
+}
+
+#define FIELD(name)     .offset = offsetof(struct config, name)
+#define RANGE(from, to) .min = (from), .max = (to)
+
+enum { YEAR_MINUTES = 366 * 24 * 60 };
+static const double day_ms = 86400e3, size_max = 9.2e18;
+
+static const struct config_key keys[] = {
+    {"sandbox", "use_sandbox", CONFIG_BOOL, "true", FIELD(sandbox.use_sandbox),
+     .help = "run the agent's commands in a sandbox"},
+    {"sandbox", "image", CONFIG_STRING, "host", FIELD(sandbox.image), .check = check_not_empty,
+     .help = "image of new sandboxes; host is the host's own /usr, read-only"},
+    {"sandbox", "work_dir", CONFIG_STRING, "/workspace", FIELD(sandbox.work_dir),
+     .check = check_path, .help = "folder inside in which commands start"},
+    {"sandbox", "memory_limit", CONFIG_SIZE, "512m", FIELD(sandbox.memory), RANGE(1, size_max),
+     .help = "memory of a sandbox"},
+    {"sandbox", "cpu_limit", CONFIG_NUMBER, "1.0", FIELD(sandbox.cpus), RANGE(0.01, 4096),
+     .help = "processors of a sandbox; 0.5 is half of one"},
+    {"sandbox", "timeout", CONFIG_DURATION, "300", FIELD(sandbox.timeout_ms),
+     RANGE(1, 365 * day_ms), .help = "longest run of a command"},
+    {"sandbox", "network_enabled", CONFIG_BOOL, "false", FIELD(sandbox.network_enabled),
+     .help = "let sandboxes reach the network"},
+    {"sandbox", "engine", CONFIG_STRING, "native", FIELD(sandbox.engine), .check = check_engine,
+     .help = "what runs the sandboxes: native or docker"},
+    {"sandbox", "pids_limit", CONFIG_INTEGER, "256", FIELD(sandbox.pids), RANGE(1, 4194304),
+     .help = "processes and threads of a sandbox"},
+    {"sandbox", "disk_limit", CONFIG_SIZE, "5g", FIELD(sandbox.disk), RANGE(1, size_max),
+     .help = "what a sandbox may write"},
+
+    {"manager", "max_sandboxes", CONFIG_INTEGER, "100", FIELD(manager.max_sandboxes),
+     RANGE(1, 1000000), .help = "sandboxes at the same time"},
+    {"manager", "idle_timeout", CONFIG_DURATION, "3600", FIELD(manager.idle_timeout_ms),
+     RANGE(0, 3650 * day_ms), .help = "remove a sandbox after this time without use; 0: never"},
+    {"manager", "cleanup_interval", CONFIG_DURATION, "300", FIELD(manager.cleanup_interval_ms),
+     RANGE(1000, day_ms), .help = "how often idle sandboxes are looked for"},
+    {"manager", "auto_stop_interval", CONFIG_INTEGER, "15", FIELD(manager.auto_stop_minutes),
+     RANGE(0, 10 * YEAR_MINUTES), .help = "minutes without use until a sandbox stops; 0: never"},
+    {"manager", "auto_archive_interval", CONFIG_INTEGER, "1440",
+     FIELD(manager.auto_archive_minutes), RANGE(0, 10 * YEAR_MINUTES),
+     .help = "minutes until a stopped sandbox is archived; 0: never"},
+    {"manager", "auto_delete_interval", CONFIG_INTEGER, "-1", FIELD(manager.auto_delete_minutes),
+     RANGE(-1, 10 * YEAR_MINUTES),
+     .help = "minutes until a stopped sandbox is deleted; 0: at once, -1: never"},
+    {"manager", "pool_size", CONFIG_INTEGER, "4", FIELD(manager.pool_size), RANGE(0, 10000),
+     .help = "prepared sandboxes per image; 0: none"},
+
+    {"server", "listen", CONFIG_STRING, "127.0.0.1:3986", FIELD(server.listen),
+     .check = check_listen, .help = "address and port of the daemon"},
+    {"server", "socket", CONFIG_STRING, "", FIELD(server.socket),
+     .help = "unix socket of the daemon; empty: in the state folder"},
+    {"server", "tls_cert", CONFIG_STRING, "", FIELD(server.tls_cert),
+     .help = "certificate chain (PEM); empty: no TLS"},
+    {"server", "tls_key", CONFIG_STRING, "", FIELD(server.tls_key),
+     .help = "private key of tls_cert (PEM)"},
+    {"server", "allowed_hosts", CONFIG_LIST, "", FIELD(server.allowed_hosts),
+     .help = "further Host names that requests may carry"},
+    {"server", "allowed_origins", CONFIG_LIST, "", FIELD(server.allowed_origins),
+     .help = "further web origins that may call the API"},
+};
+
+const struct config_key *config_keys(size_t *ret_count) {
+    *ret_count = ARRAY_LEN(keys);
+    return keys;
+}
+
+const char *config_variable(const struct config_key *key, char out[static 64]) {
+    (void)snprintf(out, 64, "CAY_%s_%s", key->section, key->name);
+    for (char *p = out; *p != '\0'; p++)
+        *p = (char)toupper((unsigned char)*p);
+    return out;
+}
