@@ -1,0 +1,47 @@
+# A thin front: each target says which script does the work. Everything is built into build/.
+.PHONY: all run test install bench fuzz lint asan coverage clean
+
+PREFIX ?= /usr/local
+
+all:
+	scripts/setup
+	scripts/build build
+
+# A Python line in a fresh sandbox, with the time that each step took.
+run: all
+	build/cay run --timings -- python3 -c 'import os, platform as p; print("Python", p.python_version(), "in a sandbox: host", p.node() + ", user", os.getuid(), "pid", os.getpid(), "network", os.listdir("/sys/class/net") if os.path.isdir("/sys/class/net") else "none")'
+
+test:
+	scripts/setup --test
+	scripts/build build
+	scripts/test
+
+install: all
+	meson configure build -Dprefix=$(PREFIX)
+	meson install -C build
+
+bench: all
+	scripts/setup --bench
+	bench/run
+
+fuzz:
+	scripts/setup --fuzz
+	scripts/fuzz
+
+lint:
+	scripts/setup --lint
+	scripts/lint
+
+asan:
+	scripts/setup --test
+	scripts/test 'asan-*'
+
+coverage:
+	scripts/setup --lint
+	scripts/build build-coverage -Db_coverage=true -Dbuildtype=debugoptimized
+	meson test -C build-coverage --no-rebuild --quiet
+	ninja -C build-coverage --quiet coverage-text
+	cat build-coverage/meson-logs/coverage.txt
+
+clean:
+	rm -rf build build-asan build-coverage build-fuzz build-lint build-analyzer
