@@ -265,52 +265,53 @@ static void shell_falls_back(void **state) {
     host_image_close(&image);
 }
 
-/* Everything on this list carries the marker that assert_tree_is_clean looks for. */
+/* Files of the host that must not be seen, in part or whole. */
+static const char *const secrets[] = {
+    "etc/shadow",
+    "etc/passwd",
+    "etc/group",
+    "etc/hosts",
+    "etc/hostname",
+    "etc/resolv.conf",
+    "etc/machine-id",
+    "etc/fstab",
+    "etc/ssh/ssh_host_key",
+    "etc/ssl/private/site.key",
+    "etc/ssl/certs/ca-certificates.crt",
+    "etc/ssl/certs/site.pem",
+    "etc/apt/auth.conf",
+    "etc/apt/sources.list",
+    "etc/pip.conf",
+    "etc/npmrc",
+    "etc/gitconfig",
+    "etc/environment",
+    "etc/docker/daemon.json",
+    "etc/containers/auth.json",
+    "etc/crontab",
+    "etc/sudoers",
+    "etc/subuid",
+    "etc/profile",
+    "etc/profile.d/site.sh",
+    "etc/bash.bashrc",
+    "etc/mailname",
+    "etc/krb5.conf",
+    "etc/nsswitch.conf",
+    "etc/host.conf",
+    "etc/timezone",
+    "etc/localtime",
+    "etc/shells",
+    "usr/share/ca-certificates/site/private.crt",
+    "usr/local/etc/x",
+    "root/.netrc",
+    "home/somebody/x",
+    "var/lib/x",
+    "opt/x",
+    "srv/x",
+    "run/x",
+};
+
 static void nothing_of_the_host(void **state) {
     const struct place *p = *state;
-    static const char *const secrets[] = {
-        "etc/shadow",
-        "etc/passwd",
-        "etc/group",
-        "etc/hosts",
-        "etc/hostname",
-        "etc/resolv.conf",
-        "etc/machine-id",
-        "etc/fstab",
-        "etc/ssh/ssh_host_key",
-        "etc/ssl/private/site.key",
-        "etc/ssl/certs/ca-certificates.crt",
-        "etc/ssl/certs/site.pem",
-        "etc/apt/auth.conf",
-        "etc/apt/sources.list",
-        "etc/pip.conf",
-        "etc/npmrc",
-        "etc/gitconfig",
-        "etc/environment",
-        "etc/docker/daemon.json",
-        "etc/containers/auth.json",
-        "etc/crontab",
-        "etc/sudoers",
-        "etc/subuid",
-        "etc/profile",
-        "etc/profile.d/site.sh",
-        "etc/bash.bashrc",
-        "etc/mailname",
-        "etc/krb5.conf",
-        "etc/nsswitch.conf",
-        "etc/host.conf",
-        "etc/timezone",
-        "etc/localtime",
-        "etc/shells",
-        "usr/share/ca-certificates/site/private.crt",
-        "usr/local/etc/x",
-        "root/.netrc",
-        "home/somebody/x",
-        "var/lib/x",
-        "opt/x",
-        "srv/x",
-        "run/x",
-    };
     for (size_t i = 0; i < ARRAY_LEN(secrets); i++)
         put(p->host, secrets[i], SECRET "\n");
     put(p->host, "etc/fonts/private.conf", SECRET "\n");
@@ -328,8 +329,8 @@ static void nothing_of_the_host(void **state) {
     host_image_close(&image);
 }
 
-static void copies_are_bounded(void **state) {
-    const struct place *p = *state;
+/* A font folder with one of each: what is copied, and what a limit or a rule leaves out. */
+static void make_odd_fonts(const struct place *p) {
     char path[PATH_MAX];
     put(p->host, "etc/fonts/plain.conf", "x\n");
     put(p->host, "etc/fonts/setid.conf", "x\n");
@@ -348,6 +349,11 @@ static void copies_are_bounded(void **state) {
     put_link(p->host, "etc/fonts/usr.conf", "/usr/share/x.conf");
     put_link(p->host, "etc/fonts/etc.conf", "/etc/fonts/plain.conf");
     put_link(p->host, "etc/fonts/home.conf", "/home/x");
+}
+
+static void copies_are_bounded(void **state) {
+    const struct place *p = *state;
+    make_odd_fonts(p);
     struct host_image image = open_image(p);
     static const struct {
         const char *path;
