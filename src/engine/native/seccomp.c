@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/seccomp.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 #include "base/auto.h"
@@ -52,6 +53,7 @@ uint32_t seccomp_action(enum verdict v) {
     case VERDICT_EAFNOSUPPORT:
         return SECCOMP_RET_ERRNO | EAFNOSUPPORT;
     case VERDICT_KILL:
+    case VERDICT_COUNT:
         break;
     }
     return SECCOMP_RET_KILL_PROCESS;
@@ -67,10 +69,15 @@ struct run {
 /* Each call can start a run, and end in a gap that is one; two more close the number space. */
 enum { MAX_RUNS = 2 * ARRAY_LEN(calls) + 2, MAX_JUMP = UINT8_MAX };
 
+/* All jumps of BPF go forward. So the program is written from its end to its beginning: whatever a
+ * branch leads to has been written before it. An address counts from the end; the last instruction
+ * has address 1, and 0 is none. */
 struct builder {
     struct sock_filter *out;
     size_t max;
     size_t len; /* counts on beyond max, so that one check at the end is enough */
+    size_t verdicts[VERDICT_COUNT];
+    size_t rules[RULE_COUNT];
     size_t run_count;
     struct run runs[MAX_RUNS];
 };
@@ -94,23 +101,67 @@ static void collect_runs(struct builder *b, const struct seccomp_options *o) {
     run_add(b, SECCOMP_X32_BIT, next + 1, RULE_KILL);
 }
 
-static void emit(struct builder *b, uint16_t code, uint8_t jt, uint8_t jf, uint32_t k) {
+static size_t emit(struct builder *b, uint16_t code, size_t jt, size_t jf, uint32_t k) {
     if (b->len < b->max)
-        b->out[b->len] = (struct sock_filter){.code = code, .jt = jt, .jf = jf, .k = k};
-    b->len++;
+        b->out[b->max - 1 - b->len] =
+            (struct sock_filter){.code = code, .jt = (uint8_t)jt, .jf = (uint8_t)jf, .k = k};
+    return ++b->len;
 }
 
-static void emit_return(struct builder *b, enum verdict v) {
-    emit(b, BPF_RET | BPF_K, 0, 0, seccomp_action(v));
+/* A target that a branch can reach although another instruction may come between. */
+static size_t within_reach(struct builder *b, size_t target) {
+    if (b->len + 1 - target <= MAX_JUMP)
+        return target;
+    return emit(b, BPF_JMP | BPF_JA, 0, 0, (uint32_t)(b->len - target));
 }
 
-/* A leaf of the search: the verdict, or a jump whose distance emit_conditions() fills in; until
- * then it carries the rule. */
-static void emit_leaf(struct builder *b, enum rule rule) {
-    if (seccomp_conditions[rule].count == 0)
-        emit_return(b, seccomp_conditions[rule].miss);
-    else
-        emit(b, BPF_JMP | BPF_JA, 0, 0, rule);
+static size_t emit_branch(struct builder *b, uint16_t op, uint32_t k, size_t yes, size_t no) {
+    yes = within_reach(b, yes);
+    no = within_reach(b, no);
+    return emit(b, BPF_JMP | op | BPF_K, b->len - yes, b->len - no, k);
+}
+
+/* The address of the return with this verdict; there is one of each. */
+static size_t emit_verdict(struct builder *b, enum verdict v) {
+    if (b->verdicts[v] == 0)
+        b->verdicts[v] = emit(b, BPF_RET | BPF_K, 0, 0, seccomp_action(v));
+    return b->verdicts[v];
+}
+
+/* Little-endian: the low half of an argument comes first. */
+static size_t emit_load_column(struct builder *b, const struct seccomp_column *c) {
+    if (c->mask != UINT32_MAX)
+        emit(b, BPF_ALU | BPF_AND | BPF_K, 0, 0, c->mask);
+    size_t offset = offsetof(struct seccomp_data, args) + c->arg * sizeof(uint64_t);
+    return emit(b, BPF_LD | BPF_W | BPF_ABS, 0, 0, (uint32_t)offset);
+}
+
+/* Compares the rows [from, to), which agree in all columns before this one. Values of a column
+ * exclude each other, so that a row's failure further on is a miss. */
+static size_t emit_rows(struct builder *b, const struct seccomp_condition *c, size_t from,
+                        size_t to, size_t column) {
+    size_t next = b->verdicts[c->miss];
+    while (to > from) {
+        const struct seccomp_row *last = &c->rows[to - 1];
+        size_t start = to - 1;
+        while (start > from && c->rows[start - 1].values[column] == last->values[column])
+            start--;
+        bool final = column + 1 == SECCOMP_COLUMNS || last->count == column + 1;
+        size_t yes = final ? b->verdicts[c->hit] : emit_rows(b, c, start, to, column + 1);
+        next = emit_branch(b, BPF_JEQ, last->values[column], yes, next);
+        to = start;
+    }
+    return emit_load_column(b, &c->columns[column]);
+}
+
+/* The address of what decides a rule. */
+static size_t emit_rule(struct builder *b, enum rule rule) {
+    const struct seccomp_condition *c = &seccomp_conditions[rule];
+    if (c->count == 0)
+        return emit_verdict(b, c->miss);
+    if (b->rules[rule] == 0)
+        b->rules[rule] = emit_rows(b, c, 0, c->count, 0);
+    return b->rules[rule];
 }
 
 static uint32_t distance(uint32_t a, uint32_t b) {
@@ -129,97 +180,36 @@ static size_t split_point(const struct builder *b, size_t from, size_t to) {
     return at;
 }
 
-/* Binary search over the runs [from, to) with the number in the accumulator. A subtree of n runs
- * is 2n-1 instructions; the smaller one comes first, so that the jump over it stays short. */
-static int emit_search(struct builder *b, size_t from, size_t to) {
-    if (to - from == 1) {
-        emit_leaf(b, b->runs[from].rule);
-        return 0;
-    }
+/* Binary search over the runs [from, to) with the number in the accumulator. */
+static size_t emit_search(struct builder *b, size_t from, size_t to) {
+    if (to - from == 1)
+        return emit_rule(b, b->runs[from].rule);
     size_t at = split_point(b, from, to);
-    bool left_first = at - from <= to - at;
-    size_t skip = 2 * (left_first ? at - from : to - at) - 1;
-    if (skip > MAX_JUMP)
-        return -ENOSPC;
-    emit(b, BPF_JMP | BPF_JGE | BPF_K, left_first ? (uint8_t)skip : 0,
-         left_first ? 0 : (uint8_t)skip, b->runs[at].first);
-    int r = left_first ? emit_search(b, from, at) : emit_search(b, at, to);
-    if (r < 0)
-        return r;
-    return left_first ? emit_search(b, at, to) : emit_search(b, from, at);
+    size_t right = emit_search(b, at, to);
+    size_t left = emit_search(b, from, at);
+    return emit_branch(b, BPF_JGE, b->runs[at].first, right, left);
 }
 
-static uint32_t test_load_size(const struct seccomp_test *t) {
-    return t->mask == UINT32_MAX ? 1 : 2;
-}
-
-/* Little-endian: the low half of an argument comes first. */
-static void emit_test_load(struct builder *b, const struct seccomp_test *t) {
-    uint32_t offset = (uint32_t)(offsetof(struct seccomp_data, args) + t->arg * sizeof(uint64_t));
-    emit(b, BPF_LD | BPF_W | BPF_ABS, 0, 0, offset);
-    if (t->mask != UINT32_MAX)
-        emit(b, BPF_ALU | BPF_AND | BPF_K, 0, 0, t->mask);
-}
-
-/* Tests of one match; a failing one jumps behind the match's return. */
-static void emit_match(struct builder *b, const struct seccomp_match *m, bool loaded,
-                       enum verdict hit) {
-    uint32_t rest = 1;
-    for (size_t i = 0; i < m->count; i++)
-        rest += 1 + test_load_size(&m->tests[i]);
-    for (size_t i = 0; i < m->count; i++) {
-        if (i > 0 || !loaded)
-            emit_test_load(b, &m->tests[i]);
-        rest -= 1 + test_load_size(&m->tests[i]);
-        emit(b, BPF_JMP | BPF_JEQ | BPF_K, 0, (uint8_t)rest, m->tests[i].value);
-    }
-    emit_return(b, hit);
-}
-
-/* True if whoever comes to match i has its first argument in the accumulator already, because the
- * match before it is a single test of the same. */
-static bool already_loaded(const struct seccomp_condition *c, size_t i) {
-    if (i == 0 || c->matches[i - 1].count != 1)
-        return false;
-    const struct seccomp_test *before = &c->matches[i - 1].tests[0], *now = &c->matches[i].tests[0];
-    return before->arg == now->arg && before->mask == now->mask;
-}
-
-static void emit_condition(struct builder *b, const struct seccomp_condition *c) {
-    for (size_t i = 0; i < c->count; i++)
-        emit_match(b, &c->matches[i], already_loaded(c, i), c->hit);
-    emit_return(b, c->miss);
-}
-
-/* Emits each condition that the leaves in [from, to) refer to and aims them at it. */
-static void emit_conditions(struct builder *b, size_t from, size_t to) {
-    size_t start[RULE_COUNT] = {0};
-    for (size_t i = from; i < to && i < b->max; i++) {
-        struct sock_filter *leaf = &b->out[i];
-        if (leaf->code != (BPF_JMP | BPF_JA))
-            continue;
-        enum rule rule = leaf->k;
-        if (start[rule] == 0) {
-            start[rule] = b->len;
-            emit_condition(b, &seccomp_conditions[rule]);
-        }
-        leaf->k = (uint32_t)(start[rule] - i - 1);
-    }
+/* Returns and conditions first, which puts them behind the search. */
+static void emit_program(struct builder *b) {
+    for (enum verdict v = 0; v < VERDICT_COUNT; v++)
+        emit_verdict(b, v);
+    for (size_t i = 0; i < b->run_count; i++)
+        emit_rule(b, b->runs[i].rule);
+    emit_search(b, 0, b->run_count);
+    size_t native = emit(b, BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr));
+    emit_branch(b, BPF_JEQ, AUDIT_ARCH_X86_64, native, b->verdicts[VERDICT_KILL]);
+    emit(b, BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, arch));
 }
 
 int seccomp_build(const struct seccomp_options *o, struct sock_filter *out, size_t max) {
     struct builder b = {.out = out, .max = max};
     collect_runs(&b, o);
-    emit(&b, BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, arch));
-    emit(&b, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, AUDIT_ARCH_X86_64);
-    emit_return(&b, VERDICT_KILL);
-    emit(&b, BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr));
-    size_t search = b.len;
-    int r = emit_search(&b, 0, b.run_count);
-    if (r < 0)
-        return r;
-    emit_conditions(&b, search, b.len);
-    return b.len <= max ? (int)b.len : -ENOSPC;
+    emit_program(&b);
+    if (b.len > max)
+        return -ENOSPC;
+    memmove(out, out + max - b.len, b.len * sizeof *out);
+    return (int)b.len;
 }
 
 int seccomp_load(const struct sock_fprog *program) {
@@ -239,10 +229,10 @@ static const struct call *call_find(uint32_t nr) {
     return NULL;
 }
 
-static bool match_holds(const struct seccomp_match *m, const uint64_t args[6]) {
-    for (size_t i = 0; i < m->count; i++) {
-        const struct seccomp_test *t = &m->tests[i];
-        if (((uint32_t)args[t->arg] & t->mask) != t->value)
+static bool row_holds(const struct seccomp_condition *c, const struct seccomp_row *row,
+                      const uint64_t args[6]) {
+    for (size_t i = 0; i < row->count; i++) {
+        if (((uint32_t)args[c->columns[i].arg] & c->columns[i].mask) != row->values[i])
             return false;
     }
     return true;
@@ -255,7 +245,7 @@ enum verdict seccomp_expect(const struct seccomp_options *o, uint32_t nr, const 
     enum rule rule = call == NULL ? RULE_ABSENT : rule_resolve(o, call->rule);
     const struct seccomp_condition *c = &seccomp_conditions[rule];
     for (size_t i = 0; i < c->count; i++) {
-        if (match_holds(&c->matches[i], args))
+        if (row_holds(c, &c->rows[i], args))
             return c->hit;
     }
     return c->miss;

@@ -21,6 +21,7 @@ enum verdict {
     VERDICT_EAFNOSUPPORT,
     VERDICT_KILL,
     VERDICT_ALLOW,
+    VERDICT_COUNT
 };
 
 enum {
