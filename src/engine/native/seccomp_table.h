@@ -52,7 +52,6 @@
     X(38, setitimer, ALLOW)                                                                        \
     X(39, getpid, ALLOW)                                                                           \
     X(40, sendfile, ALLOW)                                                                         \
-    /* Families, types and protocols: see socket_allowed below. */                                 \
     X(41, socket, SOCKET)                                                                          \
     X(42, connect, ALLOW)                                                                          \
     X(43, accept, ALLOW)                                                                           \
@@ -166,7 +165,7 @@
     X(151, mlockall, ALLOW)                                                                        \
     X(152, munlockall, ALLOW)                                                                      \
     X(153, vhangup, ABSENT)                                                                        \
-    /* 16-bit segments and the second mount API generation: nothing in user code needs them. */    \
+    /* 16-bit segments, another root, dead code: nothing in user code needs them. */               \
     X(154, modify_ldt, ABSENT)                                                                     \
     X(155, pivot_root, ABSENT)                                                                     \
     X(156, _sysctl, ABSENT)                                                                        \
@@ -298,7 +297,7 @@
     X(275, splice, ALLOW)                                                                          \
     X(276, tee, ALLOW)                                                                             \
     X(277, sync_file_range, ALLOW)                                                                 \
-    /* Gives user pages to the kernel; everybody has a fallback since gVisor lacks it. */          \
+    /* Gives user pages to the kernel and is hardly used. */                                       \
     X(278, vmsplice, ABSENT)                                                                       \
     X(279, move_pages, ABSENT)                                                                     \
     X(280, utimensat, ALLOW)                                                                       \
@@ -360,8 +359,7 @@
     X(332, statx, ALLOW)                                                                           \
     X(333, io_pgetevents, ALLOW)                                                                   \
     X(334, rseq, ALLOW)                                                                            \
-    /* Kernels from 6.14 on let these pass whatever a filter says; outside a probe they end in     \
-     * SIGILL. */                                                                                  \
+    /* Newer kernels let these pass whatever a filter says; they fail outside of a probe. */       \
     X(335, uretprobe, ALLOW)                                                                       \
     X(336, uprobe, ALLOW)                                                                          \
     X(424, pidfd_send_signal, ALLOW)                                                               \
@@ -391,7 +389,7 @@
     X(444, landlock_create_ruleset, ALLOW)                                                         \
     X(445, landlock_add_rule, ALLOW)                                                               \
     X(446, landlock_restrict_self, ALLOW)                                                          \
-    /* Memory that the host can neither swap nor account well. */                                  \
+    /* Memory that the host cannot swap. */                                                        \
     X(447, memfd_secret, ABSENT)                                                                   \
     X(448, process_mrelease, ABSENT)                                                               \
     X(449, futex_waitv, ALLOW)                                                                     \
