@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #undef alloca
+#undef sprintf
+#undef vsprintf
 #pragma GCC poison strcpy strcat strncpy strncat stpcpy sprintf vsprintf gets strtok
 #pragma GCC poison mktemp tmpnam tempnam localtime gmtime ctime asctime
 #pragma GCC poison atoi atol atoll alloca popen system

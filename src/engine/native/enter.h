@@ -1,0 +1,37 @@
+/* The first process of a sandbox, from its creation to the exec of cay-init. */
+#pragma once
+
+#include <linux/filter.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cay/errors.h>
+
+#include "engine/native/rootfs.h"
+
+struct cgroup;
+
+enum { ENTER_LISTENER_FD = 3, ENTER_CONNECTION_FD = 4, ENTER_INIT_FD = 5 };
+
+/* Everything that the process needs, made by the caller beforehand. It shares the caller's memory,
+ * so its error comes back in `err`. */
+struct enter_plan {
+    struct rootfs_entry fs;
+    const struct cgroup *cgroup; /* NULL: none */
+    int netns;                   /* to join, or -1: a new one is made with the process */
+    int userns;                  /* to join last, or -1: the caller is root of its own */
+    bool single_id;              /* the user namespace has one id only */
+    uint32_t pids_rlimit;        /* where no cgroup limits processes; 0: none */
+    int landlock_abi;
+    const struct sock_fprog *filter;
+    int init;       /* sealed memfd with cay-init */
+    int listener;   /* or -1 */
+    int connection; /* or -1 */
+    bool die_with_parent;
+    struct cay_error err;
+};
+
+/* Makes the process and waits until it has become cay-init. On failure nothing is left of it.
+ * Returns its pid, with *ret_pidfd, or negative. */
+pid_t enter_start(struct enter_plan *plan, int *ret_pidfd, struct cay_error *err);

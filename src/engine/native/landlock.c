@@ -1,0 +1,64 @@
+#include "engine/native/landlock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Rights by number: the installed header may be older than the running kernel. */
+#define ACCESS_ABI1     ((UINT64_C(1) << 13) - 1)
+#define ACCESS_REFER    (UINT64_C(1) << 13) /* ABI 2 */
+#define ACCESS_TRUNCATE (UINT64_C(1) << 14) /* ABI 3 */
+#define ACCESS_IOCTL    (UINT64_C(1) << 15) /* ABI 5 */
+#define SCOPE_ABSTRACT  (UINT64_C(1) << 0)  /* ABI 6 */
+#define SCOPE_SIGNAL    (UINT64_C(1) << 1)
+
+#define ACCESS_MAKE_DEVICES (LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK)
+
+struct ruleset_attr {
+    uint64_t fs;
+    uint64_t net;
+    uint64_t scoped;
+};
+
+int landlock_abi(void) {
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    return abi < 0 ? 0 : (int)abi;
+}
+
+static uint64_t handled_access(int abi) {
+    uint64_t access = ACCESS_ABI1;
+    if (abi >= 2)
+        access |= ACCESS_REFER;
+    if (abi >= 3)
+        access |= ACCESS_TRUNCATE;
+    if (abi >= 5)
+        access |= ACCESS_IOCTL;
+    return access;
+}
+
+int landlock_restrict(int abi) {
+    struct ruleset_attr attr = {.fs = handled_access(abi)};
+    if (abi >= 6)
+        attr.scoped = SCOPE_ABSTRACT | SCOPE_SIGNAL;
+    size_t size = abi >= 6 ? sizeof attr : abi >= 4 ? 16 : 8;
+    int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+    if (ruleset < 0)
+        return -errno;
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct landlock_path_beneath_attr rule = {
+        .allowed_access = attr.fs & ~(uint64_t)ACCESS_MAKE_DEVICES,
+        .parent_fd = root,
+    };
+    int r = 0;
+    if (root < 0 ||
+        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0 ||
+        syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+        r = -errno;
+    if (root >= 0)
+        (void)close(root);
+    (void)close(ruleset);
+    return r;
+}

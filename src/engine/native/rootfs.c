@@ -1,0 +1,383 @@
+/* Preparing a sandbox's file tree; entering it is rootfs_enter.c. */
+#include "engine/native/rootfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "engine/native/idrange.h"
+#include "engine/native/mounts.h"
+#include "engine/native/userns.h"
+#include "image/host.h"
+
+enum {
+    OWN_INODES = 48,   /* folders and files of ours in the box, on top of what was asked for */
+    LOWER_DEPTH_MAX = 16,
+    DEV_BYTES = 64 * 1024,
+    DEV_INODES = 64,
+};
+
+static const unsigned bind_attributes =
+    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+
+/* ---- parts of the image ---- */
+
+void image_trees_close(struct image_trees *t) {
+    fd_close(&t->lower);
+    for (size_t i = 0; i < t->bind_count; i++)
+        fd_close(&t->binds[i].fd);
+    t->bind_count = 0;
+}
+
+/* Id-mapped if possible. Without, what is readable for everybody works all the same: it only seems
+ * to belong to nobody. Mounts below a host folder are not taken along, but in a user namespace the
+ * kernel refuses to reveal what they cover. */
+static int clone_bind(const char *source, int userns) {
+    int fd = mounts_clone(AT_FDCWD, source, false, bind_attributes, userns);
+    if (fd < 0 && userns >= 0)
+        fd = mounts_clone(AT_FDCWD, source, false, bind_attributes, -1);
+    if (fd == -EINVAL)
+        fd = mounts_clone(AT_FDCWD, source, true, bind_attributes, -1);
+    return fd;
+}
+
+int image_trees_open(const struct host_image *image, int userns, struct image_trees *ret,
+                     struct cay_error *err) {
+    _cleanup_(image_trees_close) struct image_trees t = {
+        .lower = -1, .lower_raw = image->root_fd, .image = image};
+    if (userns >= 0)
+        t.lower = mounts_clone(image->root_fd, "", false, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+                               userns);
+    if (t.lower < 0)
+        t.lower = -1;
+    for (size_t i = 0; i < image->bind_count; i++) {
+        int fd = clone_bind(image->binds[i].source, userns);
+        if (fd < 0)
+            return error_sys(err, -fd, "cloning the host's %s", image->binds[i].source);
+        t.binds[t.bind_count].fd = fd;
+        t.binds[t.bind_count++].target = image->binds[i].target;
+    }
+    *ret = t;
+    t = IMAGE_TREES_EMPTY;
+    return 0;
+}
+
+/* ---- /dev ---- */
+
+static int make_nodes(int dev) {
+    static const struct {
+        const char *name;
+        unsigned major, minor;
+    } nodes[] = {{"null", 1, 3},   {"zero", 1, 5},    {"full", 1, 7},
+                 {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
+        if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
+                0 ||
+            fchmodat(dev, nodes[i].name, 0666, 0) < 0)
+            return -errno;
+    return 0;
+}
+
+static int make_dev_links(int dev) {
+    static const struct {
+        const char *name, *target;
+    } links[] = {{"fd", "/proc/self/fd"},         {"stdin", "/proc/self/fd/0"},
+                 {"stdout", "/proc/self/fd/1"},   {"stderr", "/proc/self/fd/2"},
+                 {"ptmx", "pts/ptmx"}};
+    for (size_t i = 0; i < ARRAY_LEN(links); i++)
+        if (symlinkat(links[i].target, dev, links[i].name) < 0)
+            return -errno;
+    return mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0 ? -errno : 0;
+}
+
+int rootfs_make_dev(void) {
+    unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC;
+    _cleanup_(closep) int dev = mounts_tmpfs(DEV_BYTES, DEV_INODES, "0755", attributes);
+    if (dev < 0)
+        return dev;
+    int r = make_nodes(dev);
+    if (r == 0)
+        r = make_dev_links(dev);
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    if (r == 0 && mount_setattr(dev, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+        r = -errno;
+    return r < 0 ? r : TAKE_FD(dev);
+}
+
+/* ---- the box ---- */
+
+struct box_dir {
+    const char *name;
+    mode_t mode;
+    bool inside; /* belongs to root of the sandbox, not to us */
+};
+
+/* u, w: the overlay's layers. local, shm, tmp, run, work: folders that stay writable when something
+ * read-only lies over or under them. void, none: what hides things. */
+static const struct box_dir box_dirs[] = {
+    {"u", 0755, true},    {"w", 0755, false},  {"u/etc", 0755, true}, {"local", 0755, true},
+    {"shm", 01777, true}, {"void", 0555, false},
+};
+static const struct box_dir read_only_dirs[] = {
+    {"tmp", 01777, true},
+    {"run", 0755, true},
+    {"work", 0777, true},
+};
+
+static int make_box_dir(int box, const struct box_dir *d, uid_t base) {
+    if (mkdirat(box, d->name, d->mode) < 0 || fchmodat(box, d->name, d->mode, 0) < 0)
+        return -errno;
+    return d->inside && fchownat(box, d->name, base, base, 0) < 0 ? -errno : 0;
+}
+
+static int make_box_file(int box, const char *name, const char *text, uid_t owner) {
+    _cleanup_(closep) int fd = openat(box, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -errno;
+    int r = fd_write_all(fd, text, strlen(text));
+    if (r == 0 && fchown(fd, owner, owner) < 0)
+        r = -errno;
+    return r;
+}
+
+/* Identity that must differ between sandboxes, and from the host. */
+static int make_identity(int box, const struct sandbox_spec *spec, uid_t base) {
+    unsigned char rnd[32];
+    char text[256];
+    int r = id_random(rnd, sizeof rnd);
+    if (r < 0)
+        return r;
+    char hex[2 * sizeof rnd + 1];
+    for (size_t i = 0; i < sizeof rnd; i++)
+        (void)snprintf(hex + 2 * i, 3, "%02x", rnd[i]);
+    (void)snprintf(text, sizeof text, "%.32s\n", hex);
+    r = make_box_file(box, "u/etc/machine-id", text, base);
+    /* A version 4 UUID, as the kernel prints its boot_id. */
+    (void)snprintf(text, sizeof text, "%.8s-%.4s-4%.3s-a%.3s-%.12s\n", hex + 32, hex + 40, hex + 44,
+                   hex + 47, hex + 50);
+    if (r == 0)
+        r = make_box_file(box, "boot_id", text, 0);
+    (void)snprintf(text, sizeof text, "%s\n", spec->hostname);
+    if (r == 0)
+        r = make_box_file(box, "u/etc/hostname", text, base);
+    (void)snprintf(text, sizeof text,
+                   "127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 %s\n",
+                   spec->hostname);
+    if (r == 0)
+        r = make_box_file(box, "u/etc/hosts", text, base);
+    return r == 0 ? make_box_file(box, "none", "", 0) : r;
+}
+
+static int fill_box(int box, const struct sandbox_spec *spec, uid_t base) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(box_dirs); i++)
+        r = make_box_dir(box, &box_dirs[i], base);
+    for (size_t i = 0; r == 0 && spec->read_only && i < ARRAY_LEN(read_only_dirs); i++)
+        r = make_box_dir(box, &read_only_dirs[i], base);
+    return r == 0 ? make_identity(box, spec, base) : r;
+}
+
+/* ---- an image that cannot be id-mapped ---- */
+
+static int copy_entries(int from, int to, uid_t base, int depth);
+
+static int copy_file(int from, int to, const char *name, mode_t mode) {
+    _cleanup_(closep) int in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    _cleanup_(closep) int out =
+        openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode & 0777);
+    if (in < 0 || out < 0)
+        return -errno;
+    for (;;) {
+        ssize_t n = copy_file_range(in, NULL, out, NULL, 1 << 20, 0);
+        if (n == 0)
+            return fchmod(out, mode & 0777) < 0 ? -errno : 0;
+        if (n < 0 && errno == EXDEV)
+            break;
+        if (n < 0)
+            return -errno;
+    }
+    char data[16384];
+    ssize_t n;
+    while ((n = read(in, data, sizeof data)) > 0) {
+        int r = fd_write_all(out, data, (size_t)n);
+        if (r < 0)
+            return r;
+    }
+    return n < 0 || fchmod(out, mode & 0777) < 0 ? -errno : 0;
+}
+
+static int copy_entry(int from, int to, const char *name, uid_t base, int depth) {
+    struct stat st;
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    int r = 0;
+    if (S_ISDIR(st.st_mode)) {
+        if (mkdirat(to, name, 0700) < 0 || fchmodat(to, name, st.st_mode & 01777, 0) < 0)
+            return -errno;
+        _cleanup_(closep) int in = openat(from, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        _cleanup_(closep) int out = openat(to, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        r = in < 0 || out < 0 ? -errno : copy_entries(in, out, base, depth + 1);
+    } else if (S_ISLNK(st.st_mode)) {
+        char target[1024];
+        ssize_t n = readlinkat(from, name, target, sizeof target - 1);
+        if (n < 0)
+            return -errno;
+        target[n] = '\0';
+        r = symlinkat(target, to, name) < 0 ? -errno : 0;
+    } else {
+        r = copy_file(from, to, name, st.st_mode);
+    }
+    if (r == 0 && fchownat(to, name, base, base, AT_SYMLINK_NOFOLLOW) < 0)
+        r = -errno;
+    return r;
+}
+
+static int copy_entries(int from, int to, uid_t base, int depth) {
+    if (depth > LOWER_DEPTH_MAX)
+        return -ELOOP;
+    int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closedirp) DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (d == NULL)
+        return -errno;
+    const struct dirent *e;
+    while ((e = readdir(d)) != NULL) { /* NOLINT(concurrency-mt-unsafe): own stream */
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        int r = copy_entry(from, to, e->d_name, base, depth);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* The host image's root is small, so a copy with the right owners serves where the state folder's
+ * file system knows no id maps. It counts neither against the disk limit nor the inode limit. */
+static int copy_lower(const struct image_trees *trees, uid_t base, int *ret) {
+    enum { BYTES = 64 * 1024 * 1024, INODES = 16384 };
+    unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    _cleanup_(closep) int copy = mounts_tmpfs(BYTES, INODES, "0755", attributes);
+    _cleanup_(closep) int from = openat(trees->lower_raw, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (copy < 0 || from < 0)
+        return copy < 0 ? copy : -errno;
+    int r = copy_entries(from, copy, base, 0);
+    if (r == 0)
+        *ret = TAKE_FD(copy);
+    return r;
+}
+
+static int choose_lower(struct rootfs *root, const struct image_trees *trees, uid_t base,
+                        bool own_userns) {
+    root->lower = own_userns ? trees->lower_raw : trees->lower;
+    if (root->lower >= 0)
+        return 0;
+    int r = copy_lower(trees, base, &root->lower);
+    root->lower_owned = r == 0;
+    return r;
+}
+
+/* ---- volumes ---- */
+
+/* A user namespace that maps the owner of the volume to the sandbox's user, so that what the
+ * sandbox writes there belongs to the owner outside. */
+static int volume_idmap(const struct sandbox_spec *spec, const struct stat *st, uid_t base,
+                        struct cay_error *err) {
+    struct id_map uids = {(uint32_t)st->st_uid, base + spec->run_uid, 1};
+    struct id_map gids = {(uint32_t)st->st_gid, base + spec->run_gid, 1};
+    return userns_create(&uids, &gids, err);
+}
+
+static int open_volume(const struct sandbox_spec *spec, const struct mount_spec *m, uid_t base,
+                       bool own_userns, int *ret, struct cay_error *err) {
+    unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    if (m->read_only)
+        attributes |= MOUNT_ATTR_RDONLY;
+    struct stat st;
+    if (stat(m->source, &st) < 0)
+        return error_errno(err, "volume source '%s'", m->source);
+    _cleanup_(closep) int idmap = own_userns ? -1 : volume_idmap(spec, &st, base, err);
+    if (idmap < 0 && !own_userns)
+        return idmap;
+    int fd = mounts_clone(AT_FDCWD, m->source, false, attributes, idmap);
+    if (fd == -EINVAL && own_userns)
+        fd = mounts_clone(AT_FDCWD, m->source, true, attributes, -1);
+    if (fd < 0 && m->read_only && !own_userns)
+        fd = mounts_clone(AT_FDCWD, m->source, false, attributes, -1);
+    if (fd < 0) {
+        error_sys(err, -fd, "volume '%s' cannot be mapped to the sandbox's ids", m->source);
+        return error_remedy(err, "its file system knows no id-mapped mounts: mount it read-only "
+                                 "(:ro), or use another folder");
+    }
+    *ret = fd;
+    return S_ISDIR(st.st_mode);
+}
+
+static int open_volumes(struct rootfs *root, const struct sandbox_spec *spec, uid_t base,
+                        bool own_userns, struct cay_error *err) {
+    for (size_t i = 0; i < spec->mount_count; i++) {
+        int fd = -1;
+        int r = open_volume(spec, &spec->mounts[i], base, own_userns, &fd, err);
+        if (r < 0)
+            return r;
+        root->volumes[i].fd = fd;
+        root->volumes[i].is_dir = r != 0;
+        root->volume_count++;
+    }
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+void rootfs_close(struct rootfs *r) {
+    fd_close(&r->box);
+    fd_close(&r->overlay);
+    if (r->lower_owned)
+        fd_close(&r->lower);
+    for (size_t i = 0; i < r->volume_count; i++)
+        fd_close(&r->volumes[i].fd);
+    *r = ROOTFS_EMPTY;
+}
+
+static int make_overlay(struct rootfs *root, bool own_userns) {
+    _cleanup_(closep) int upper = openat(root->box, "u", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closep) int work = openat(root->box, "w", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (upper < 0 || work < 0)
+        return -errno;
+    root->overlay = mounts_overlay(root->lower, upper, work, own_userns);
+    if (root->overlay == -EINVAL) /* layers by descriptor are unknown here */
+        root->overlay = -1;
+    return root->overlay < -1 ? root->overlay : 0;
+}
+
+int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees, uid_t base,
+                   bool own_userns, struct rootfs *ret, struct cay_error *err) {
+    _cleanup_(rootfs_close) struct rootfs root = ROOTFS_EMPTY;
+    root.box = mounts_tmpfs(spec->disk_bytes, spec->inodes + OWN_INODES, "0755", 0);
+    if (root.box < 0)
+        return error_sys(err, -root.box, "making the writable layer");
+    int r = fill_box(root.box, spec, base);
+    if (r < 0)
+        return error_sys(err, -r, "filling the writable layer");
+    r = choose_lower(&root, trees, base, own_userns);
+    if (r < 0)
+        return error_sys(err, -r, "copying the image's root");
+    r = make_overlay(&root, own_userns);
+    if (r < 0) {
+        error_sys(err, -r, "mounting the overlay");
+        return error_remedy(err, "the kernel needs overlayfs (modprobe overlay)");
+    }
+    r = open_volumes(&root, spec, base, own_userns, err);
+    if (r < 0)
+        return r;
+    *ret = root;
+    root = ROOTFS_EMPTY;
+    return 0;
+}

@@ -1,0 +1,76 @@
+/* The file tree of a sandbox. Everything that can be made before the sandbox's first process exists
+ * is made here, detached, by the caller; rootfs_enter() then assembles it in that process. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "engine/spec.h"
+
+struct cay_error;
+struct host_image;
+
+enum { ROOTFS_TREES_MAX = 8 };
+
+/* The parts of an image that sandboxes with the same id map can share: clones of its root and of
+ * the host folders that belong to it, id-mapped where the file systems can. */
+struct image_trees {
+    int lower;     /* detached clone of the image's root; -1: cannot be id-mapped, copy it */
+    int lower_raw; /* the image's root as it is; borrowed */
+    struct {
+        int fd; /* detached */
+        const char *target;
+    } binds[ROOTFS_TREES_MAX];
+    size_t bind_count;
+    const struct host_image *image; /* borrowed, for its masks */
+};
+
+#define IMAGE_TREES_EMPTY ((struct image_trees){.lower = -1, .lower_raw = -1})
+
+/* userns is the namespace to map ids by; -1 when the caller is root of its own user namespace. */
+int image_trees_open(const struct host_image *image, int userns, struct image_trees *ret,
+                     struct cay_error *err);
+void image_trees_close(struct image_trees *t);
+
+/* A detached, read-only /dev with its nodes and nothing else, to be shared; -errno. In a user
+ * namespace nodes cannot be made: they are bound from the host's, and the tree is made per sandbox
+ * by rootfs_enter. */
+int rootfs_make_dev(void);
+
+/* The tree of one sandbox. */
+struct rootfs {
+    int box;     /* detached tmpfs: the writable layer "u" and small files, within the quota */
+    int overlay; /* detached root, or -1: made by rootfs_enter (kernels before 6.13) */
+    int lower;   /* borrowed from the trees, or owned with lower_owned: a copy in the box */
+    bool lower_owned;
+    struct {
+        int fd; /* detached, ready to be attached at the mount spec with the same index */
+        bool is_dir;
+    } volumes[SPEC_MOUNTS_MAX];
+    size_t volume_count;
+};
+
+#define ROOTFS_EMPTY ((struct rootfs){.box = -1, .overlay = -1, .lower = -1})
+
+/* base is the host id of root inside; own_userns as for image_trees_open with userns -1. */
+int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees, uid_t base,
+                   bool own_userns, struct rootfs *ret, struct cay_error *err);
+void rootfs_close(struct rootfs *r);
+
+/* What rootfs_enter needs; plain data, since it runs in a child that shares memory. */
+struct rootfs_entry {
+    const struct sandbox_spec *spec;
+    const struct image_trees *trees;
+    const struct rootfs *root;
+    int dev;             /* a prepared /dev, or -1 to make one by binding the host's nodes */
+    uid_t base;
+    bool own_userns;
+    bool reuse_trees;    /* trees and dev stay for other sandboxes: attach clones of them */
+    bool lean;           /* the mount namespace holds nothing: cover "/" instead of pivoting */
+    const char *staging; /* not lean: a folder of the host to assemble on (the state folder) */
+};
+
+/* Builds the tree in the calling process's own, new mount namespace and makes it the root. */
+int rootfs_enter(const struct rootfs_entry *e, struct cay_error *err);

@@ -1,0 +1,321 @@
+/* Assembling a sandbox's file tree, in its first process, before it has given up its rights. That
+ * process shares memory with its maker, so there is no malloc and no stdio here. Nothing of the
+ * sandbox runs yet, but the image may have been made by an attacker: mount points are opened without
+ * following symlinks, and mounts are put in place by descriptor. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/path.h"
+#include "engine/native/mounts.h"
+#include "engine/native/rootfs.h"
+#include "image/host.h"
+
+/* What a sandbox must not read in /proc. Files that only their owner, the host's root, may read are
+ * left as they are: nobody inside is that. */
+static const char *const masked[] = {
+    "acpi",          "asound",      "bootconfig", "cmdline",   "config.gz",   "diskstats",
+    "dynamic_debug", "interrupts",  "iomem",      "ioports",   "kallsyms",    "kcore",
+    "keys",          "key-users",   "kmsg",       "kpagecgroup", "kpagecount", "kpageflags",
+    "latency_stats", "mdstat",      "modules",    "pagetypeinfo", "sched_debug", "scsi",
+    "slabinfo",      "swaps",       "timer_list", "timer_stats", "vmallocinfo",
+};
+/* Read-only where the sandbox's root owns it (a user namespace that owns the other namespaces). */
+static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
+
+static int fail(struct cay_error *err, int r, const char *what) {
+    return error_sys(err, -r, "%s", what);
+}
+
+/* ---- the root ---- */
+
+/* Kernels that take overlay layers by name only: the layers are attached to the staging folder for
+ * a moment, and named relative to it, so that the mount table shows no host path. */
+static int overlay_by_name(const struct rootfs_entry *e) {
+    const char *options = e->own_userns ? "lowerdir=l,upperdir=b/u,workdir=b/w,userxattr"
+                                        : "lowerdir=l,upperdir=b/u,workdir=b/w";
+    _cleanup_(closep) int stage = mounts_tmpfs(65536, 16, "0700", 0);
+    if (stage < 0)
+        return stage;
+    if (mkdirat(stage, "l", 0700) < 0 || mkdirat(stage, "b", 0700) < 0 ||
+        mkdirat(stage, "m", 0700) < 0)
+        return -errno;
+    if (move_mount(stage, "", AT_FDCWD, e->staging, MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
+        fchdir(stage) < 0 ||
+        move_mount(e->root->box, "", stage, "b", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return -errno;
+    /* A lower that is no detached mount is the image's folder itself. */
+    _cleanup_(closep) int lower = -1;
+    if (e->own_userns) {
+        lower = mounts_clone(e->root->lower, "", true, 0, -1);
+        if (lower < 0)
+            return lower;
+    }
+    if (move_mount(lower >= 0 ? lower : e->root->lower, "", stage, "l", MOVE_MOUNT_F_EMPTY_PATH) <
+            0 ||
+        mount("overlay", "m", "overlay", MS_NOSUID | MS_NODEV, options) < 0)
+        return -errno;
+    int root = openat(stage, "m", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root < 0 ? -errno : root;
+}
+
+/* Attaches the overlay somewhere in this mount namespace; returns a descriptor of its root. */
+static int attach_root(const struct rootfs_entry *e) {
+    if (!e->lean && !e->own_userns && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    if (e->root->overlay < 0)
+        return overlay_by_name(e);
+    const char *at = e->lean ? "/" : e->staging;
+    if (move_mount(e->root->overlay, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return -errno;
+    int root = fcntl(e->root->overlay, F_DUPFD_CLOEXEC, 3);
+    return root < 0 ? -errno : root;
+}
+
+/* Where nothing but an empty read-only tmpfs lies below, covering it is as good as pivoting, and
+ * does not cost a walk over every process of the host. */
+static int switch_root(bool lean) {
+    if (lean)
+        return chroot(".") < 0 ? -errno : 0;
+    if (syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0)
+        return -errno;
+    return chdir("/") < 0 ? -errno : 0;
+}
+
+/* ---- folders of the image ---- */
+
+static int attach_binds(const struct rootfs_entry *e, int root) {
+    for (size_t i = 0; i < e->trees->bind_count; i++) {
+        const char *target = e->trees->binds[i].target;
+        int fd = e->trees->binds[i].fd;
+        int r = e->reuse_trees ? mounts_attach_clone(fd, "", root, target, 0)
+                               : mounts_attach(fd, root, target);
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < e->trees->image->mask_count; i++) {
+        const struct host_mask *m = &e->trees->image->masks[i];
+        unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+        int r = mounts_attach_clone(e->root->box, m->writable ? "local" : "void", root, m->path,
+                                    attributes);
+        if (r < 0 && r != -ENOENT)
+            return r;
+    }
+    return 0;
+}
+
+/* ---- /dev ---- */
+
+/* In a user namespace nodes cannot be made, only bound. */
+static int bind_nodes(int dev) {
+    static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
+    for (size_t i = 0; i < ARRAY_LEN(nodes); i++) {
+        char source[32];
+        (void)snprintf(source, sizeof source, "/dev/%s", nodes[i]);
+        int fd = openat(dev, nodes[i], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return -errno;
+        (void)close(fd);
+        int r = mounts_attach_clone(AT_FDCWD, source, dev, nodes[i],
+                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int make_own_dev(int root) {
+    static const struct {
+        const char *name, *target;
+    } links[] = {{"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
+                 {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+                 {"ptmx", "pts/ptmx"}};
+    _cleanup_(closep) int dev =
+        mounts_tmpfs(65536, 64, "0755", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    if (dev < 0)
+        return dev;
+    for (size_t i = 0; i < ARRAY_LEN(links); i++)
+        if (symlinkat(links[i].target, dev, links[i].name) < 0)
+            return -errno;
+    if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0)
+        return -errno;
+    int r = mounts_attach(dev, root, "dev");
+    if (r == 0)
+        r = bind_nodes(dev);
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    if (r == 0 && mount_setattr(dev, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+        r = -errno;
+    return r;
+}
+
+static int attach_pts(int root, uid_t base, bool own_userns) {
+    char gid[16];
+    (void)snprintf(gid, sizeof gid, "%u", own_userns ? 0 : base + 5);
+    const char *options[] = {"ptmxmode", "0666", "mode", "0620", "max", "64", "gid", gid, NULL};
+    _cleanup_(closep) int pts =
+        mounts_simple("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+    return pts < 0 ? pts : mounts_attach(pts, root, "dev/pts");
+}
+
+static int attach_dev(const struct rootfs_entry *e, int root) {
+    int r = e->dev < 0         ? make_own_dev(root)
+            : e->reuse_trees ? mounts_attach_clone(e->dev, "", root, "dev", 0)
+                             : mounts_attach(e->dev, root, "dev");
+    if (r == 0)
+        r = attach_pts(root, e->base, e->own_userns);
+    if (r == 0)
+        r = mounts_attach_clone(e->root->box, "shm", root, "dev/shm",
+                                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    return r;
+}
+
+/* ---- /proc ---- */
+
+/* True if somebody other than the owner may read it; or if there is nothing to tell. */
+static bool is_exposed(int proc, const char *name, bool *is_dir) {
+    struct stat st;
+    if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    *is_dir = S_ISDIR(st.st_mode);
+    return (st.st_mode & 0077) != 0;
+}
+
+static int mask_proc(const struct rootfs_entry *e, int proc) {
+    for (size_t i = 0; i < ARRAY_LEN(masked); i++) {
+        bool is_dir = false;
+        if (!is_exposed(proc, masked[i], &is_dir))
+            continue;
+        int r = mounts_attach_clone(e->root->box, is_dir ? "void" : "none", proc, masked[i],
+                                    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        if (r < 0)
+            return r;
+    }
+    return mounts_attach_clone(e->root->box, "boot_id", proc, "sys/kernel/random/boot_id",
+                               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+}
+
+static int protect_proc(int proc) {
+    for (size_t i = 0; i < ARRAY_LEN(read_only); i++) {
+        _cleanup_(closep) int tree =
+            mounts_clone(proc, read_only[i], true,
+                         MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, -1);
+        int r = tree == -ENOENT ? 0 : tree < 0 ? tree : mounts_attach(tree, proc, read_only[i]);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int attach_proc(const struct rootfs_entry *e, int root) {
+    const char *none[] = {NULL};
+    _cleanup_(closep) int proc = mounts_simple(
+        "proc", none, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    if (proc < 0)
+        return proc;
+    int r = mounts_attach(proc, root, "proc");
+    if (r == 0)
+        r = mask_proc(e, proc);
+    return r == 0 && e->own_userns ? protect_proc(proc) : r;
+}
+
+/* ---- volumes ---- */
+
+/* Makes the mount point with the rights of the sandbox's root, so that nothing is created where it
+ * could not create it itself. */
+static int make_target(int root, const char *target, bool is_dir) {
+    char parent[SPEC_PATH_SIZE];
+    if (is_dir)
+        return path_make_dirs(root, target + 1);
+    size_t len = (size_t)(strrchr(target, '/') - target);
+    memcpy(parent, target, len);
+    parent[len] = '\0';
+    _cleanup_(closep) int dir = path_make_dirs(root, len == 0 ? "" : parent + 1);
+    if (dir < 0)
+        return dir;
+    int fd = openat(dir, target + len + 1, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    return fd < 0 ? -errno : fd;
+}
+
+static int attach_volume(const struct rootfs_entry *e, int root, size_t i) {
+    const char *target = e->spec->mounts[i].target;
+    (void)setfsgid(e->base);
+    (void)setfsuid(e->base);
+    _cleanup_(closep) int made = make_target(root, target, e->root->volumes[i].is_dir);
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+    if (made < 0 && made != -EEXIST)
+        return made;
+    return mounts_attach(e->root->volumes[i].fd, root, target);
+}
+
+static int attach_volumes(const struct rootfs_entry *e, int root, struct cay_error *err) {
+    for (size_t i = 0; i < e->root->volume_count; i++) {
+        int r = attach_volume(e, root, i);
+        if (r == 0)
+            continue;
+        error_sys(err, -r, "volume target '%.200s'", e->spec->mounts[i].target);
+        if (r == -ELOOP || r == -ENOTDIR)
+            return error_remedy(err, "a part of it is a symlink or a file inside the sandbox; name "
+                                     "the real folder");
+        return error_remedy(err, "choose a target below a writable folder of the sandbox, such as "
+                                 "/workspace");
+    }
+    return 0;
+}
+
+/* ---- a read-only root ---- */
+
+static int make_read_only(const struct rootfs_entry *e, int root) {
+    static const struct {
+        const char *name, *path;
+    } writable[] = {{"tmp", "tmp"}, {"tmp", "var/tmp"}, {"run", "run"}, {"work", "workspace"}};
+    for (size_t i = 0; i < ARRAY_LEN(writable); i++) {
+        int r = mounts_attach_clone(e->root->box, writable[i].name, root, writable[i].path,
+                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        if (r < 0 && r != -ENOENT)
+            return r;
+    }
+    return 0;
+}
+
+static int remount_read_only(int root) {
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
+    return mount_setattr(root, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0 ? -errno : 0;
+}
+
+int rootfs_enter(const struct rootfs_entry *e, struct cay_error *err) {
+    _cleanup_(closep) int root = attach_root(e);
+    if (root < 0)
+        return fail(err, root, "mounting the root file system");
+    int r = fchdir(root) < 0 ? -errno : 0;
+    if (r == 0)
+        r = attach_binds(e, root);
+    if (r < 0)
+        return fail(err, r, "mounting the image's folders");
+    r = attach_dev(e, root);
+    if (r < 0)
+        return fail(err, r, "mounting /dev");
+    r = attach_proc(e, root);
+    if (r < 0)
+        return fail(err, r, "mounting /proc");
+    r = e->spec->read_only ? make_read_only(e, root) : 0;
+    if (r < 0)
+        return fail(err, r, "making the writable folders");
+    r = attach_volumes(e, root, err);
+    if (r < 0)
+        return r;
+    r = e->spec->read_only ? remount_read_only(root) : 0;
+    if (r < 0)
+        return fail(err, r, "making the root read-only");
+    r = switch_root(e->lean);
+    return r < 0 ? fail(err, r, "switching to the new root") : 0;
+}

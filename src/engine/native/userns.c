@@ -1,0 +1,214 @@
+#include "engine/native/userns.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/native/idrange.h"
+
+/* A process that sits in a new user namespace until it is told to end. */
+struct holder {
+    pid_t pid;
+    int sock; /* our end of a socket pair with it */
+};
+
+static void holder_end(struct holder *h) {
+    if (h->pid <= 0)
+        return;
+    fd_close(&h->sock); /* it reads the end and exits */
+    while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    h->pid = 0;
+}
+
+/* Runs in the holder. The limit is a property of the namespace it is in, so it can only be set
+ * from inside, once the ids are mapped. */
+static _noreturn_ void hold(int sock) {
+    char byte;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (unshare(CLONE_NEWUSER) < 0)
+        byte = (char)errno;
+    else
+        byte = 0;
+    if (fd_write_all(sock, &byte, 1) < 0 || byte != 0 || fd_read_all(sock, &byte, 1) <= 0)
+        _exit(1);
+    byte = (char)-fd_write_file_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
+    if (fd_write_all(sock, &byte, 1) < 0)
+        _exit(1);
+    (void)fd_read_all(sock, &byte, 1); /* returns when the parent closes its end */
+    _exit(0);
+}
+
+/* Waits for the holder's word: 0 or -errno of what it tried. */
+static int holder_wait(const struct holder *h) {
+    unsigned char byte;
+    int r = fd_read_all(h->sock, &byte, 1);
+    return r <= 0 ? -ECHILD : -(int)byte;
+}
+
+static int holder_start(struct holder *ret, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making a socket pair");
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(pair[0]);
+        hold(pair[1]);
+    }
+    (void)close(pair[1]);
+    *ret = (struct holder){.pid = pid, .sock = pair[0]};
+    if (pid < 0) {
+        fd_close(&ret->sock);
+        return error_errno(err, "forking");
+    }
+    int r = holder_wait(ret);
+    if (r == 0)
+        return 0;
+    holder_end(ret);
+    error_sys(err, -r, "making a user namespace");
+    return error_remedy(err, "allow them: sysctl user.max_user_namespaces, "
+                             "kernel.unprivileged_userns_clone=1, "
+                             "kernel.apparmor_restrict_unprivileged_userns=0; or run as root");
+}
+
+static int write_map(pid_t pid, const char *file, const struct id_map *map, struct cay_error *err) {
+    char path[64], text[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+    (void)snprintf(text, sizeof text, "%u %u %u\n", map->inside, map->outside, map->count);
+    int r = fd_write_file_at(AT_FDCWD, path, text);
+    return r < 0 ? error_sys(err, -r, "writing %s", file) : 0;
+}
+
+static int open_namespace(pid_t pid, struct cay_error *err) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/user", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? error_errno(err, "opening the user namespace") : fd;
+}
+
+static int forbid_nested(const struct holder *h, struct cay_error *err) {
+    int r = fd_write_all(h->sock, "", 1);
+    if (r == 0)
+        r = holder_wait(h);
+    return r < 0 ? error_sys(err, -r, "forbidding nested user namespaces") : 0;
+}
+
+int userns_create(const struct id_map *uids, const struct id_map *gids, struct cay_error *err) {
+    _cleanup_(holder_end) struct holder h = {.sock = -1};
+    int r = holder_start(&h, err);
+    if (r == 0)
+        r = write_map(h.pid, "uid_map", uids, err);
+    if (r == 0)
+        r = write_map(h.pid, "gid_map", gids, err);
+    if (r == 0)
+        r = forbid_nested(&h, err);
+    return r < 0 ? r : open_namespace(h.pid, err);
+}
+
+/* ---- an ordinary user ---- */
+
+/* The first range of at least IDRANGE_SIZE - 1 ids that /etc/subuid or /etc/subgid gives to the
+ * user, by number or name. */
+static bool find_subids(const char *file, const char *user, uint32_t *ret_first) {
+    _cleanup_(fclosep) FILE *f = fopen(file, "re");
+    char line[256], name[128];
+    unsigned first, count;
+    char number[16];
+    (void)snprintf(number, sizeof number, "%u", getuid());
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        if (sscanf(line, "%127[^:]:%u:%u", name, &first, &count) != 3 || count < IDRANGE_SIZE - 1)
+            continue;
+        if (strcmp(name, number) != 0 && !str_equal(name, user))
+            continue;
+        *ret_first = first;
+        return true;
+    }
+    return false;
+}
+
+/* Own id as root, subordinate ids for the rest; by the set-uid helper, since only it may. */
+static int run_mapper(const char *program, pid_t pid, unsigned self, uint32_t first) {
+    char target[16], own[16], sub[16], rest[16];
+    (void)snprintf(target, sizeof target, "%d", pid);
+    (void)snprintf(own, sizeof own, "%u", self);
+    (void)snprintf(sub, sizeof sub, "%u", first);
+    (void)snprintf(rest, sizeof rest, "%d", IDRANGE_SIZE - 1);
+    char *argv[] = {(char *)(uintptr_t)program, target, "0", own, "1", "1", sub, rest, NULL};
+    char *env[] = {"PATH=/usr/bin:/bin", NULL};
+    pid_t child;
+    int status;
+    if (posix_spawnp(&child, program, NULL, NULL, argv, env) != 0)
+        return -ENOENT;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
+}
+
+static int map_ranges(pid_t pid) {
+    uint32_t uid_first, gid_first;
+    const char *user = getenv("USER");
+    if (!find_subids("/etc/subuid", user, &uid_first) ||
+        !find_subids("/etc/subgid", user, &gid_first))
+        return -ENOENT;
+    int r = run_mapper("newuidmap", pid, getuid(), uid_first);
+    return r < 0 ? r : run_mapper("newgidmap", pid, getgid(), gid_first);
+}
+
+static int map_self(pid_t pid, struct cay_error *err) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/setgroups", pid);
+    int r = fd_write_file_at(AT_FDCWD, path, "deny");
+    if (r < 0)
+        return error_sys(err, -r, "denying setgroups");
+    r = write_map(pid, "uid_map", &(struct id_map){0, getuid(), 1}, err);
+    return r < 0 ? r : write_map(pid, "gid_map", &(struct id_map){0, getgid(), 1}, err);
+}
+
+static int enter(int ns, bool ranges, struct cay_error *err) {
+    if (setns(ns, CLONE_NEWUSER) < 0)
+        return error_errno(err, "entering the user namespace");
+    if (ranges && setgroups(0, NULL) < 0)
+        return error_errno(err, "dropping supplementary groups");
+    if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+        return error_errno(err, "becoming root of the user namespace");
+    if (unshare(CLONE_NEWNS) < 0)
+        return error_errno(err, "making a mount namespace");
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return error_errno(err, "making the mounts private");
+    return 0;
+}
+
+int userns_become_root(struct userns_self *ret, struct cay_error *err) {
+    _cleanup_(holder_end) struct holder h = {.sock = -1};
+    int r = holder_start(&h, err);
+    if (r < 0)
+        return r;
+    bool ranges = map_ranges(h.pid) == 0;
+    if (!ranges) {
+        r = map_self(h.pid, err);
+        if (r < 0)
+            return r;
+    }
+    r = forbid_nested(&h, err);
+    if (r < 0)
+        return r;
+    _cleanup_(closep) int ns = open_namespace(h.pid, err);
+    if (ns < 0)
+        return ns;
+    ret->ranges = ranges;
+    return enter(ns, ranges, err);
+}

@@ -1,0 +1,29 @@
+/* User namespaces: the id range of a sandbox, the maps of its volumes, and becoming root of a
+ * namespace of one's own when the caller is an ordinary user. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct cay_error;
+
+/* One line of a map: `count` ids from `inside` are those from `outside` of the parent. */
+struct id_map {
+    uint32_t inside;
+    uint32_t outside;
+    uint32_t count;
+};
+
+/* A user namespace with these maps, nested ones forbidden; nobody is in it. Needs CAP_SETUID in the
+ * parent namespace (host root). Returns its descriptor or negative. */
+int userns_create(const struct id_map *uids, const struct id_map *gids, struct cay_error *err);
+
+/* What an ordinary user's namespace offers. */
+struct userns_self {
+    bool ranges; /* 65,536 ids by newuidmap; otherwise the caller's own id only */
+};
+
+/* Enters a new user namespace in which the caller is root, together with a mount namespace of its
+ * own. The caller must have one thread. Cannot be undone. */
+int userns_become_root(struct userns_self *ret, struct cay_error *err);

@@ -1,0 +1,198 @@
+#include "engine/spec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+
+enum {
+    MEMORY_MIN = 4 * 1024 * 1024, /* below, not even the init fits */
+    DISK_MIN = 64 * 1024,
+    PIDS_MIN = 1,
+    BYTES_PER_INODE = 16 * 1024,
+    INODES_MIN = 1024,
+    INODES_MAX = 1024 * 1024,
+    CPU_PERIOD_US = 100000,
+    CPU_QUOTA_MIN_US = 1000, /* the kernel's own minimum */
+};
+
+static const char *const tier_names[] = {
+    [TIER_NONE] = "none",
+    [TIER_BASIC] = "basic",
+    [TIER_ROOTLESS] = "rootless",
+    [TIER_FULL] = "full",
+};
+
+const char *tier_name(enum tier tier) {
+    return tier_names[tier];
+}
+
+enum tier tier_from_name(const char *name) {
+    for (enum tier t = TIER_BASIC; t <= TIER_FULL; t++)
+        if (strcmp(tier_names[t], name) == 0)
+            return t;
+    return TIER_NONE;
+}
+
+static int bad_volume(struct cay_error *err, const char *text, const char *why) {
+    char shown[200];
+    error_set(err, CAY_INVALID_ARGUMENT, "volume '%s' %s", str_escape(shown, sizeof shown, text),
+              why);
+    return error_remedy(err, "use -v /host/folder:/inside/folder[:ro]");
+}
+
+/* Splits off the last ":part" of text; NULL if there is no colon. */
+static char *split_last(char *text) {
+    char *colon = strrchr(text, ':');
+    if (colon == NULL)
+        return NULL;
+    *colon = '\0';
+    return colon + 1;
+}
+
+static bool is_below(const char *path, const char *folder) {
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+static int check_target(const struct sandbox_spec *spec, const char *text, const char *target,
+                        struct cay_error *err) {
+    static const char *const reserved[] = {"/proc", "/dev", "/sys"};
+    if (strcmp(target, "/") == 0)
+        return bad_volume(err, text, "would cover the root of the sandbox");
+    for (size_t i = 0; i < ARRAY_LEN(reserved); i++)
+        if (is_below(target, reserved[i]))
+            return bad_volume(err, text, "has its target in /proc, /dev or /sys");
+    for (size_t i = 0; i < spec->mount_count; i++)
+        if (strcmp(spec->mounts[i].target, target) == 0)
+            return bad_volume(err, text, "has the same target as another volume");
+    return 0;
+}
+
+static int check_source(const char *text, const char *source, struct cay_error *err) {
+    struct stat st;
+    if (source[0] != '/')
+        return bad_volume(err, text, "has a relative host path; it must be absolute");
+    if (stat(source, &st) < 0) {
+        int sys = errno;
+        char shown[200];
+        error_sys(err, sys, "volume source '%s'", str_escape(shown, sizeof shown, source));
+        return error_remedy(err, "create the host folder first; cay does not make it");
+    }
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+        return bad_volume(err, text, "is neither a folder nor a regular file on the host");
+    return 0;
+}
+
+int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err) {
+    char copy[2 * SPEC_PATH_SIZE];
+    if (spec->mount_count == SPEC_MOUNTS_MAX)
+        return error_set(err, CAY_INVALID_ARGUMENT, "more than %d volumes", SPEC_MOUNTS_MAX);
+    if (str_copy(copy, sizeof copy, text) < 0)
+        return bad_volume(err, text, "is too long");
+    struct mount_spec m = {0};
+    char *target = split_last(copy);
+    if (target != NULL && (str_equal(target, "ro") || str_equal(target, "rw"))) {
+        m.read_only = str_equal(target, "ro");
+        target = split_last(copy);
+    }
+    if (target == NULL || copy[0] == '\0' || target[0] == '\0')
+        return bad_volume(err, text, "is not HOST:BOX");
+    if (str_copy(m.source, sizeof m.source, copy) < 0)
+        return bad_volume(err, text, "is too long");
+    int r = path_normalize("volume target", target, m.target, sizeof m.target, err);
+    if (r < 0)
+        return r;
+    r = check_target(spec, text, m.target, err);
+    if (r < 0)
+        return r;
+    r = check_source(text, m.source, err);
+    if (r < 0)
+        return r;
+    spec->mounts[spec->mount_count++] = m;
+    return 0;
+}
+
+static int check_memory(const struct sandbox_spec *spec, struct cay_error *err) {
+    struct sysinfo info;
+    char want[32], have[32];
+    if (sysinfo(&info) < 0)
+        return error_errno(err, "reading the host's memory size");
+    uint64_t total = (uint64_t)info.totalram * info.mem_unit;
+    if (spec->memory_bytes > total) {
+        error_set(err, CAY_INVALID_ARGUMENT, "--memory %s is more than this host has (%s)",
+                  str_bytes(spec->memory_bytes, want), str_bytes(total, have));
+        return error_remedy(err, "ask for less memory");
+    }
+    if (spec->memory_bytes < MEMORY_MIN)
+        return error_set(err, CAY_INVALID_ARGUMENT, "--memory %s is below the minimum of 4m",
+                         str_bytes(spec->memory_bytes, want));
+    return 0;
+}
+
+/* The writable layer of a throw-away sandbox lives in its memory, so filling the disk must not end
+ * in an out-of-memory kill where the user expects "no space left". */
+static int finish_disk(struct sandbox_spec *spec, struct cay_error *err) {
+    char want[32], have[32];
+    if (spec->disk_bytes == 0)
+        spec->disk_bytes = spec->memory_bytes / 2;
+    if (spec->disk_bytes > spec->memory_bytes) {
+        error_set(err, CAY_INVALID_ARGUMENT, "--disk %s is more than --memory %s",
+                  str_bytes(spec->disk_bytes, want), str_bytes(spec->memory_bytes, have));
+        return error_remedy(err, "a throw-away sandbox keeps its files in memory: raise --memory "
+                                 "or lower --disk");
+    }
+    if (spec->disk_bytes < DISK_MIN)
+        return error_set(err, CAY_INVALID_ARGUMENT, "--disk %s is below the minimum of 64k",
+                         str_bytes(spec->disk_bytes, want));
+    if (spec->inodes == 0)
+        spec->inodes = MIN(MAX(spec->disk_bytes / BYTES_PER_INODE, (uint64_t)INODES_MIN),
+                           (uint64_t)INODES_MAX);
+    return 0;
+}
+
+static int check_cpu(const struct sandbox_spec *spec, struct cay_error *err) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (spec->cpu_quota_us > (uint64_t)online * CPU_PERIOD_US) {
+        error_set(err, CAY_INVALID_ARGUMENT, "--cpus %.2f is more than this host has (%ld)",
+                  spec->cpu_quota_us / (double)CPU_PERIOD_US, online);
+        return error_remedy(err, "ask for at most %ld", online);
+    }
+    if (spec->cpu_quota_us < CPU_QUOTA_MIN_US)
+        return error_set(err, CAY_INVALID_ARGUMENT, "--cpus is below the minimum of 0.01");
+    return 0;
+}
+
+static int check_pids(const struct sandbox_spec *spec, struct cay_error *err) {
+    char text[32];
+    int64_t max = 32768;
+    if (fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/pid_max", text, sizeof text) > 0)
+        (void)str_to_i64(text, 1, INT32_MAX, &max); /* the default stands */
+    if (spec->pids < PIDS_MIN)
+        return error_set(err, CAY_INVALID_ARGUMENT, "--pids must be at least %d", PIDS_MIN);
+    if (spec->pids > max) {
+        error_set(err, CAY_INVALID_ARGUMENT, "--pids %u is more than this host has (%lld)",
+                  spec->pids, (long long)max);
+        return error_remedy(err, "ask for less, or raise the sysctl kernel.pid_max");
+    }
+    return 0;
+}
+
+int spec_finish(struct sandbox_spec *spec, struct cay_error *err) {
+    int r = check_memory(spec, err);
+    if (r == 0)
+        r = finish_disk(spec, err);
+    if (r == 0)
+        r = check_cpu(spec, err);
+    if (r == 0)
+        r = check_pids(spec, err);
+    return r;
+}

@@ -1,0 +1,63 @@
+/* What a sandbox should be: the input of every engine, checked once, here. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/id.h"
+
+struct cay_error;
+
+enum {
+    SPEC_MOUNTS_MAX = 32,
+    SPEC_PATH_SIZE = 1024,
+    SPEC_LABELS_MAX = 64,
+};
+
+/* How much isolation the user insists on; a sandbox that would get less is refused.
+ *   full      every wall, an id range of its own
+ *   rootless  every wall that an ordinary user can have: limits by a delegated cgroup, ids shared
+ *             with the user's other sandboxes
+ *   basic     namespaces, seccomp and disk limit; no cgroup, Landlock or id range promised */
+enum tier { TIER_NONE, TIER_BASIC, TIER_ROOTLESS, TIER_FULL };
+
+/* strict: no capability at all. build: the file-ownership capabilities inside the user namespace
+ * that package managers and image builds need. */
+enum profile { PROFILE_STRICT, PROFILE_BUILD };
+
+struct mount_spec {
+    char source[SPEC_PATH_SIZE]; /* on the host; absolute */
+    char target[SPEC_PATH_SIZE]; /* inside; absolute, normalised, never "/" */
+    bool read_only;
+};
+
+struct sandbox_spec {
+    char id[ID_SIZE];
+    char hostname[NAME_MAX_LEN + 1];
+    uint64_t memory_bytes;
+    uint64_t disk_bytes; /* the writable layer; in memory for a throw-away sandbox */
+    uint64_t inodes;
+    uint32_t cpu_quota_us; /* per 100 ms */
+    uint32_t pids;
+    uid_t run_uid; /* who owns files on writable volumes inside */
+    gid_t run_gid;
+    enum tier tier; /* the least that is acceptable */
+    enum profile profile;
+    bool read_only; /* the root file system; /tmp, /run, /dev/shm and the work folder stay writable */
+    struct mount_spec mounts[SPEC_MOUNTS_MAX];
+    size_t mount_count;
+};
+
+const char *tier_name(enum tier tier);
+/* TIER_NONE if there is no such name. */
+enum tier tier_from_name(const char *name);
+
+/* Parses "HOST:BOX[:ro|:rw]" and adds it. The host path must exist; the target may not be "/", lie
+ * in /proc, /dev or /sys, or occur twice. */
+int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err);
+
+/* Fills what is derived (inode limit, disk limit where none was asked for) and checks everything
+ * against this host: memory, processors, process ids. */
+int spec_finish(struct sandbox_spec *spec, struct cay_error *err);
