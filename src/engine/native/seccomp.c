@@ -14,16 +14,6 @@
 #error "the system-call table is that of x86_64; another architecture needs its own"
 #endif
 
-struct call {
-    uint16_t nr;
-    uint16_t rule;
-    const char *name;
-};
-
-#define CALL_ROW(number, text, verdict) {.nr = (number), .rule = RULE_##verdict, .name = #text},
-static const struct call calls[] = {SECCOMP_TABLE(CALL_ROW)};
-#undef CALL_ROW
-
 /* The rule that remains once the options are known. */
 static enum rule rule_resolve(const struct seccomp_options *o, enum rule rule) {
     switch (rule) {
@@ -67,7 +57,7 @@ struct run {
 };
 
 /* Each call can start a run, and end in a gap that is one; two more close the number space. */
-enum { MAX_RUNS = 2 * ARRAY_LEN(calls) + 2, MAX_JUMP = UINT8_MAX };
+enum { MAX_RUNS = 2 * ARRAY_LEN(seccomp_calls) + 2, MAX_JUMP = UINT8_MAX };
 
 /* All jumps of BPF go forward. So the program is written from its end to its beginning: whatever a
  * branch leads to has been written before it. An address counts from the end; the last instruction
@@ -91,11 +81,12 @@ static void run_add(struct builder *b, uint32_t first, uint32_t rank, enum rule 
 /* Folds the table into runs that cover all numbers. */
 static void collect_runs(struct builder *b, const struct seccomp_options *o) {
     uint32_t next = 0;
-    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
-        if (calls[i].nr != next)
+    for (size_t i = 0; i < ARRAY_LEN(seccomp_calls); i++) {
+        if (seccomp_calls[i].nr != next)
             run_add(b, next, next, RULE_ABSENT);
-        run_add(b, calls[i].nr, calls[i].nr, rule_resolve(o, calls[i].rule));
-        next = calls[i].nr + 1U;
+        run_add(b, seccomp_calls[i].nr, seccomp_calls[i].nr,
+                rule_resolve(o, seccomp_calls[i].rule));
+        next = seccomp_calls[i].nr + 1U;
     }
     run_add(b, next, next, RULE_ABSENT);
     run_add(b, SECCOMP_X32_BIT, next + 1, RULE_KILL);
@@ -221,10 +212,10 @@ int seccomp_load(const struct sock_fprog *program) {
     return (int)ret;
 }
 
-static const struct call *call_find(uint32_t nr) {
-    for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
-        if (calls[i].nr == nr)
-            return &calls[i];
+static const struct seccomp_call *call_find(uint32_t nr) {
+    for (size_t i = 0; i < ARRAY_LEN(seccomp_calls); i++) {
+        if (seccomp_calls[i].nr == nr)
+            return &seccomp_calls[i];
     }
     return NULL;
 }
@@ -241,7 +232,7 @@ static bool row_holds(const struct seccomp_condition *c, const struct seccomp_ro
 enum verdict seccomp_expect(const struct seccomp_options *o, uint32_t nr, const uint64_t args[6]) {
     if (nr >= SECCOMP_X32_BIT)
         return VERDICT_KILL;
-    const struct call *call = call_find(nr);
+    const struct seccomp_call *call = call_find(nr);
     enum rule rule = call == NULL ? RULE_ABSENT : rule_resolve(o, call->rule);
     const struct seccomp_condition *c = &seccomp_conditions[rule];
     for (size_t i = 0; i < c->count; i++) {
@@ -252,6 +243,6 @@ enum verdict seccomp_expect(const struct seccomp_options *o, uint32_t nr, const 
 }
 
 const char *seccomp_name(uint32_t nr) {
-    const struct call *call = call_find(nr);
+    const struct seccomp_call *call = call_find(nr);
     return call == NULL ? NULL : call->name;
 }
