@@ -1,0 +1,219 @@
+#include "base/jsonw.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/str.h"
+
+static uint64_t bit(unsigned depth) {
+    return UINT64_C(1) << (depth - 1);
+}
+
+/* Checks that a value may come here and writes the comma before it. */
+static bool begin_value(struct jsonw *w) {
+    if (w->failed || w->done)
+        w->failed = true;
+    else if (w->depth > 0 && (w->objects & bit(w->depth)) != 0 && !w->after_key)
+        w->failed = true;
+    if (w->failed)
+        return false;
+    if (w->depth == 0) {
+        w->done = true;
+    } else if (!w->after_key) {
+        if ((w->filled & bit(w->depth)) != 0)
+            (void)buf_putc(w->out, ',');
+        w->filled |= bit(w->depth);
+    }
+    w->after_key = false;
+    return true;
+}
+
+/* ---- structure ---- */
+
+static void begin(struct jsonw *w, bool object) {
+    if (!begin_value(w))
+        return;
+    if (w->depth == JSONW_DEPTH_MAX) {
+        w->failed = true;
+        return;
+    }
+    w->depth++;
+    w->objects = object ? w->objects | bit(w->depth) : w->objects & ~bit(w->depth);
+    w->filled &= ~bit(w->depth);
+    w->done = false;
+    (void)buf_putc(w->out, object ? '{' : '[');
+}
+
+static void end(struct jsonw *w, bool object) {
+    if (w->depth == 0 || w->after_key || ((w->objects & bit(w->depth)) != 0) != object)
+        w->failed = true;
+    if (w->failed)
+        return;
+    w->depth--;
+    w->done = w->depth == 0;
+    (void)buf_putc(w->out, object ? '}' : ']');
+}
+
+void jsonw_begin_object(struct jsonw *w) {
+    begin(w, true);
+}
+
+void jsonw_end_object(struct jsonw *w) {
+    end(w, true);
+}
+
+void jsonw_begin_array(struct jsonw *w) {
+    begin(w, false);
+}
+
+void jsonw_end_array(struct jsonw *w) {
+    end(w, false);
+}
+
+/* ---- strings ---- */
+
+static void put_escape(struct buf *b, unsigned char c) {
+    static const char letters[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
+                                   ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
+    if (letters[c] != '\0')
+        (void)buf_printf(b, "\\%c", letters[c]);
+    else
+        (void)buf_printf(b, "\\u%04x", c);
+}
+
+/* Length of the run at p that can be copied as it is. */
+static size_t plain_run(const char *p, size_t len) {
+    size_t i = 0;
+    while (i < len) {
+        unsigned char c = (unsigned char)p[i];
+        if (c < 0x20 || c == '"' || c == '\\')
+            break;
+        size_t n = c < 0x80 ? 1 : str_utf8_length(p + i, len - i);
+        if (n == 0)
+            break;
+        i += n;
+    }
+    return i;
+}
+
+static void put_string(struct buf *b, const char *data, size_t len) {
+    (void)buf_putc(b, '"');
+    for (size_t i = 0; i < len && !b->failed;) {
+        size_t run = plain_run(data + i, len - i);
+        (void)buf_append(b, data + i, run);
+        i += run;
+        if (i == len)
+            break;
+        unsigned char c = (unsigned char)data[i++];
+        if (c < 0x80)
+            put_escape(b, c);
+        else
+            (void)buf_puts(b, "\xef\xbf\xbd");
+    }
+    (void)buf_putc(b, '"');
+}
+
+void jsonw_key(struct jsonw *w, const char *key) {
+    if (w->depth == 0 || (w->objects & bit(w->depth)) == 0 || w->after_key)
+        w->failed = true;
+    if (w->failed)
+        return;
+    if ((w->filled & bit(w->depth)) != 0)
+        (void)buf_putc(w->out, ',');
+    w->filled |= bit(w->depth);
+    put_string(w->out, key, strlen(key));
+    (void)buf_putc(w->out, ':');
+    w->after_key = true;
+}
+
+/* ---- values ---- */
+
+void jsonw_bytes(struct jsonw *w, const char *data, size_t len) {
+    if (begin_value(w))
+        put_string(w->out, data, len);
+}
+
+void jsonw_string(struct jsonw *w, const char *text) {
+    if (text == NULL)
+        jsonw_null(w);
+    else
+        jsonw_bytes(w, text, strlen(text));
+}
+
+void jsonw_integer(struct jsonw *w, int64_t value) {
+    if (begin_value(w))
+        (void)buf_printf(w->out, "%" PRId64, value);
+}
+
+void jsonw_unsigned(struct jsonw *w, uint64_t value) {
+    if (begin_value(w))
+        (void)buf_printf(w->out, "%" PRIu64, value);
+}
+
+/* The shortest of the three precisions that reads back as the same value. */
+static void format_double(double value, char out[static 32]) {
+    for (int precision = 15; precision <= 17; precision++) {
+        (void)snprintf(out, 32, "%.*g", precision, value);
+        if (strtod(out, NULL) == value)
+            break;
+    }
+    char *comma = strchr(out, ','); /* the locale's idea of a point */
+    if (comma != NULL)
+        *comma = '.';
+}
+
+void jsonw_number(struct jsonw *w, double value) {
+    if (!isfinite(value)) {
+        w->failed = true;
+        return;
+    }
+    char text[32];
+    format_double(value, text);
+    if (begin_value(w))
+        (void)buf_puts(w->out, text);
+}
+
+void jsonw_bool(struct jsonw *w, bool value) {
+    if (begin_value(w))
+        (void)buf_puts(w->out, value ? "true" : "false");
+}
+
+void jsonw_null(struct jsonw *w) {
+    if (begin_value(w))
+        (void)buf_puts(w->out, "null");
+}
+
+/* ---- pairs ---- */
+
+void jsonw_put_string(struct jsonw *w, const char *key, const char *text) {
+    jsonw_key(w, key);
+    jsonw_string(w, text);
+}
+
+void jsonw_put_integer(struct jsonw *w, const char *key, int64_t value) {
+    jsonw_key(w, key);
+    jsonw_integer(w, value);
+}
+
+void jsonw_put_unsigned(struct jsonw *w, const char *key, uint64_t value) {
+    jsonw_key(w, key);
+    jsonw_unsigned(w, value);
+}
+
+void jsonw_put_number(struct jsonw *w, const char *key, double value) {
+    jsonw_key(w, key);
+    jsonw_number(w, value);
+}
+
+void jsonw_put_bool(struct jsonw *w, const char *key, bool value) {
+    jsonw_key(w, key);
+    jsonw_bool(w, value);
+}
+
+int jsonw_finish(const struct jsonw *w) {
+    if (w->out->failed)
+        return -ENOBUFS;
+    return w->failed || !w->done ? -EINVAL : 0;
+}
