@@ -1,0 +1,260 @@
+/* One sandbox of the native engine: made by a table of steps, each with its undoing; unmade by
+ * undoing them all, last first. A failure in the middle undoes exactly what was done. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/native/enter.h"
+#include "engine/native/idrange.h"
+#include "engine/native/internal.h"
+#include "engine/native/rootfs.h"
+#include "engine/native/userns.h"
+#include "engine/native/watchdog.h"
+
+enum { REMOVE_MS = 10000 };
+
+struct native_box {
+    struct native *n;
+    struct sandbox_spec spec;
+    size_t done; /* steps that were done and must be undone */
+    struct idrange ids;
+    struct watchdog watchdog;
+    int userns;
+    struct cgroup cgroup;
+    bool has_cgroup;
+    struct image_trees trees;
+    int dev;
+    struct rootfs root;
+    int connection;
+    pid_t pid;
+    int pidfd;
+    struct native_phases phases;
+};
+
+static uid_t base_of(const struct native_box *b) {
+    return b->n->own_userns ? 0 : b->ids.base;
+}
+
+/* ---- steps ---- */
+
+static int lease_ids(struct native_box *b, struct cay_error *err) {
+    return b->n->own_userns ? 0 : idrange_lease(b->n->state_dir, &b->ids, err);
+}
+
+static void release_ids(struct native_box *b) {
+    idrange_release(&b->ids);
+}
+
+/* Without control groups the kernel removes everything by itself when the processes are gone. */
+static int start_watchdog(struct native_box *b, struct cay_error *err) {
+    if (b->n->cgroups.version == CGROUP_NONE)
+        return 0;
+    return watchdog_start(&b->n->cgroups, b->spec.id, b->ids.lock, &b->watchdog, err);
+}
+
+static void stop_watchdog(struct native_box *b) {
+    watchdog_stop(&b->watchdog);
+}
+
+static int make_userns(struct native_box *b, struct cay_error *err) {
+    if (b->n->own_userns)
+        return 0;
+    struct id_map map = {0, b->ids.base, IDRANGE_SIZE};
+    b->userns = userns_create(&map, &map, err);
+    return b->userns < 0 ? b->userns : 0;
+}
+
+static void close_userns(struct native_box *b) {
+    fd_close(&b->userns);
+}
+
+/* Only a tier below the ones that promise a limit gets here without its controller. */
+static int make_cgroup(struct native_box *b, struct cay_error *err) {
+    const struct cgroup_host *host = &b->n->cgroups;
+    if (host->version == CGROUP_NONE)
+        return 0;
+    enum { INIT_PIDS = 2 }; /* cay-init and the process that serves the command */
+    struct cgroup_limits limits = {
+        .memory_bytes = host->support[CGROUP_MEMORY].usable ? b->spec.memory_bytes : 0,
+        .cpu_quota_us_per_100ms = host->support[CGROUP_CPU].usable ? b->spec.cpu_quota_us : 0,
+        .pids = host->support[CGROUP_PIDS].usable ? b->spec.pids + INIT_PIDS : 0,
+    };
+    int r = cgroup_create(host, b->spec.id, &limits, &b->cgroup, err);
+    b->has_cgroup = r == 0;
+    return r;
+}
+
+static void remove_cgroup(struct native_box *b) {
+    if (!b->has_cgroup)
+        return;
+    cgroup_close(&b->cgroup);
+    (void)cgroup_remove(&b->n->cgroups, b->spec.id, clock_ms() + REMOVE_MS, NULL);
+    b->has_cgroup = false;
+}
+
+static int open_trees(struct native_box *b, struct cay_error *err) {
+    int r = image_trees_open(&b->n->image, b->userns, &b->trees, err);
+    if (r < 0 || b->n->own_userns)
+        return r;
+    b->dev = rootfs_make_dev();
+    if (b->dev >= 0)
+        return 0;
+    image_trees_close(&b->trees);
+    return error_sys(err, -b->dev, "making /dev");
+}
+
+static void close_trees(struct native_box *b) {
+    image_trees_close(&b->trees);
+    fd_close(&b->dev);
+}
+
+static int prepare_root(struct native_box *b, struct cay_error *err) {
+    return rootfs_prepare(&b->spec, &b->trees, base_of(b), b->n->own_userns, &b->root, err);
+}
+
+static void close_root(struct native_box *b) {
+    rootfs_close(&b->root);
+}
+
+static int start_init(struct native_box *b, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making the connection to cay-init");
+    struct enter_plan plan = {
+        .fs = {.spec = &b->spec,
+               .trees = &b->trees,
+               .root = &b->root,
+               .dev = b->dev,
+               .base = base_of(b),
+               .own_userns = b->n->own_userns,
+               .staging = b->n->state_path},
+        .cgroup = b->has_cgroup ? &b->cgroup : NULL,
+        .netns = -1,
+        .userns = b->userns,
+        .single_id = b->n->single_id,
+        .pids_rlimit = b->n->cgroups.support[CGROUP_PIDS].usable ? 0 : b->spec.pids,
+        .landlock_abi = b->n->landlock_abi,
+        .filter = &b->n->program,
+        .init = b->n->init,
+        .listener = -1,
+        .connection = pair[1],
+        .die_with_parent = true,
+    };
+    pid_t pid = enter_start(&plan, &b->pidfd, err);
+    (void)close(pair[1]);
+    if (pid < 0) {
+        (void)close(pair[0]);
+        return (int)pid;
+    }
+    b->pid = pid;
+    b->connection = pair[0];
+    return 0;
+}
+
+/* PID 1 is reaped only after the kernel has ended everything else in its namespace. */
+static void kill_init(struct native_box *b) {
+    (void)pidfd_send_signal(b->pidfd, SIGKILL, NULL, 0); /* it may have ended by itself */
+    while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    fd_close(&b->pidfd);
+    fd_close(&b->connection);
+}
+
+static const struct step {
+    const char *name;
+    int (*run)(struct native_box *b, struct cay_error *err);
+    void (*undo)(struct native_box *b);
+    size_t phase; /* offset into struct native_phases of the time that it counts for */
+} steps[] = {
+#define PHASE(member) offsetof(struct native_phases, member)
+    {"leasing ids", lease_ids, release_ids, PHASE(prepare_us)},
+    {"starting the watchdog", start_watchdog, stop_watchdog, PHASE(prepare_us)},
+    {"making the user namespace", make_userns, close_userns, PHASE(prepare_us)},
+    {"making the control group", make_cgroup, remove_cgroup, PHASE(prepare_us)},
+    {"opening the image", open_trees, close_trees, PHASE(root_us)},
+    {"preparing the root file system", prepare_root, close_root, PHASE(root_us)},
+    {"starting the sandbox", start_init, kill_init, PHASE(start_us)},
+#undef PHASE
+};
+
+static void undo_all(struct native_box *b) {
+    while (b->done > 0)
+        steps[--b->done].undo(b);
+}
+
+/* ---- interface ---- */
+
+static int check_tier(const struct native *n, enum tier wanted, struct cay_error *err) {
+    if (n->tier >= wanted)
+        return 0;
+    const struct native_wall *w = n->walls;
+    while (w->ok || w->needed_for > wanted)
+        w++;
+    error_set(err, CAY_UNSUPPORTED, "this host cannot give tier %s: %s is missing (%s)",
+              tier_name(wanted), w->name, w->detail);
+    return error_remedy(err, "%s; or accept less by name: --tier %s", w->remedy,
+                        tier_name(n->tier));
+}
+
+int native_start(struct native *n, const struct sandbox_spec *spec, struct native_box **ret,
+                 struct cay_error *err) {
+    int r = check_tier(n, spec->tier, err);
+    if (r < 0)
+        return r;
+    struct native_box *b = malloc(sizeof *b);
+    if (b == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    *b = (struct native_box){
+        .n = n, .spec = *spec, .ids = IDRANGE_EMPTY, .watchdog = WATCHDOG_EMPTY, .userns = -1,
+        .cgroup = CGROUP_EMPTY, .trees = IMAGE_TREES_EMPTY, .dev = -1, .root = ROOTFS_EMPTY,
+        .connection = -1, .pidfd = -1,
+    };
+    while (b->done < ARRAY_LEN(steps)) {
+        const struct step *s = &steps[b->done];
+        int64_t begin = clock_us();
+        r = s->run(b, err);
+        *(int64_t *)((char *)&b->phases + s->phase) += clock_us() - begin;
+        if (r < 0) {
+            error_prefix(err, "%s", s->name);
+            undo_all(b);
+            free(b);
+            return r;
+        }
+        b->done++;
+    }
+    *ret = b;
+    return 0;
+}
+
+struct native_box *native_box_destroy(struct native_box *b) {
+    if (b != NULL)
+        undo_all(b);
+    free(b);
+    return NULL;
+}
+
+int native_box_take_connection(struct native_box *box) {
+    return TAKE_FD(box->connection);
+}
+
+const struct native_phases *native_box_phases(const struct native_box *box) {
+    return &box->phases;
+}
+
+int native_box_pidfd(const struct native_box *box) {
+    return box->pidfd;
+}
+
+int native_box_stats(const struct native_box *box, struct cgroup_stats *ret,
+                     struct cay_error *err) {
+    *ret = (struct cgroup_stats){0};
+    return box->has_cgroup ? cgroup_stats(&box->cgroup, ret, err) : 0;
+}

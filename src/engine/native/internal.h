@@ -1,0 +1,32 @@
+/* What the files of the native engine share; not for others. */
+#pragma once
+
+#include <linux/filter.h>
+#include <stdbool.h>
+
+#include "engine/native/cgroup.h"
+#include "engine/native/native.h"
+#include "engine/native/seccomp.h"
+#include "image/host.h"
+
+struct native {
+    char *state_path;
+    int state_dir;
+    struct cgroup_host cgroups;
+    bool own_userns; /* we are root of our own user namespace only */
+    bool single_id;  /* and it has one id */
+    int landlock_abi;
+    int init; /* sealed memfd with cay-init */
+    struct host_image image;
+    struct sock_filter filter[SECCOMP_MAX_INSNS];
+    struct sock_fprog program;
+    enum tier tier;
+    struct native_wall walls[NATIVE_WALLS_MAX];
+    size_t wall_count;
+};
+
+/* Fills walls and tier from the rest. */
+void native_judge(struct native *n);
+
+/* A sealed, executable memfd that holds cay-init; negative with err. */
+int native_init_memfd(struct cay_error *err);

@@ -1,0 +1,120 @@
+#include "engine/native/native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "engine/native/idrange.h"
+#include "engine/native/internal.h"
+#include "engine/native/landlock.h"
+#include "engine/native/userns.h"
+
+struct native *native_close(struct native *n) {
+    if (n == NULL)
+        return NULL;
+    host_image_close(&n->image);
+    cgroup_host_close(&n->cgroups);
+    fd_close(&n->state_dir);
+    fd_close(&n->init);
+    free(n->state_path);
+    free(n);
+    return NULL;
+}
+
+static void native_closep(struct native **n) {
+    *n = native_close(*n);
+}
+
+static bool has_capability(int cap) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {0};
+    if (syscall(SYS_capget, &header, data) < 0)
+        return false;
+    return (data[cap / 32].effective & (1U << (cap % 32))) != 0;
+}
+
+/* True if the ids that we hand out exist here: not so in a container with a map of its own. */
+static bool ids_are_mapped(void) {
+    char text[4096];
+    if (fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", text, sizeof text) < 0)
+        return false;
+    unsigned long inside, outside, count;
+    return sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 && inside == 0 &&
+           count >= IDRANGE_FIRST + (unsigned long)IDRANGE_COUNT * IDRANGE_SIZE;
+}
+
+static bool is_privileged(void) {
+    return geteuid() == 0 && has_capability(CAP_SYS_ADMIN) && has_capability(CAP_SETUID) &&
+           ids_are_mapped();
+}
+
+static int open_state(struct native *n, const char *path, struct cay_error *err) {
+    n->state_path = strdup(path);
+    if (n->state_path == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    n->state_dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return n->state_dir < 0 ? error_errno(err, "opening state folder '%s'", path) : 0;
+}
+
+static int become_root(struct native *n, struct cay_error *err) {
+    struct userns_self self;
+    int r = userns_become_root(&self, err);
+    if (r < 0)
+        return r;
+    n->own_userns = true;
+    n->single_id = !self.ranges;
+    return 0;
+}
+
+static int build_filter(struct native *n, struct cay_error *err) {
+    struct seccomp_options strict = {0};
+    int count = seccomp_build(&strict, n->filter, SECCOMP_MAX_INSNS);
+    if (count < 0)
+        return error_sys(err, -count, "building the seccomp filter");
+    n->program = (struct sock_fprog){.len = (unsigned short)count, .filter = n->filter};
+    return 0;
+}
+
+int native_open(const char *state_dir, struct native **ret, struct cay_error *err) {
+    _cleanup_(native_closep) struct native *n = calloc(1, sizeof *n);
+    if (n == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    n->state_dir = n->init = -1;
+    n->image = HOST_IMAGE_NONE;
+    /* While we are still who we are: delegation of control groups goes by the real user. */
+    int r = cgroup_probe(&n->cgroups, err);
+    if (r == 0 && !is_privileged())
+        r = become_root(n, err);
+    /* Only now: descriptors must belong to the mount namespace that we are in. */
+    if (r == 0)
+        r = open_state(n, state_dir, err);
+    if (r == 0)
+        r = host_image_open(state_dir, &n->image, err);
+    if (r == 0)
+        r = build_filter(n, err);
+    if (r < 0)
+        return r;
+    n->init = native_init_memfd(err);
+    if (n->init < 0)
+        return n->init;
+    n->landlock_abi = landlock_abi();
+    native_judge(n);
+    *ret = TAKE_PTR(n);
+    return 0;
+}
+
+size_t native_walls(const struct native *n, const struct native_wall **ret) {
+    *ret = n->walls;
+    return n->wall_count;
+}
+
+enum tier native_tier(const struct native *n) {
+    return n->tier;
+}

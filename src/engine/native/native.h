@@ -1,0 +1,59 @@
+/* The native engine: Linux namespaces, control groups, overlayfs, seccomp and Landlock, in this
+ * process and without any daemon. One thread only. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "engine/native/cgroup.h"
+#include "engine/spec.h"
+
+struct cay_error;
+struct native;
+struct native_box;
+
+/* One thing that isolates, as `cay doctor` prints it. */
+struct native_wall {
+    const char *name;
+    bool ok;
+    enum tier needed_for; /* without it, this tier and those above it cannot be had */
+    char detail[160];     /* what was found */
+    char remedy[192];     /* how to get it; empty when ok */
+};
+
+enum { NATIVE_WALLS_MAX = 24 };
+
+/* Finds out what this host gives. state_dir must exist and be writable. An ordinary user becomes
+ * root of a user namespace of his own, for good: the process should do nothing else afterwards. */
+int native_open(const char *state_dir, struct native **ret, struct cay_error *err);
+struct native *native_close(struct native *n);
+
+/* The walls; and the highest tier whose walls all stand. */
+size_t native_walls(const struct native *n, const struct native_wall **ret);
+enum tier native_tier(const struct native *n);
+
+/* Where the time of a start went, in microseconds. */
+struct native_phases {
+    int64_t prepare_us; /* ids, namespaces, control group */
+    int64_t root_us;    /* image and file tree */
+    int64_t start_us;   /* the first process, until it has become cay-init */
+};
+
+/* A sandbox from the spec, running, with cay-init as PID 1. The box dies with this process. On
+ * failure everything done so far is undone. */
+int native_start(struct native *n, const struct sandbox_spec *spec, struct native_box **ret,
+                 struct cay_error *err);
+
+/* The one connection to its cay-init; the caller owns it. -1 once it has been taken. */
+int native_box_take_connection(struct native_box *box);
+const struct native_phases *native_box_phases(const struct native_box *box);
+/* Becomes readable when the sandbox has ended. Borrowed. */
+int native_box_pidfd(const struct native_box *box);
+/* Zeroes where the host does not account. */
+int native_box_stats(const struct native_box *box, struct cgroup_stats *ret, struct cay_error *err);
+
+/* Kills every process of the sandbox and removes all that was made for it. NULL is fine; always
+ * returns NULL. */
+struct native_box *native_box_destroy(struct native_box *box);
