@@ -9,14 +9,14 @@ static int grow(struct buf *b, size_t len) {
     if (b->failed)
         return -ENOBUFS;
     size_t need;
-    if (__builtin_add_overflow(b->len, len, &need) || need > b->max) {
+    if (__builtin_add_overflow(b->len, len, &need) || need > b->max || need > SIZE_MAX / 4) {
         b->failed = true;
         return -ENOBUFS;
     }
     if (need + 1 <= b->cap)
         return 0;
-    size_t cap = MAX(b->cap * 2, (size_t)128);
-    cap = MIN(MAX(cap, need + 1), b->max + 1);
+    size_t cap = MAX(b->cap * 2, (size_t)128) - 1;
+    cap = MAX(MIN(cap, b->max), need) + 1;
     char *data = realloc(b->data, cap);
     if (data == NULL) {
         b->failed = true;
@@ -34,6 +34,7 @@ int buf_append(struct buf *b, const void *data, size_t len) {
     if (len > 0)
         memcpy(b->data + b->len, data, len);
     b->len += len;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): grow() left room for it */
     b->data[b->len] = '\0';
     return 0;
 }

@@ -205,6 +205,7 @@ static int read_pair(struct toml_reader *r, struct toml_value *table) {
     if (result < 0)
         return result;
     skip_space(r);
+    /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): set unless it failed */
     return read_value(r, v);
 }
 

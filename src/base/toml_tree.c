@@ -161,6 +161,7 @@ int toml_append_table(struct toml_reader *r, struct toml_value **table,
         int result = toml_add(r, *table, key, TOML_ARRAY, &array);
         if (result < 0)
             return result;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): set unless it failed */
         array->origin = TOML_BY_ELEMENTS;
     }
     if (array->type != TOML_ARRAY || array->origin != TOML_BY_ELEMENTS)
@@ -168,6 +169,7 @@ int toml_append_table(struct toml_reader *r, struct toml_value **table,
     int result = toml_add(r, array, NULL, TOML_TABLE, table);
     if (result < 0)
         return result;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): set unless it failed */
     (*table)->origin = TOML_BY_HEADER;
     (*table)->line = key->place.line;
     (*table)->column = key->place.column;

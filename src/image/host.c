@@ -112,7 +112,7 @@ static int take_build_lock(int store) {
             return -errno;
         if (clock_expired(deadline))
             return -ETIMEDOUT;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
     return TAKE_FD(fd);
 }
