@@ -43,10 +43,12 @@ within() {
 
 # Command lines, since the user of a rootless run may not read more of a sandbox's processes.
 processes() {
-    local file words
+    local file words lines=()
+    # Not in a pipe, whose other processes would be counted too.
     for file in /proc/[0-9]*/cmdline; do
-        mapfile -d '' -t words 2>/dev/null <"$file" && [[ -n ${words[*]} ]] && echo "${words[*]}"
-    done 2>/dev/null | sort
+        mapfile -d '' -t words <"$file" && [[ -n ${words[*]} ]] && lines+=("${words[*]}")
+    done 2>/dev/null
+    printf '%s\n' "${lines[@]}" | sort
 }
 
 # Everything of this machine that a run may leave behind.
@@ -111,7 +113,7 @@ case_exit_codes() {
 
 case_stdin_is_binary_safe() {
     head -c 300000 /dev/urandom >"$work/random"
-    timeout 60 "$cay" run -i -- cat <"$work/random" >"$work/copy" 2>"$work/err"
+    timeout -k 5 60 "$cay" run -i -- cat <"$work/random" >"$work/copy" 2>"$work/err"
     code=$? out='' err=$(<"$work/err")
     expect_code 0 || return
     cmp "$work/random" "$work/copy" || fail "stdin did not arrive unchanged"
@@ -130,7 +132,9 @@ case_isolation() {
 case_memory() {
     box --memory 96m -- python3 -c 'print(len(b"x" * (16 << 20)))'
     expect_code 0 && expect_out 16777216 || return
-    box --memory 96m -o json -- python3 -c 'print("begin", flush=True); print(len(b"x" * (400 << 20)))'
+    box --memory 96m -o json -- python3 -c '
+print("begin", flush=True)
+print(len(b"x" * (400 << 20)))'
     expect_code 137 && expect_json oom_killed true && expect_json timed_out false || return
     expect_json stdout '"begin\\n"' || return
     box --memory 96m -o json -- sh -c 'kill -KILL $$'
@@ -246,7 +250,7 @@ case_volumes() {
 
 case_timeout_kills_the_tree() {
     local started=$SECONDS
-    box --timeout 2 -- bash -c 'trap "" TERM; echo begin; (setsid sleep 98701 &)
+    box --timeout 4 -- bash -c 'trap "" TERM; echo begin; (setsid sleep 98701 &)
         (trap "" TERM HUP; exec sleep 98702) & sleep 98703; sleep 98704'
     expect_code 124 && expect_out begin || return
     ((SECONDS - started < 20)) || fail "took $((SECONDS - started)) s" || return
@@ -254,10 +258,20 @@ case_timeout_kills_the_tree() {
 }
 
 case_interrupt() {
-    timeout --foreground -s INT 3 "$cay" run -- sh -c 'trap "echo interrupted; exit 5" INT
-        while :; do sleep 0.2; done' >"$work/out" 2>"$work/err" </dev/null
+    local pid try
+    # A shell starts what is in the background with SIGINT ignored.
+    env --default-signal=INT timeout --foreground -k 5 60 "$cay" run -- sh -c '
+        trap "echo interrupted; exit 5" INT; echo ready; while :; do sleep 0.2; done' \
+        >"$work/out" 2>"$work/err" </dev/null &
+    pid=$!
+    for ((try = 0; try < 100; try++)); do
+        grep -q ready "$work/out" && break
+        sleep 0.1
+    done
+    kill -INT "$pid"
+    wait "$pid"
     code=$? out=$(<"$work/out") err=$(<"$work/err")
-    expect_out interrupted
+    expect_code 5 && expect_out $'ready\ninterrupted'
 }
 
 # The kill cannot be caught: the sandbox must end by itself, the rest goes with the next run.
@@ -279,7 +293,8 @@ case_killed_run() {
 
 case_many_runs() {
     traces >"$work/before"
-    seq 20 | xargs -P 4 -I{} timeout 60 "$cay" run -- sh -c 'exit 0' >"$work/out" 2>"$work/err"
+    seq 20 | xargs -P 4 -I{} timeout -k 5 60 "$cay" run -- sh -c 'exit 0' \
+        >"$work/out" 2>"$work/err"
     code=$? out=$(<"$work/out") err=$(<"$work/err")
     expect_code 0 && ! left_behind "$work/before"
 }

@@ -33,7 +33,7 @@ os.remove("tests/vm/run-vm")
 open("made-inside", "w").close()
 print(json.dumps({
     "release": os.uname().release,
-    "cgroup_type": subprocess.check_output(["stat", "-fc", "%T", "/sys/fs/cgroup"], text=True).strip(),
+    "cgroup_type": subprocess.getoutput("stat -fc %T /sys/fs/cgroup"),
     "controllers": read("/sys/fs/cgroup/cgroup.controllers").split(),
     "enabled": read("/sys/fs/cgroup/cgroup.subtree_control").split(),
     "own_cgroup": read("/proc/self/cgroup").strip(),
