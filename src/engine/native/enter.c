@@ -117,8 +117,8 @@ static int load_filter(struct enter_plan *p) {
 
 static int exec_init(struct enter_plan *p) {
     (void)p;
-    char *argv[] = {"cay-init", NULL};
-    char *env[] = {NULL};
+    static const char *const argv[] = {"cay-init", NULL};
+    static const char *const env[] = {NULL};
     (void)syscall(SYS_execveat, ENTER_INIT_FD, "", argv, env, AT_EMPTY_PATH);
     return -errno;
 }

@@ -146,11 +146,12 @@ static int run_mapper(const char *program, pid_t pid, unsigned self, uint32_t fi
     (void)snprintf(own, sizeof own, "%u", self);
     (void)snprintf(sub, sizeof sub, "%u", first);
     (void)snprintf(rest, sizeof rest, "%d", IDRANGE_SIZE - 1);
-    char *argv[] = {(char *)(uintptr_t)program, target, "0", own, "1", "1", sub, rest, NULL};
-    char *env[] = {"PATH=/usr/bin:/bin", NULL};
+    const char *argv[] = {program, target, "0", own, "1", "1", sub, rest, NULL};
+    const char *env[] = {"PATH=/usr/bin:/bin", NULL};
     pid_t child;
     int status;
-    if (posix_spawnp(&child, program, NULL, NULL, argv, env) != 0)
+    if (posix_spawnp(&child, program, NULL, NULL, (char **)(uintptr_t)argv,
+                     (char **)(uintptr_t)env) != 0)
         return -ENOENT;
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)

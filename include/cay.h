@@ -1,0 +1,138 @@
+/* libcay: sandboxes for untrusted code, in this process, without a daemon.
+ *
+ *     struct cay_error err;
+ *     cay_engine *engine;
+ *     cay_sandbox *box;
+ *     struct cay_spec spec;
+ *     struct cay_exec exec = CAY_EXEC_INIT;
+ *     struct cay_result result;
+ *
+ *     cay_spec_init(&spec);
+ *     exec.argv = (const char *const[]){"python3", "-c", "print(6*7)", NULL};
+ *     if (cay_engine_open(NULL, &engine, &err) == 0 &&
+ *         cay_sandbox_create(engine, &spec, &box, &err) == 0 &&
+ *         cay_sandbox_exec(box, &exec, &result, &err) == 0)
+ *         …
+ *
+ * Functions return 0, or the negative of an enum cay_code with *err filled. The library must be used
+ * from one thread, in a process without others: it clones. As an ordinary user, opening the engine
+ * puts the process into a user namespace of its own, for good. */
+#pragma once
+
+#include <cay/errors.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cay_engine cay_engine;
+typedef struct cay_sandbox cay_sandbox;
+
+/* The version of the library, as `cay version` prints it. */
+const char *cay_version(void);
+
+/* ---- the engine ---- */
+
+/* Opens the native engine. state_dir NULL: /var/lib/cay as root, $XDG_STATE_HOME/cay otherwise; it
+ * is made if missing. */
+int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *err);
+void cay_engine_close(cay_engine *engine);
+
+/* One thing that isolates on this host. */
+struct cay_wall {
+    const char *name;
+    const char *detail;
+    const char *remedy; /* "" when ok */
+    const char *needed_for; /* the lowest tier that needs it */
+    bool ok;
+};
+/* Fills up to max walls and returns how many there are. Texts live as long as the engine. */
+size_t cay_engine_walls(const cay_engine *engine, struct cay_wall *walls, size_t max);
+/* "full", "rootless", "basic" or "none". */
+const char *cay_engine_tier(const cay_engine *engine);
+
+/* ---- a sandbox ---- */
+
+/* What a sandbox should be. Strings are borrowed for the call. Always start from cay_spec_init. */
+struct cay_spec {
+    const char *name;  /* its hostname too; NULL: generated */
+    const char *image; /* "host" */
+    const char *network; /* "none" */
+    uint64_t memory_bytes;
+    uint64_t disk_bytes; /* 0: half of the memory */
+    double cpus;
+    uint32_t pids;
+    bool read_only;
+    const char *tier;    /* least isolation that is acceptable; NULL: full as root, else rootless */
+    const char *profile; /* "strict" (default) or "build" */
+    const char *user;    /* default user of commands; NULL: root inside */
+    const char *const *volumes; /* "HOST:BOX[:ro]", NULL-terminated; NULL: none */
+};
+void cay_spec_init(struct cay_spec *spec);
+
+/* Where the time went, in microseconds. */
+struct cay_phases {
+    int64_t prepare_us; /* ids, namespaces, control group */
+    int64_t root_us;    /* image and file tree */
+    int64_t start_us;   /* first process and cay-init */
+    int64_t exec_us;    /* until the command was executed */
+    int64_t run_us;     /* the command itself */
+};
+
+/* A running sandbox; it dies with this process. */
+int cay_sandbox_create(cay_engine *engine, const struct cay_spec *spec, cay_sandbox **ret,
+                       struct cay_error *err);
+/* 16 hexadecimal digits. */
+const char *cay_sandbox_id(const cay_sandbox *box);
+/* Ends every process in it and removes all that was made for it. NULL is fine. */
+void cay_sandbox_destroy(cay_sandbox *box);
+
+/* ---- a command ---- */
+
+struct cay_exec {
+    const char *const *argv; /* NULL-terminated */
+    const char *const *env;  /* "K=V", NULL-terminated; NULL: the defaults only */
+    const char *work_dir;    /* absolute; made if missing */
+    const char *user;        /* "name", "uid" or "uid:gid"; NULL: the sandbox's */
+    bool tty;                /* a terminal; stdin_fd should be one too, in raw mode */
+    int stdin_fd, stdout_fd, stderr_fd; /* streamed; -1: empty input, captured output */
+    size_t capture_max;      /* bytes of captured output for each stream */
+    int signal_fd;           /* a signalfd whose signals go to the command; -1: none */
+    int64_t timeout_ms;      /* 0: none */
+    int64_t idle_output_timeout_ms; /* 0: none */
+    uint64_t output_max;     /* bytes of both streams together; 0: none */
+};
+#define CAY_EXEC_INIT                                                                              \
+    ((struct cay_exec){.work_dir = "/workspace",                                                   \
+                       .stdin_fd = -1,                                                             \
+                       .stdout_fd = -1,                                                            \
+                       .stderr_fd = -1,                                                            \
+                       .capture_max = 16 * 1024 * 1024,                                            \
+                       .signal_fd = -1})
+
+struct cay_result {
+    int exit_code; /* the command's; 128+n after signal n; 124 when a limit struck */
+    int signal;
+    bool timed_out; /* wall limit, or no output for too long */
+    bool idle_output;
+    bool output_truncated;
+    bool oom_killed;
+    int64_t duration_us;
+    char *out, *err; /* captured, NUL-terminated, of out_len and err_len bytes; NULL if streamed */
+    size_t out_len, err_len;
+    struct cay_phases phases;
+    const char *tier;
+};
+
+/* Runs a command to its end. A sandbox from cay_sandbox_create runs one. Fails if the command could
+ * not be started: then result->exit_code is 127 (not found), 126 (not executable) or 125. */
+int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *result,
+                     struct cay_error *err);
+void cay_result_free(struct cay_result *result);
+
+#ifdef __cplusplus
+}
+#endif

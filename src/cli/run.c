@@ -1,0 +1,373 @@
+/* `cay run`: a command in a throw-away sandbox. */
+#include <cay.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/jsonw.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/terminal.h"
+#include "config/config.h"
+#include "guard/guard.h"
+
+struct run_options {
+    struct cli_common common;
+    const char *image, *network, *engine, *workdir, *user, *name;
+    uint64_t memory, disk, output_max;
+    double cpus;
+    int64_t pids, timeout_ms, idle_output_ms;
+    struct strv env, volumes, labels;
+    int tier;    /* index into tiers; 0: by privilege */
+    int profile; /* index into profiles */
+    bool interactive, tty, read_only, timings, guard;
+};
+
+static const char *const tiers[] = {"auto", "full", "rootless", "basic", NULL};
+static const char *const profiles[] = {"strict", "build", NULL};
+
+static const struct opt options[] = {
+    {.name = "image", OPT_TO_STRING(struct run_options, image), .arg = "IMAGE",
+     .help = "image to run; 'host' is this machine's /usr, read-only"},
+    {.letter = 'm', .name = "memory", OPT_TO_SIZE(struct run_options, memory), .arg = "SIZE",
+     .help = "memory limit, files of the sandbox included (512m)"},
+    {.name = "cpus", OPT_TO_NUMBER(struct run_options, cpus), .arg = "N", .min = 0.01, .max = 4096,
+     .help = "processor limit (1.0)"},
+    {.name = "pids", OPT_TO_INTEGER(struct run_options, pids), .arg = "N", .min = 1, .max = 4194304,
+     .help = "limit of processes and threads (256)"},
+    {.name = "disk", OPT_TO_SIZE(struct run_options, disk), .arg = "SIZE",
+     .help = "limit of written files (half of the memory)"},
+    {.name = "timeout", OPT_TO_DURATION(struct run_options, timeout_ms), .arg = "TIME",
+     .help = "end the command after this time, 0 for never (300s)"},
+    {.name = "idle-output-timeout", OPT_TO_DURATION(struct run_options, idle_output_ms),
+     .arg = "TIME", .help = "end the command when it prints nothing for this long"},
+    {.name = "output-max", OPT_TO_SIZE(struct run_options, output_max), .arg = "SIZE",
+     .help = "end the command when it has printed this much"},
+    {.name = "network", OPT_TO_STRING(struct run_options, network), .arg = "MODE",
+     .help = "none: loopback only"},
+    {.letter = 'e', .name = "env", OPT_TO_STRINGS(struct run_options, env), .arg = "KEY=VALUE",
+     .help = "set an environment variable"},
+    {.letter = 'v', .name = "volume", OPT_TO_STRINGS(struct run_options, volumes),
+     .arg = "HOST:BOX[:ro]", .help = "show a host folder or file inside"},
+    {.letter = 'w', .name = "workdir", OPT_TO_STRING(struct run_options, workdir), .arg = "DIR",
+     .help = "where the command starts, made if missing (/workspace)"},
+    {.letter = 'u', .name = "user", OPT_TO_STRING(struct run_options, user), .arg = "USER[:GROUP]",
+     .help = "who runs the command inside (root)"},
+    {.name = "name", OPT_TO_STRING(struct run_options, name), .arg = "NAME",
+     .help = "name and hostname of the sandbox"},
+    {.letter = 'l', .name = "label", OPT_TO_STRINGS(struct run_options, labels), .arg = "KEY=VALUE",
+     .help = "a label, repeated in the JSON result"},
+    {.name = "engine", OPT_TO_STRING(struct run_options, engine), .arg = "ENGINE",
+     .help = "native"},
+    {.name = "tier", OPT_TO_CHOICE(struct run_options, tier), .arg = "TIER", .choices = tiers,
+     .help = "accept no less isolation than this; see 'cay doctor'"},
+    {.name = "profile", OPT_TO_CHOICE(struct run_options, profile), .arg = "PROFILE",
+     .choices = profiles,
+     .help = "strict: no capability; build: rights over files that package managers need"},
+    {.name = "read-only", OPT_TO_FLAG(struct run_options, read_only),
+     .help = "nothing can be written but /workspace, /tmp, /run and writable volumes"},
+    {.letter = 'i', .name = "interactive", OPT_TO_FLAG(struct run_options, interactive),
+     .help = "pass standard input on (always done; accepted for habit)"},
+    {.letter = 't', .name = "tty", OPT_TO_FLAG(struct run_options, tty),
+     .help = "give the command a terminal"},
+    {.name = "guard", OPT_TO_FLAG(struct run_options, guard),
+     .help = "refuse command lines that look like an accident (rm -rf /)"},
+    {.name = "timings", OPT_TO_FLAG(struct run_options, timings),
+     .help = "print how long each phase took"},
+    {0},
+};
+
+/* What one run holds; everything is undone by finish(). */
+struct run {
+    const struct run_options *o;
+    struct config *config;
+    cay_engine *engine;
+    cay_sandbox *box;
+    struct terminal terminal;
+    int signals;
+    struct cay_result result;
+    int64_t open_us, end_us;
+    struct cay_error err;
+};
+
+/* ---- choices: flags over configuration ---- */
+
+static int check_options(struct run *r) {
+    const struct run_options *o = r->o;
+    const char *engine = o->engine != NULL ? o->engine : r->config->sandbox.engine;
+    if (strcmp(engine, "native") != 0) {
+        error_set(&r->err, CAY_UNSUPPORTED, "engine '%.40s' is not available", engine);
+        return error_remedy(&r->err, "use --engine native");
+    }
+    for (size_t i = 0; i < o->labels.len; i++)
+        if (strchr(o->labels.v[i], '=') == NULL || o->labels.v[i][0] == '=') {
+            error_set(&r->err, CAY_INVALID_ARGUMENT, "label '%.60s' has no '='", o->labels.v[i]);
+            return error_remedy(&r->err, "write --label KEY=VALUE");
+        }
+    if (o->tty && !isatty(STDIN_FILENO)) {
+        error_set(&r->err, CAY_INVALID_ARGUMENT, "-t needs a terminal on standard input");
+        return error_remedy(&r->err, "leave -t away");
+    }
+    return 0;
+}
+
+static struct cay_spec make_spec(const struct run *r) {
+    const struct run_options *o = r->o;
+    struct cay_spec spec;
+    cay_spec_init(&spec);
+    spec.name = o->name;
+    spec.image = o->image != NULL ? o->image : r->config->sandbox.image;
+    if (o->network != NULL)
+        spec.network = o->network;
+    else if (r->config->sandbox.network_enabled)
+        spec.network = "bridge";
+    spec.memory_bytes = o->memory != 0 ? o->memory : r->config->sandbox.memory;
+    /* The configured size is for sandboxes that stay; here files are kept in memory. */
+    spec.disk_bytes = o->disk;
+    spec.cpus = o->cpus > 0 ? o->cpus : r->config->sandbox.cpus;
+    spec.pids = (uint32_t)(o->pids != 0 ? o->pids : r->config->sandbox.pids);
+    spec.read_only = o->read_only;
+    spec.tier = o->tier == 0 ? NULL : tiers[o->tier];
+    spec.profile = profiles[o->profile];
+    spec.user = o->user;
+    spec.volumes = (const char *const *)o->volumes.v;
+    return spec;
+}
+
+static struct cay_exec make_exec(const struct run *r, char **argv) {
+    const struct run_options *o = r->o;
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.argv = (const char *const *)argv;
+    exec.env = (const char *const *)o->env.v;
+    exec.work_dir = o->workdir != NULL ? o->workdir : r->config->sandbox.work_dir;
+    exec.tty = o->tty;
+    exec.stdin_fd = STDIN_FILENO;
+    if (o->common.output != OUTPUT_JSON) {
+        exec.stdout_fd = STDOUT_FILENO;
+        exec.stderr_fd = STDERR_FILENO;
+    }
+    exec.signal_fd = r->signals;
+    exec.timeout_ms = o->timeout_ms >= 0 ? o->timeout_ms : r->config->sandbox.timeout_ms;
+    exec.idle_output_timeout_ms = o->idle_output_ms;
+    exec.output_max = o->output_max;
+    return exec;
+}
+
+/* ---- doing it ---- */
+
+/* Before anything is made, so that no signal can end us between making and unmaking. */
+static int catch_signals(struct run *r) {
+    static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+    sigset_t set;
+    (void)sigemptyset(&set);
+    for (size_t i = 0; i < ARRAY_LEN(forwarded); i++)
+        (void)sigaddset(&set, forwarded[i]);
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return error_errno(&r->err, "blocking signals");
+    r->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return r->signals < 0 ? error_errno(&r->err, "making a signalfd") : 0;
+}
+
+static int check_guard(struct run *r, char **argv, const char *work_dir) {
+    struct guard_hit hit;
+    if (!r->o->guard || guard_check_argv((const char *const *)argv, work_dir, &hit) == 0)
+        return 0;
+    log_event(LOG_LEVEL_WARN, "command refused by the guard", hit.name, "%s", hit.words);
+    error_set(&r->err, CAY_FORBIDDEN, "refused by the guard (%s): %s", hit.name, hit.reason);
+    return error_remedy(&r->err, "%s", hit.instead);
+}
+
+static int start(struct run *r, char **argv) {
+    extern char **environ;
+    int code = config_load(r->o->common.config, (const char *const *)environ, &r->config, &r->err);
+    if (code == 0)
+        code = check_options(r);
+    if (code < 0)
+        return code;
+    struct cay_spec spec = make_spec(r);
+    code = check_guard(r, argv, make_exec(r, argv).work_dir);
+    if (code == 0)
+        code = catch_signals(r);
+    int64_t begin = clock_us();
+    if (code == 0)
+        code = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
+    r->open_us = clock_us() - begin;
+    return code < 0 ? code : cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
+}
+
+static int execute(struct run *r, char **argv) {
+    struct cay_exec exec = make_exec(r, argv);
+    if (r->o->tty)
+        (void)terminal_raw(&r->terminal, STDIN_FILENO); /* isatty was checked */
+    int code = cay_sandbox_exec(r->box, &exec, &r->result, &r->err);
+    terminal_restore(&r->terminal);
+    return code;
+}
+
+static void finish(struct run *r) {
+    int64_t begin = clock_us();
+    cay_sandbox_destroy(r->box);
+    cay_engine_close(r->engine);
+    r->end_us = clock_us() - begin;
+}
+
+/* ---- telling ---- */
+
+static void put_ms(struct jsonw *w, const char *key, int64_t us) {
+    jsonw_put_number(w, key, (double)us / 1000);
+}
+
+static void put_phases(struct jsonw *w, const struct run *r) {
+    const struct cay_phases *p = &r->result.phases;
+    jsonw_key(w, "phases");
+    jsonw_begin_object(w);
+    put_ms(w, "open_ms", r->open_us);
+    put_ms(w, "prepare_ms", p->prepare_us);
+    put_ms(w, "root_ms", p->root_us);
+    put_ms(w, "start_ms", p->start_us);
+    put_ms(w, "exec_ms", p->exec_us);
+    put_ms(w, "run_ms", p->run_us);
+    put_ms(w, "end_ms", r->end_us);
+    jsonw_end_object(w);
+}
+
+static void put_labels(struct jsonw *w, const struct strv *labels) {
+    jsonw_key(w, "labels");
+    jsonw_begin_object(w);
+    for (size_t i = 0; i < labels->len; i++) {
+        char *equals = strchr(labels->v[i], '=');
+        *equals = '\0';
+        jsonw_put_string(w, labels->v[i], equals + 1);
+        *equals = '=';
+    }
+    jsonw_end_object(w);
+}
+
+static void put_error(struct jsonw *w, const struct cay_error *err) {
+    jsonw_key(w, "error");
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "code", cay_code_name(err->code));
+    jsonw_put_string(w, "message", err->message);
+    jsonw_put_string(w, "remedy", err->remedy);
+    jsonw_end_object(w);
+}
+
+static void put_bytes(struct jsonw *w, const char *key, const char *data, size_t len) {
+    jsonw_key(w, key);
+    jsonw_bytes(w, data != NULL ? data : "", len);
+}
+
+static int print_json(struct run *r, int failed, int exit_code) {
+    const struct cay_result *s = &r->result;
+    _cleanup_(buf_free) struct buf b = BUF_INIT((size_t)256 << 20);
+    struct jsonw w = JSONW_INIT(&b);
+    jsonw_begin_object(&w);
+    jsonw_put_integer(&w, "exit_code", exit_code);
+    put_bytes(&w, "stdout", s->out, s->out_len);
+    put_bytes(&w, "stderr", s->err, s->err_len);
+    jsonw_put_bool(&w, "timed_out", s->timed_out);
+    jsonw_put_bool(&w, "oom_killed", s->oom_killed);
+    jsonw_put_bool(&w, "output_truncated", s->output_truncated);
+    put_ms(&w, "duration_ms", s->duration_us);
+    put_phases(&w, r);
+    jsonw_put_string(&w, "tier", s->tier);
+    if (r->o->labels.len > 0)
+        put_labels(&w, &r->o->labels);
+    if (failed < 0)
+        put_error(&w, &r->err);
+    jsonw_end_object(&w);
+    (void)buf_putc(&b, '\n');
+    int code = cli_print(&b);
+    return code != 0 ? 125 : exit_code;
+}
+
+static void print_timings(const struct run *r) {
+    const struct cay_phases *p = &r->result.phases;
+    const struct {
+        const char *name;
+        int64_t us;
+    } rows[] = {{"open the engine", r->open_us},    {"namespaces, limits", p->prepare_us},
+                {"file tree", p->root_us},          {"first process", p->start_us},
+                {"start the command", p->exec_us},  {"the command", p->run_us},
+                {"remove everything", r->end_us}};
+    int64_t total = 0;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        (void)fprintf(stderr, "  %-20s %8.2f ms\n", rows[i].name, (double)rows[i].us / 1000);
+        total += rows[i].us;
+    }
+    (void)fprintf(stderr, "  %-20s %8.2f ms\n", "total", (double)total / 1000);
+}
+
+/* Why the command did not end by itself, where its own output cannot say. */
+static void explain(const struct run *r) {
+    const struct cay_result *s = &r->result;
+    const char *why = s->idle_output        ? "ended: it printed nothing for --idle-output-timeout"
+                      : s->timed_out        ? "ended: it ran longer than --timeout"
+                      : s->output_truncated ? "ended: it printed more than --output-max"
+                      : s->oom_killed       ? "a process was killed: out of memory (--memory)"
+                                            : NULL;
+    if (why != NULL && !r->o->common.quiet)
+        (void)fprintf(stderr, "cay: %s\n", why);
+}
+
+static int report(struct run *r, int failed) {
+    int code = failed < 0 && r->box == NULL ? 125 : r->result.exit_code;
+    if (r->o->common.output == OUTPUT_JSON)
+        return print_json(r, failed, code);
+    if (failed < 0)
+        return cli_fail_with(&r->err, code);
+    explain(r);
+    if (r->o->timings)
+        print_timings(r);
+    return code;
+}
+
+static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc;
+    struct run r = {.o = values, .terminal = TERMINAL_NONE, .signals = -1};
+    r.result.tier = "none";
+    int failed = start(&r, argv);
+    bool created = failed == 0;
+    if (created)
+        failed = execute(&r, argv);
+    finish(&r);
+    if (!created)
+        r.box = NULL;
+    int code = report(&r, failed);
+    cay_result_free(&r.result);
+    config_free(r.config);
+    fd_close(&r.signals);
+    return code;
+}
+
+static const struct run_options defaults = {.timeout_ms = -1};
+
+const struct opt_command cli_run = {
+    .name = "run",
+    .path = "cay run",
+    .synopsis = "[OPTIONS] [--] COMMAND [ARG...]",
+    .summary = "run a command in a fresh sandbox and throw it away",
+    .help = "The command runs isolated from this machine: its own processes, files, users and "
+            "network (none), with limits on memory, processors, processes, disk and time. Nothing "
+            "of it stays.\n\n"
+            "The exit code is the command's; 124 when a time or output limit struck, 125 when cay "
+            "itself failed, 126 when the command cannot be executed, 127 when it is not found, "
+            "128+n when signal n ended it.",
+    .examples = "cay run -- python3 -c 'print(6*7)'\n"
+                "cay run -t bash\n"
+                "cay run -v \"$PWD\":/workspace --memory 1g -- make test\n"
+                "tar c src | cay run -o json -- tar t\n",
+    .options = options,
+    .stop_at_operand = true,
+    .min_operands = 1,
+    .max_operands = OPT_OPERANDS_ANY,
+    .values_size = sizeof(struct run_options),
+    .defaults = &defaults,
+    .run = run,
+};

@@ -1,0 +1,343 @@
+/* The public API on the native engine. */
+#include <cay.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "engine/native/native.h"
+#include "engine/spec.h"
+#include "version.h"
+#include "wire/client_exec.h"
+
+enum {
+    CPU_PERIOD_US = 100000,
+    /* The inside asks, waits, kills; then the host stops believing it. */
+    HOST_GRACE_MS = 5000,
+};
+
+struct cay_engine {
+    struct native *native;
+};
+
+struct cay_sandbox {
+    struct native_box *box;
+    struct sandbox_spec spec;
+    char user[64];
+    int connection;
+    const char *tier;
+};
+
+const char *cay_version(void) {
+    return CAY_VERSION;
+}
+
+/* ---- the engine ---- */
+
+static int default_state_dir(char *out, size_t size, struct cay_error *err) {
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int r;
+    if (geteuid() == 0)
+        r = str_copy(out, size, "/var/lib/cay");
+    else if (state != NULL && state[0] == '/')
+        r = path_join(out, size, state, "cay");
+    else if (home != NULL && home[0] == '/')
+        r = path_join(out, size, home, ".local/state/cay");
+    else {
+        error_set(err, CAY_INVALID_ARGUMENT, "no state folder: neither HOME nor XDG_STATE_HOME "
+                                             "is set");
+        return error_remedy(err, "name one with --state-dir");
+    }
+    return r < 0 ? error_set(err, CAY_INVALID_ARGUMENT, "the state folder's path is too long") : 0;
+}
+
+int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *err) {
+    char path[PATH_MAX];
+    int r = state_dir != NULL
+                ? path_normalize("--state-dir", state_dir, path, sizeof path, err)
+                : default_state_dir(path, sizeof path, err);
+    if (r < 0)
+        return r;
+    r = path_make_dirs_trusted(path, 0700, err);
+    if (r < 0)
+        return error_remedy(err, "name a folder that you may write to with --state-dir");
+    _cleanup_(freep) cay_engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    r = native_open(path, &engine->native, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(engine);
+    return 0;
+}
+
+void cay_engine_close(cay_engine *engine) {
+    if (engine == NULL)
+        return;
+    (void)native_close(engine->native);
+    free(engine);
+}
+
+size_t cay_engine_walls(const cay_engine *engine, struct cay_wall *walls, size_t max) {
+    const struct native_wall *all;
+    size_t count = native_walls(engine->native, &all);
+    for (size_t i = 0; i < MIN(count, max); i++)
+        walls[i] = (struct cay_wall){all[i].name, all[i].detail, all[i].remedy,
+                                     tier_name(all[i].needed_for), all[i].ok};
+    return count;
+}
+
+const char *cay_engine_tier(const cay_engine *engine) {
+    return tier_name(native_tier(engine->native));
+}
+
+/* ---- a sandbox ---- */
+
+void cay_spec_init(struct cay_spec *spec) {
+    *spec = (struct cay_spec){
+        .image = "host",
+        .network = "none",
+        .memory_bytes = UINT64_C(512) << 20,
+        .cpus = 1.0,
+        .pids = 256,
+    };
+}
+
+/* Numbers only: who a name is can be told inside alone. Volumes then belong to root inside. */
+static void run_ids(const char *user, struct sandbox_spec *spec) {
+    char number[16];
+    uint64_t uid, gid;
+    size_t len = strcspn(user, ":");
+    if (len >= sizeof number)
+        return;
+    memcpy(number, user, len);
+    number[len] = '\0';
+    if (str_to_u64(number, 65535, &uid) < 0)
+        return;
+    spec->run_uid = (uid_t)uid;
+    spec->run_gid = user[len] == ':' && str_to_u64(user + len + 1, 65535, &gid) == 0
+                        ? (gid_t)gid
+                        : (gid_t)uid;
+}
+
+static int take_choices(const struct cay_spec *in, struct sandbox_spec *spec,
+                        struct cay_error *err) {
+    if (!str_equal(in->image, "host")) {
+        error_set(err, CAY_UNSUPPORTED, "image '%.100s': only the host image is available",
+                  in->image);
+        return error_remedy(err, "leave --image away, or use --image host");
+    }
+    if (!str_equal(in->network, "none")) {
+        error_set(err, CAY_UNSUPPORTED, "network '%.100s': only 'none' is available", in->network);
+        return error_remedy(err, "leave --network away, or use --network none");
+    }
+    if (in->profile != NULL && str_equal(in->profile, "build"))
+        spec->profile = PROFILE_BUILD;
+    else if (in->profile != NULL && !str_equal(in->profile, "strict"))
+        return error_set(err, CAY_INVALID_ARGUMENT, "no profile '%.40s': strict or build",
+                         in->profile);
+    spec->tier = in->tier != NULL ? tier_from_name(in->tier)
+                 : geteuid() == 0 ? TIER_FULL
+                                  : TIER_ROOTLESS;
+    if (spec->tier == TIER_NONE)
+        return error_set(err, CAY_INVALID_ARGUMENT, "no tier '%.40s': full, rootless or basic",
+                         in->tier);
+    return 0;
+}
+
+static int take_limits(const struct cay_spec *in, struct sandbox_spec *spec,
+                       struct cay_error *err) {
+    if (!(in->cpus > 0) || in->cpus > 4096)
+        return error_set(err, CAY_INVALID_ARGUMENT, "--cpus must be more than zero");
+    spec->memory_bytes = in->memory_bytes;
+    spec->disk_bytes = in->disk_bytes;
+    spec->cpu_quota_us = (uint32_t)(in->cpus * CPU_PERIOD_US + 0.5);
+    spec->pids = in->pids;
+    spec->read_only = in->read_only;
+    return 0;
+}
+
+static int make_spec(const struct cay_spec *in, struct sandbox_spec *spec, struct cay_error *err) {
+    int r = id_new(spec->id, err);
+    if (r == 0 && in->name != NULL)
+        r = id_check_name("--name", in->name, err);
+    if (r < 0)
+        return r;
+    (void)snprintf(spec->hostname, sizeof spec->hostname, "%s",
+                   in->name != NULL ? in->name : spec->id);
+    if (in->user != NULL)
+        run_ids(in->user, spec);
+    r = take_choices(in, spec, err);
+    if (r == 0)
+        r = take_limits(in, spec, err);
+    for (const char *const *v = in->volumes; r == 0 && v != NULL && *v != NULL; v++)
+        r = spec_add_mount(spec, *v, err);
+    return r < 0 ? r : spec_finish(spec, err);
+}
+
+int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbox **ret,
+                       struct cay_error *err) {
+    _cleanup_(freep) cay_sandbox *box = calloc(1, sizeof *box);
+    if (box == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    if (in->user != NULL && str_copy(box->user, sizeof box->user, in->user) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "--user is too long");
+    int r = make_spec(in, &box->spec, err);
+    if (r == 0)
+        r = native_start(engine->native, &box->spec, &box->box, err);
+    if (r < 0)
+        return r;
+    box->tier = tier_name(native_tier(engine->native));
+    box->connection = native_box_take_connection(box->box);
+    *ret = TAKE_PTR(box);
+    return 0;
+}
+
+const char *cay_sandbox_id(const cay_sandbox *box) {
+    return box->spec.id;
+}
+
+void cay_sandbox_destroy(cay_sandbox *box) {
+    if (box == NULL)
+        return;
+    fd_close(&box->connection);
+    (void)native_box_destroy(box->box);
+    free(box);
+}
+
+/* ---- a command ---- */
+
+static const char *const default_env[] = {
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG=C.UTF-8",
+};
+
+static bool overrides(const char *const *env, const char *entry) {
+    size_t n = strcspn(entry, "=") + 1;
+    for (; env != NULL && *env != NULL; env++)
+        if (strncmp(*env, entry, n) == 0)
+            return true;
+    return false;
+}
+
+/* Nothing of the caller's own environment: the defaults, then what was asked for. */
+static const char **make_env(const cay_sandbox *box, const struct cay_exec *exec, char *hostname,
+                             size_t size, struct cay_error *err) {
+    size_t n = 0, count = 0;
+    for (const char *const *p = exec->env; p != NULL && *p != NULL; p++, count++) {
+        if (strchr(*p, '=') != NULL && **p != '=')
+            continue;
+        char shown[64];
+        error_set(err, CAY_INVALID_ARGUMENT, "environment entry '%s' has no '='",
+                  str_escape(shown, sizeof shown, *p));
+        (void)error_remedy(err, "write --env KEY=VALUE");
+        return NULL;
+    }
+    const char **env = calloc(count + ARRAY_LEN(default_env) + 3, sizeof *env);
+    if (env == NULL) {
+        error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        return NULL;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(default_env); i++)
+        if (!overrides(exec->env, default_env[i]))
+            env[n++] = default_env[i];
+    (void)snprintf(hostname, size, "HOSTNAME=%s", box->spec.hostname);
+    if (!overrides(exec->env, hostname))
+        env[n++] = hostname;
+    if (exec->tty && !overrides(exec->env, "TERM="))
+        env[n++] = "TERM=xterm-256color";
+    for (size_t i = 0; i < count; i++)
+        env[n++] = exec->env[i];
+    return env;
+}
+
+static void window_size(const struct cay_exec *exec, struct exec_request *req) {
+    struct winsize size;
+    if (!exec->tty || ioctl(exec->stdin_fd, TIOCGWINSZ, &size) < 0)
+        return;
+    req->rows = size.ws_row;
+    req->cols = size.ws_col;
+}
+
+static int64_t host_deadline(const struct cay_exec *exec) {
+    return exec->timeout_ms > 0 ? clock_ms() + exec->timeout_ms + HOST_GRACE_MS : 0;
+}
+
+static void take_captured(struct buf *b, char **text, size_t *len, bool streamed) {
+    if (streamed)
+        return;
+    *len = b->len;
+    *text = buf_take(b);
+}
+
+static void fill_result(const cay_sandbox *box, const struct exec_outcome *o, int64_t begin,
+                        struct cay_result *ret) {
+    struct cgroup_stats stats;
+    int64_t end = clock_us(), started = o->started ? o->started_us : end;
+    ret->exit_code = o->exit_code;
+    ret->signal = o->signal;
+    ret->timed_out = o->reason == WIRE_REASON_TIMEOUT || o->reason == WIRE_REASON_QUIET;
+    ret->idle_output = o->reason == WIRE_REASON_QUIET;
+    ret->output_truncated = o->truncated;
+    ret->duration_us = end - started;
+    const struct native_phases *p = native_box_phases(box->box);
+    ret->phases = (struct cay_phases){p->prepare_us, p->root_us, p->start_us, started - begin,
+                                      end - started};
+    ret->tier = box->tier;
+    if (native_box_stats(box->box, &stats, NULL) == 0)
+        ret->oom_killed = stats.oom_kills > 0;
+}
+
+int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *ret,
+                     struct cay_error *err) {
+    *ret = (struct cay_result){.exit_code = 125, .tier = box->tier};
+    char cwd[PATH_MAX], hostname[NAME_MAX_LEN + 16];
+    if (box->connection < 0)
+        return error_set(err, CAY_CONFLICT, "this sandbox has run its command");
+    if (exec->argv == NULL || exec->argv[0] == NULL)
+        return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
+    int r = path_normalize("--workdir", exec->work_dir, cwd, sizeof cwd, err);
+    if (r < 0)
+        return r;
+    _cleanup_(freep) const char **env = make_env(box, exec, hostname, sizeof hostname, err);
+    if (env == NULL)
+        return -(int)err->code;
+    const char *user = exec->user != NULL ? exec->user : box->user[0] != '\0' ? box->user : NULL;
+    struct exec_request req = {
+        .argv = exec->argv, .env = env, .cwd = cwd, .user = user, .tty = exec->tty,
+        .want_stdin = exec->stdin_fd >= 0, .timeout_ms = exec->timeout_ms,
+        .quiet_ms = exec->idle_output_timeout_ms, .output_max = exec->output_max,
+    };
+    window_size(exec, &req);
+    int64_t begin = clock_us();
+    r = exec_send(box->connection, &req, err);
+    if (r < 0)
+        return r;
+    struct exec_streams s = {
+        .in = exec->stdin_fd, .out = {exec->stdout_fd, exec->stderr_fd},
+        .captured = {BUF_INIT(exec->capture_max), BUF_INIT(exec->capture_max)},
+        .signals = exec->signal_fd,
+    };
+    struct exec_outcome outcome;
+    r = exec_carry(box->connection, &s, host_deadline(exec), &outcome, err);
+    fd_close(&box->connection);
+    fill_result(box, &outcome, begin, ret);
+    take_captured(&s.captured[0], &ret->out, &ret->out_len, exec->stdout_fd >= 0);
+    take_captured(&s.captured[1], &ret->err, &ret->err_len, exec->stderr_fd >= 0);
+    buf_free(&s.captured[0]);
+    buf_free(&s.captured[1]);
+    return r;
+}
+
+void cay_result_free(struct cay_result *result) {
+    free(result->out);
+    free(result->err);
+    result->out = result->err = NULL;
+}

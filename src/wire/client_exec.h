@@ -1,0 +1,52 @@
+/* The host's side of WIRE_OP_EXEC: the request, and carrying the streams until the command ends.
+ * Whatever comes from the sandbox is hostile: frames out of order, floods and silence are bounded
+ * here, not there. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "wire/wire.h"
+
+struct cay_error;
+
+struct exec_request {
+    const char *const *argv;
+    const char *const *env;
+    const char *cwd;
+    const char *user;
+    bool tty;
+    bool want_stdin;
+    unsigned short rows, cols;
+    int64_t timeout_ms, quiet_ms;
+    uint64_t output_max;
+};
+
+struct exec_streams {
+    int in;        /* -1: none */
+    int out[2];    /* stdout and stderr; -1: captured */
+    struct buf captured[2];
+    int signals;   /* signalfd; -1: none */
+};
+
+struct exec_outcome {
+    bool started;
+    int exit_code;
+    int signal;
+    enum wire_reason reason;
+    bool truncated;
+    unsigned left;        /* processes that the inside could not end */
+    int64_t started_us;   /* monotonic, when the command was executed */
+};
+
+/* Sends the request. The answer is read by exec_carry. */
+int exec_send(int fd, const struct exec_request *req, struct cay_error *err);
+
+/* Carries the streams until the command has ended. deadline_ms (0: none) is the host's own limit,
+ * later than the inside's: when it passes, the inside lies or hangs, and the outcome is a timeout.
+ * Fails when the command could not be started (outcome->exit_code says how) or when the sandbox
+ * broke off. */
+int exec_carry(int fd, struct exec_streams *s, int64_t deadline_ms, struct exec_outcome *ret,
+               struct cay_error *err);
