@@ -1,0 +1,6 @@
+"""Lets every suite import tests/support.py."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
