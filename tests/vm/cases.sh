@@ -7,6 +7,30 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 out='' err='' code=0
 
+session=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)
+
+# What `systemd-run --user --scope -p Delegate=yes` does: each cay is alone in a delegated cgroup.
+use_scopes() {
+    local real
+    real=$(realpath "$cay") || return
+    mkdir "$session/shell" && echo $$ >"$session/shell/cgroup.procs" &&
+        echo '+cpu +io +memory +pids' >"$session/cgroup.subtree_control" || return
+    cay=$work/cay
+    cat >"$cay" <<SCRIPT && chmod +x "$cay"
+#!/bin/bash
+scope=$session/cay-\$\$.scope
+mkdir "\$scope" && echo \$\$ >"\$scope/cgroup.procs" && exec "$real" "\$@"
+SCRIPT
+}
+
+# systemd's part again: a scope without processes goes, with the leaf that cay moved itself to.
+collect_scopes() {
+    local scope
+    for scope in "$session"/cay-*.scope; do
+        [[ ! -d $scope ]] || rmdir "$scope/cay.self" "$scope"
+    done 2>/dev/null
+}
+
 # box ARGUMENTS...: runs `cay run`, leaving its result in out, err and code.
 box() {
     timeout -k 5 60 "$cay" run "$@" >"$work/out" 2>"$work/err" </dev/null
@@ -58,6 +82,7 @@ traces() {
     echo "mounts:"
     cut -d' ' -f4- /proc/self/mountinfo | sort
     echo "cgroups:"
+    collect_scopes
     find /sys/fs/cgroup -type d | sort
     echo "temporary files and state:"
     find /tmp /run /dev/shm /var/lib/cay "${XDG_STATE_HOME:-$HOME/.local/state}" -xdev \
@@ -286,6 +311,8 @@ case_killed_run() {
     kill -KILL "$pid"
     wait "$pid" 2>/dev/null
     no_process '^sleep 98711' || return
+    # Another scope's run cannot know of it; systemd removes all below a scope that has ended.
+    ((EUID == 0)) || find "$session" -depth -path '*/cay-*.scope*' -type d -exec rmdir {} \;
     box -- true
     expect_code 0 || return
     ! left_behind "$work/before"
@@ -306,6 +333,10 @@ all=(doctor hello exit_codes stdin_is_binary_safe isolation memory memory_of_a_c
 [[ -x $cay ]] || {
     echo "cases.sh: skipped: $cay is not built"
     exit 77
+}
+((EUID == 0)) || use_scopes || {
+    echo "cases.sh: the cgroup $session is not delegated to this user"
+    exit 1
 }
 (($# > 0)) || set -- "${all[@]}"
 passed=0 failed=0 skipped=0

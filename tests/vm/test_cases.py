@@ -1,4 +1,4 @@
-"""`cay run` on cgroup v2 and an older kernel: tests/vm/cases.sh in the machine of run-vm."""
+"""cgroup v2 and an older kernel: tests/vm/cases.sh and the unit tests in the machine of run-vm."""
 
 import os
 import pathlib
@@ -10,17 +10,43 @@ HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parent.parent
 CAY = pathlib.Path(os.environ.get("CAY", REPO / "build" / "cay"))
 SKIPPED = 77
+USERS = pytest.mark.parametrize("options", [[], ["--user"]], ids=["root", "rootless"])
+
+UNIT_TESTS = r"""
+failed=0
+for program; do
+    timeout 60 "$program" >/tmp/unit.log 2>&1
+    case $? in
+    0 | 77) ;;
+    *) echo "FAILED: ${program##*/}"; grep -v -e RUN -e ' OK ' /tmp/unit.log; failed=1 ;;
+    esac
+done
+exit $failed
+"""
 
 
-@pytest.mark.parametrize("options", [[], ["--user"]], ids=["root", "rootless"])
-def test_cases(options):
-    if not os.access(CAY, os.X_OK):
-        pytest.skip(f"{CAY} is not built")
-    result = subprocess.run([HERE / "run-vm", "--timeout", "240", *options, "--", "env",
-                             f"CAY={CAY}", HERE / "cases.sh"], stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            errors="replace", check=False)
+def in_machine(options, *command):
+    result = subprocess.run([HERE / "run-vm", "--timeout", "240", *options, "--", *command],
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     print(result.stdout)
     if result.returncode == SKIPPED:
         pytest.skip(result.stdout.strip().splitlines()[-1])
     assert result.returncode == 0, "cases failed in the machine; their lines are above"
+
+
+@USERS
+def test_cases(options):
+    if not os.access(CAY, os.X_OK):
+        pytest.skip(f"{CAY} is not built")
+    in_machine(options, "env", f"CAY={CAY}", HERE / "cases.sh")
+
+
+@USERS
+def test_unit_tests(options):
+    folder = CAY.parent / "tests" / "unit"
+    programs = sorted(path for path in folder.glob("test_*")
+                      if path.is_file() and os.access(path, os.X_OK))
+    if not programs:
+        pytest.skip(f"no unit tests are built in {folder}")
+    in_machine(options, "bash", "-c", UNIT_TESTS, "unit-tests", *programs)
