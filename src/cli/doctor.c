@@ -50,7 +50,7 @@ static struct finding look_up(const struct sysctl *s) {
 }
 
 static void print_json(struct buf *b, const cay_engine *engine, const struct cay_wall *walls,
-                       size_t count, const char *kernel) {
+                       size_t count, const struct finding *found, const char *kernel) {
     struct jsonw w = JSONW_INIT(b);
     jsonw_begin_object(&w);
     jsonw_put_string(&w, "version", cay_version());
@@ -71,7 +71,7 @@ static void print_json(struct buf *b, const cay_engine *engine, const struct cay
     jsonw_key(&w, "sysctls");
     jsonw_begin_array(&w);
     for (size_t i = 0; i < ARRAY_LEN(sysctls); i++) {
-        struct finding f = look_up(&sysctls[i]);
+        struct finding f = found[i];
         jsonw_begin_object(&w);
         jsonw_put_string(&w, "name", sysctls[i].name);
         jsonw_put_bool(&w, "present", f.present);
@@ -96,10 +96,10 @@ static void print_walls(struct buf *b, const struct cay_wall *walls, size_t coun
     }
 }
 
-static void print_sysctls(struct buf *b) {
+static void print_sysctls(struct buf *b, const struct finding *found) {
     for (size_t i = 0; i < ARRAY_LEN(sysctls); i++) {
         const struct sysctl *s = &sysctls[i];
-        struct finding f = look_up(s);
+        struct finding f = found[i];
         if (!f.present)
             continue;
         (void)buf_printf(b, "  %-8s %s = %lld", f.ok ? "ok" : "weak", s->name, (long long)f.value);
@@ -114,6 +114,10 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     (void)cmd, (void)argc, (void)argv;
     struct cay_error err;
     cay_engine *engine = NULL;
+    /* Before the engine is opened: it may enter a user namespace with settings of its own. */
+    struct finding found[ARRAY_LEN(sysctls)];
+    for (size_t i = 0; i < ARRAY_LEN(sysctls); i++)
+        found[i] = look_up(&sysctls[i]);
     if (cay_engine_open(common->state_dir, &engine, &err) < 0)
         return cli_fail(&err);
     struct cay_wall walls[WALLS_MAX];
@@ -122,13 +126,13 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     (void)uname(&name); /* cannot fail */
     _cleanup_(buf_free) struct buf b = BUF_INIT(256 * 1024);
     if (common->output == OUTPUT_JSON) {
-        print_json(&b, engine, walls, count, name.release);
+        print_json(&b, engine, walls, count, found, name.release);
     } else {
         (void)buf_printf(&b, "cay %s on Linux %s\n\nThis host gives tier %s.\n\nWalls\n",
                          cay_version(), name.release, cay_engine_tier(engine));
         print_walls(&b, walls, count);
         (void)buf_puts(&b, "\nHost settings\n");
-        print_sysctls(&b);
+        print_sysctls(&b, found);
     }
     cay_engine_close(engine);
     return cli_print(&b);

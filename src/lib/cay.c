@@ -25,6 +25,7 @@ enum {
 
 struct cay_engine {
     struct native *native;
+    enum tier wanted; /* what a sandbox gets at least, where the spec does not say */
 };
 
 struct cay_sandbox {
@@ -71,6 +72,8 @@ int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *e
     _cleanup_(freep) cay_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    /* Before opening, which makes root of an ordinary user. */
+    engine->wanted = geteuid() == 0 ? TIER_FULL : TIER_ROOTLESS;
     r = native_open(path, &engine->native, err);
     if (r < 0)
         return r;
@@ -143,9 +146,8 @@ static int take_choices(const struct cay_spec *in, struct sandbox_spec *spec,
     else if (in->profile != NULL && !str_equal(in->profile, "strict"))
         return error_set(err, CAY_INVALID_ARGUMENT, "no profile '%.40s': strict or build",
                          in->profile);
-    spec->tier = in->tier != NULL ? tier_from_name(in->tier)
-                 : geteuid() == 0 ? TIER_FULL
-                                  : TIER_ROOTLESS;
+    if (in->tier != NULL)
+        spec->tier = tier_from_name(in->tier);
     if (spec->tier == TIER_NONE)
         return error_set(err, CAY_INVALID_ARGUMENT, "no tier '%.40s': full, rootless or basic",
                          in->tier);
@@ -189,6 +191,7 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (in->user != NULL && str_copy(box->user, sizeof box->user, in->user) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "--user is too long");
+    box->spec.tier = engine->wanted;
     int r = make_spec(in, &box->spec, err);
     if (r == 0)
         r = native_start(engine->native, &box->spec, &box->box, err);

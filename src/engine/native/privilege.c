@@ -14,6 +14,10 @@
 #define CAP_BIT(cap) (UINT64_C(1) << (cap))
 
 int privilege_set_ids(uid_t uid, gid_t gid, bool change_groups) {
+    /* Where uid 0 is root of our own user namespace, leaving it would cost the capabilities that
+     * setting the last limits needs. */
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0)
+        return -errno;
     /* Raw calls: the C library's wrappers would try to tell other threads. */
     if (change_groups && syscall(SYS_setgroups, 0, NULL) < 0)
         return -errno;

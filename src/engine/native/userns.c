@@ -120,6 +120,21 @@ int userns_create(const struct id_map *uids, const struct id_map *gids, struct c
 
 /* ---- an ordinary user ---- */
 
+/* The name that /etc/passwd gives to the user: what /etc/subuid is most often written with. A user
+ * of another directory is who the environment says; the mapper checks it. */
+static void find_user_name(char *out, size_t size) {
+    _cleanup_(fclosep) FILE *f = fopen("/etc/passwd", "re");
+    char line[1024], name[128];
+    unsigned uid;
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "%127[^:]:%*[^:]:%u:", name, &uid) == 2 && uid == getuid() &&
+            str_copy(out, size, name) == 0)
+            return;
+    const char *user = getenv("USER");
+    if (user == NULL || str_copy(out, size, user) < 0)
+        out[0] = '\0';
+}
+
 /* The first range of at least IDRANGE_SIZE - 1 ids that /etc/subuid or /etc/subgid gives to the
  * user, by number or name. */
 static bool find_subids(const char *file, const char *user, uint32_t *ret_first) {
@@ -131,7 +146,7 @@ static bool find_subids(const char *file, const char *user, uint32_t *ret_first)
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
         if (sscanf(line, "%127[^:]:%u:%u", name, &first, &count) != 3 || count < IDRANGE_SIZE - 1)
             continue;
-        if (strcmp(name, number) != 0 && !str_equal(name, user))
+        if (strcmp(name, number) != 0 && strcmp(name, user) != 0)
             continue;
         *ret_first = first;
         return true;
@@ -161,7 +176,8 @@ static int run_mapper(const char *program, pid_t pid, unsigned self, uint32_t fi
 
 static int map_ranges(pid_t pid) {
     uint32_t uid_first, gid_first;
-    const char *user = getenv("USER");
+    char user[128];
+    find_user_name(user, sizeof user);
     if (!find_subids("/etc/subuid", user, &uid_first) ||
         !find_subids("/etc/subgid", user, &gid_first))
         return -ENOENT;
