@@ -272,6 +272,8 @@ int tar_extract(struct tar_input *in, int dest, uint64_t max_bytes, struct tar_t
         if (r < 0)
             return r;
     }
+    if (x.pax.len + x.name.len + x.target.len > 0)
+        return broken(err, "it ends behind a header that belongs to the next member");
     int r = tar_place_finish(&x.place);
     return r < 0 ? error_sys(err, -r, "setting the modes of the extracted folders") : 0;
 }
