@@ -57,7 +57,14 @@ static void release_ids(struct native_box *b) {
 static int start_watchdog(struct native_box *b, struct cay_error *err) {
     if (b->n->cgroups.version == CGROUP_NONE)
         return 0;
-    return watchdog_start(&b->n->cgroups, b->spec.id, b->ids.lock, &b->watchdog, err);
+    struct watchdog_ids *ids = calloc(1, sizeof *ids + sizeof ids->id[0]);
+    if (ids == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    ids->count = 1;
+    memcpy(ids->id[0], b->spec.id, sizeof ids->id[0]);
+    int r = watchdog_start(&b->n->cgroups, ids, b->ids.lock, &b->watchdog, err);
+    free(ids); /* the watchdog has its copy */
+    return r;
 }
 
 static void stop_watchdog(struct native_box *b) {

@@ -84,12 +84,13 @@ static int place(int fd, int number) {
 }
 
 static int arrange_descriptors(struct enter_plan *p) {
-    enum { ABOVE = 16 };
     int source[] = {p->listener, p->connection, p->init};
+    if (p->share_descriptors && close_range(ENTER_LOW_FDS, ~0U, CLOSE_RANGE_UNSHARE) < 0)
+        return -errno;
     for (size_t i = 0; i < ARRAY_LEN(source); i++) {
         if (source[i] < 0)
             continue;
-        source[i] = fcntl(source[i], F_DUPFD_CLOEXEC, ABOVE);
+        source[i] = fcntl(source[i], F_DUPFD_CLOEXEC, ENTER_LOW_FDS);
         if (source[i] < 0)
             return -errno;
     }
@@ -161,6 +162,8 @@ pid_t enter_start(struct enter_plan *plan, int *ret_pidfd, struct cay_error *err
         .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
         .pidfd = (uintptr_t)&pidfd,
     };
+    if (plan->share_descriptors)
+        args.flags |= CLONE_FILES;
     if (plan->netns < 0)
         args.flags |= CLONE_NEWNET;
     if (plan->cgroup != NULL && plan->cgroup->dirfd >= 0) {

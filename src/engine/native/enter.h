@@ -12,7 +12,7 @@
 
 struct cgroup;
 
-enum { ENTER_LISTENER_FD = 3, ENTER_CONNECTION_FD = 4, ENTER_INIT_FD = 5 };
+enum { ENTER_LISTENER_FD = 3, ENTER_CONNECTION_FD = 4, ENTER_INIT_FD = 5, ENTER_LOW_FDS = 16 };
 
 /* Everything that the process needs, made by the caller beforehand. It shares the caller's memory,
  * so its error comes back in `err`. */
@@ -29,6 +29,9 @@ struct enter_plan {
     int listener;   /* or -1 */
     int connection; /* or -1 */
     bool die_with_parent;
+    /* The caller has thousands of descriptors: share the table until it is cut off above the first
+     * ENTER_LOW_FDS, among which init, listener and connection must be. */
+    bool share_descriptors;
     struct cay_error err;
 };
 

@@ -12,27 +12,41 @@ static int try_lock(int fd, unsigned index) {
     return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
 }
 
-int idrange_lease(int state_dir, struct idrange *ret, struct cay_error *err) {
-    _cleanup_(closep) int fd = openat(state_dir, "ids", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        error_errno(err, "opening the id lease file of the state folder");
-        return error_remedy(err, "make the state folder writable, or name another: --state-dir DIR");
-    }
-    /* Start at a different place in each process, so that they rarely try the same. */
-    unsigned first = (unsigned)getpid();
+int idrange_open(int state_dir, struct cay_error *err) {
+    int fd = openat(state_dir, "ids", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        return fd;
+    error_errno(err, "opening the id lease file of the state folder");
+    return error_remedy(err, "make the state folder writable, or name another: --state-dir DIR");
+}
+
+uid_t idrange_take(int file, unsigned *hint, struct cay_error *err) {
     for (unsigned i = 0; i < IDRANGE_COUNT; i++) {
-        unsigned index = (first + i) % IDRANGE_COUNT;
-        int r = try_lock(fd, index);
+        unsigned index = (*hint)++ % IDRANGE_COUNT;
+        int r = try_lock(file, index);
+        if (r == 0)
+            return IDRANGE_FIRST + index * (uid_t)IDRANGE_SIZE;
         if (r == -EAGAIN || r == -EACCES)
             continue;
-        if (r < 0)
-            return error_sys(err, -r, "leasing an id range");
-        *ret = (struct idrange){.lock = TAKE_FD(fd),
-                                .base = IDRANGE_FIRST + index * (uid_t)IDRANGE_SIZE};
+        (void)error_sys(err, -r, "leasing an id range");
         return 0;
     }
     error_set(err, CAY_LIMIT_REACHED, "all %d id ranges are in use", IDRANGE_COUNT);
-    return error_remedy(err, "end some sandboxes first");
+    (void)error_remedy(err, "end some sandboxes first");
+    return 0;
+}
+
+int idrange_lease(int state_dir, struct idrange *ret, struct cay_error *err) {
+    _cleanup_(closep) int fd = idrange_open(state_dir, err);
+    if (fd < 0)
+        return fd;
+    /* Start at a different place in each process, so that they rarely try the same. */
+    unsigned hint = (unsigned)getpid();
+    uid_t base = idrange_take(fd, &hint, err);
+    if (base == 0)
+        return -(int)err->code;
+    *ret = (struct idrange){.lock = TAKE_FD(fd), .base = base};
+    return 0;
 }
 
 void idrange_release(struct idrange *r) {

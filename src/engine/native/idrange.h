@@ -30,3 +30,8 @@ struct idrange {
 int idrange_lease(int state_dir, struct idrange *ret, struct cay_error *err);
 /* Gives it back, unless a copy of the descriptor is open elsewhere. */
 void idrange_release(struct idrange *r);
+
+/* For a holder of many: the lease file once, and a lease of any range from it; all end together,
+ * when the descriptor is closed. Returns the base or 0 with err. */
+int idrange_open(int state_dir, struct cay_error *err);
+uid_t idrange_take(int file, unsigned *hint, struct cay_error *err);

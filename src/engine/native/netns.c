@@ -23,7 +23,20 @@ int netns_raise_loopback(void) {
     return ioctl(sock, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;
 }
 
-int netns_create(struct cay_error *err) {
+/* Runs inside the new namespace. The file of its sockets stays bound to it while open. */
+static int set_up(int *ret_ns, int *ret_sockets) {
+    *ret_ns = open(SELF_NET, O_RDONLY | O_CLOEXEC);
+    if (*ret_ns < 0)
+        return -errno;
+    if (ret_sockets != NULL) {
+        *ret_sockets = open("/proc/thread-self/net/sockstat", O_RDONLY | O_CLOEXEC);
+        if (*ret_sockets < 0)
+            return -errno;
+    }
+    return netns_raise_loopback();
+}
+
+int netns_create(int *ret_sockets, struct cay_error *err) {
     _cleanup_(closep) int home = open(SELF_NET, O_RDONLY | O_CLOEXEC);
     if (home < 0)
         return error_errno(err, "opening " SELF_NET);
@@ -31,33 +44,24 @@ int netns_create(struct cay_error *err) {
         error_errno(err, "making a network namespace");
         return error_remedy(err, "check the sysctl user.max_net_namespaces");
     }
-    int fd = open(SELF_NET, O_RDONLY | O_CLOEXEC);
-    int open_error = errno;
-    int lo = fd < 0 ? 0 : netns_raise_loopback();
+    _cleanup_(closep) int ns = -1;
+    _cleanup_(closep) int sockets = -1;
+    int r = set_up(&ns, ret_sockets != NULL ? &sockets : NULL);
     /* Being left in the wrong namespace would be worse than any error reported here. */
-    if (setns(home, CLONE_NEWNET) < 0) {
-        fd_close(&fd);
+    if (setns(home, CLONE_NEWNET) < 0)
         return error_errno(err, "returning to the host's network namespace");
-    }
-    if (fd < 0)
-        return error_sys(err, open_error, "opening the new network namespace");
-    if (lo < 0) {
-        fd_close(&fd);
-        return error_sys(err, -lo, "raising loopback");
-    }
-    return fd;
+    if (r < 0)
+        return error_sys(err, -r, "setting up the network namespace");
+    if (ret_sockets != NULL)
+        *ret_sockets = TAKE_FD(sockets);
+    return TAKE_FD(ns);
 }
 
-int netns_is_clean(int ns) {
-    _cleanup_(closep) int home = open(SELF_NET, O_RDONLY | O_CLOEXEC);
-    char text[1024] = "";
-    if (home < 0 || setns(ns, CLONE_NEWNET) < 0)
-        return -errno;
-    ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/thread-self/net/sockstat", text, sizeof text);
-    if (setns(home, CLONE_NEWNET) < 0)
-        return -errno;
+int netns_is_clean(int sockets) {
+    char text[1024];
+    ssize_t n = pread(sockets, text, sizeof text - 1, 0);
     if (n < 0)
-        return (int)n;
-    /* "TCP: inuse 0 orphan 0 tw 0 …": connections that outlive their process show up there */
-    return strstr(text, "sockets: used 0") != NULL && strstr(text, " orphan 0 tw 0") != NULL;
+        return -errno;
+    text[n] = '\0';
+    return strstr(text, "sockets: used 0\n") != NULL && strstr(text, " orphan 0 tw 0 ") != NULL;
 }

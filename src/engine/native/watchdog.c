@@ -39,8 +39,8 @@ static void close_others(const struct cgroup_host *cgroups, int keep, int pipe) 
     (void)close_range((unsigned)from, ~0U, 0);
 }
 
-static _noreturn_ void watch(const struct cgroup_host *cgroups, const char *id, int keep,
-                             int pipe) {
+static _noreturn_ void watch(const struct cgroup_host *cgroups, const struct watchdog_ids *ids,
+                             int keep, int pipe) {
     /* Signals of the terminal are for the command, and for cay; this must live through them. */
     sigset_t all;
     (void)setsid();
@@ -51,11 +51,12 @@ static _noreturn_ void watch(const struct cgroup_host *cgroups, const char *id, 
     char byte;
     if (fd_read_all(pipe, &byte, 1) == 1)
         _exit(0);
-    (void)cgroup_remove(cgroups, id, clock_ms() + CLEAN_UP_MS, NULL); /* nobody is left to tell */
+    for (size_t i = 0; i < ids->count; i++) /* nobody is left to tell of a failure */
+        (void)cgroup_remove(cgroups, ids->id[i], clock_ms() + CLEAN_UP_MS, NULL);
     _exit(1);
 }
 
-int watchdog_start(const struct cgroup_host *cgroups, const char *id, int keep,
+int watchdog_start(const struct cgroup_host *cgroups, const struct watchdog_ids *ids, int keep,
                    struct watchdog *ret, struct cay_error *err) {
     int p[2];
     if (pipe2(p, O_CLOEXEC) < 0)
@@ -63,7 +64,7 @@ int watchdog_start(const struct cgroup_host *cgroups, const char *id, int keep,
     pid_t pid = fork();
     if (pid == 0) {
         (void)close(p[1]);
-        watch(cgroups, id, keep, p[0]);
+        watch(cgroups, ids, keep, p[0]);
     }
     (void)close(p[0]);
     if (pid < 0) {
