@@ -117,8 +117,18 @@ int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error
     r = check_source(text, m.source, err);
     if (r < 0)
         return r;
+    struct mount_spec *more = realloc(spec->mounts, (spec->mount_count + 1) * sizeof m);
+    if (more == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    spec->mounts = more;
     spec->mounts[spec->mount_count++] = m;
     return 0;
+}
+
+void spec_free_mounts(struct sandbox_spec *spec) {
+    free(spec->mounts);
+    spec->mounts = NULL;
+    spec->mount_count = 0;
 }
 
 static int check_memory(const struct sandbox_spec *spec, struct cay_error *err) {

@@ -46,7 +46,7 @@ struct sandbox_spec {
     enum tier tier; /* the least that is acceptable */
     enum profile profile;
     bool read_only; /* the root file system; /tmp, /run, /dev/shm and the work folder stay writable */
-    struct mount_spec mounts[SPEC_MOUNTS_MAX];
+    struct mount_spec *mounts; /* borrowed by all but whoever added them */
     size_t mount_count;
 };
 
@@ -57,6 +57,8 @@ enum tier tier_from_name(const char *name);
 /* Parses "HOST:BOX[:ro|:rw]" and adds it. The host path must exist; the target may not be "/", lie
  * in /proc, /dev or /sys, or occur twice. */
 int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err);
+/* Releases what spec_add_mount made. */
+void spec_free_mounts(struct sandbox_spec *spec);
 
 /* Fills what is derived (inode limit, disk limit where none was asked for) and checks everything
  * against this host: memory, processors, process ids. */

@@ -184,9 +184,15 @@ static int make_spec(const struct cay_spec *in, struct sandbox_spec *spec, struc
     return r < 0 ? r : spec_finish(spec, err);
 }
 
+static void sandbox_freep(cay_sandbox **box) {
+    if (*box != NULL)
+        spec_free_mounts(&(*box)->spec);
+    free(*box);
+}
+
 int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbox **ret,
                        struct cay_error *err) {
-    _cleanup_(freep) cay_sandbox *box = calloc(1, sizeof *box);
+    _cleanup_(sandbox_freep) cay_sandbox *box = calloc(1, sizeof *box);
     if (box == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (in->user != NULL && str_copy(box->user, sizeof box->user, in->user) < 0)
@@ -212,7 +218,7 @@ void cay_sandbox_destroy(cay_sandbox *box) {
         return;
     fd_close(&box->connection);
     (void)native_box_destroy(box->box);
-    free(box);
+    sandbox_freep(&box);
 }
 
 /* ---- a command ---- */

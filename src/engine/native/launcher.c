@@ -1,0 +1,476 @@
+/* Making a sandbox must not depend on how many mounts, descriptors or processes there are. So the
+ * launcher sits in a mount namespace of its own that holds one empty, read-only tmpfs, and goes back
+ * to the host's only to make slots; and children share its descriptor table until they cut it off
+ * above a few low numbers that are set aside for what they keep. */
+#include "engine/native/launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/pidfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "engine/native/enter.h"
+#include "engine/native/idrange.h"
+#include "engine/native/internal.h"
+#include "engine/native/mounts.h"
+#include "engine/native/slot.h"
+#include "engine/native/watchdog.h"
+
+enum {
+    SLOTS_MAX = 1536,
+    CONNECTION_PLACE = 6, /* low numbers for what a child keeps */
+    LISTENER_PLACE = 7,
+    INIT_PLACE = 8,
+};
+
+struct launcher {
+    struct native *n;
+    int client;
+    int signals;
+    int ids;
+    unsigned hint;
+    int host_ns, lean_ns; /* mount namespaces; -1: this kernel cannot do without the host's */
+    int dev;
+    struct sandbox_spec defaults;
+    struct cgroup_limits limits;
+    unsigned ready;
+    struct watchdog watchdog;
+    struct watchdog_ids *groups; /* shared with the watchdog */
+    struct slot *slots;
+    size_t slot_count;
+    bool hung_up;
+};
+
+/* ---- requests ---- */
+
+size_t launcher_request_size(size_t mounts) {
+    return offsetof(struct launcher_request, mounts) + mounts * sizeof(struct mount_spec);
+}
+
+static bool is_text(const char *text, size_t size) {
+    return memchr(text, '\0', size) != NULL;
+}
+
+static bool mount_is_sane(const struct mount_spec *m) {
+    return is_text(m->source, sizeof m->source) && is_text(m->target, sizeof m->target) &&
+           m->source[0] == '/' && m->target[0] == '/' && m->target[1] != '\0' &&
+           strstr(m->target, "/../") == NULL;
+}
+
+int launcher_check(const struct launcher_request *r, size_t len) {
+    if (len < launcher_request_size(0) || (r->fds & ~3U) != 0)
+        return -EINVAL;
+    if (r->op == LAUNCHER_END)
+        return len == launcher_request_size(0) ? 0 : -EINVAL;
+    size_t mounts = (len - launcher_request_size(0)) / sizeof(struct mount_spec);
+    if (r->op != LAUNCHER_START || r->fds == 0 || mounts > SPEC_MOUNTS_MAX ||
+        len != launcher_request_size(mounts))
+        return -EINVAL;
+    const struct sandbox_spec *s = &r->spec;
+    if (!is_text(s->id, sizeof s->id) || (s->id[0] != '\0' && !id_is_valid(s->id)) ||
+        !is_text(s->hostname, sizeof s->hostname))
+        return -EINVAL;
+    if ((unsigned)s->tier > TIER_FULL || (unsigned)s->profile > PROFILE_BUILD ||
+        s->run_uid >= IDRANGE_SIZE || s->run_gid >= IDRANGE_SIZE)
+        return -EINVAL;
+    for (size_t i = 0; i < mounts; i++)
+        if (!mount_is_sane(&r->mounts[i]))
+            return -EINVAL;
+    return 0;
+}
+
+static void answer(struct launcher *l, const struct launcher_answer *a) {
+    if (fd_send(l->client, a, sizeof *a, NULL, 0) < 0)
+        l->hung_up = true;
+}
+
+static void answer_failure(struct launcher *l, uint64_t tag, const struct cay_error *err) {
+    struct launcher_answer a = {.event = LAUNCHER_FAILED, .tag = tag, .err = *err};
+    answer(l, &a);
+}
+
+/* ---- slots ---- */
+
+static int enter_mounts(int ns, struct cay_error *err) {
+    return ns >= 0 && setns(ns, CLONE_NEWNS) < 0 ? error_errno(err, "changing the mount namespace")
+                                                 : 0;
+}
+
+/* Paths of the host are needed for this alone. */
+static int add_slot(struct launcher *l, struct slot **ret, struct cay_error *err) {
+    struct slot *s = NULL;
+    for (size_t i = 0; i < l->slot_count && s == NULL; i++)
+        if (l->slots[i].state == SLOT_NONE)
+            s = &l->slots[i];
+    if (s == NULL && l->slot_count == SLOTS_MAX) {
+        error_set(err, CAY_LIMIT_REACHED, "%d sandboxes is all that one launcher holds", SLOTS_MAX);
+        return error_remedy(err, "end some, or start another launcher");
+    }
+    if (s == NULL)
+        s = &l->slots[l->slot_count];
+    int r = enter_mounts(l->host_ns, err);
+    if (r == 0)
+        r = slot_make(l->n, l->ids, &l->hint, &l->limits, s, err);
+    int back = enter_mounts(l->lean_ns, err);
+    if (r < 0 || back < 0)
+        return r < 0 ? r : back;
+    size_t index = (size_t)(s - l->slots);
+    memcpy(l->groups->id[index], s->group, ID_SIZE);
+    if (index == l->slot_count)
+        l->groups->count = ++l->slot_count;
+    *ret = s;
+    return 0;
+}
+
+static void remove_slot(struct launcher *l, struct slot *s) {
+    slot_free(l->n, s);
+    l->groups->id[s - l->slots][0] = '\0';
+}
+
+static size_t count_idle(const struct launcher *l) {
+    size_t n = 0;
+    for (size_t i = 0; i < l->slot_count; i++)
+        n += l->slots[i].state == SLOT_IDLE;
+    return n;
+}
+
+/* The best one that is idle: with a ready root if possible. */
+static struct slot *find_idle(struct launcher *l, const struct sandbox_spec *spec) {
+    struct slot *best = NULL;
+    for (size_t i = 0; i < l->slot_count; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->state != SLOT_IDLE)
+            continue;
+        if (slot_root_fits(s, spec))
+            return s;
+        if (best == NULL || (best->has_root && !s->has_root))
+            best = s;
+    }
+    return best;
+}
+
+/* One piece of the work that makes the next start fast. False if there is none left. */
+static bool refill(struct launcher *l) {
+    struct cay_error err;
+    for (size_t i = 0; i < l->slot_count; i++)
+        if (l->slots[i].state == SLOT_IDLE && !l->slots[i].has_root)
+            return slot_prepare(&l->slots[i], &l->defaults, &err) == 0;
+    struct slot *s;
+    return count_idle(l) < l->ready && add_slot(l, &s, &err) == 0;
+}
+
+/* ---- starting ---- */
+
+static int lease(struct launcher *l, const struct sandbox_spec *spec, struct slot **ret,
+                 struct cay_error *err) {
+    struct slot *s = find_idle(l, spec);
+    int r = s != NULL ? 0 : add_slot(l, &s, err);
+    if (r < 0)
+        return r;
+    if (!slot_root_fits(s, spec)) {
+        r = spec->mount_count > 0 ? enter_mounts(l->host_ns, err) : 0;
+        if (r == 0)
+            r = slot_prepare(s, spec, err);
+        int back = spec->mount_count > 0 ? enter_mounts(l->lean_ns, err) : 0;
+        if (r < 0 || back < 0)
+            return r < 0 ? r : back;
+    }
+    enum { INIT_PIDS = 2 };
+    struct cgroup_limits limits = {spec->memory_bytes, spec->cpu_quota_us, spec->pids + INIT_PIDS};
+    r = cgroup_set_limits(&s->cgroup, &limits, err);
+    if (r < 0)
+        return r;
+    s->state = SLOT_LEASED;
+    *ret = s;
+    return 0;
+}
+
+static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay_error *err) {
+    struct enter_plan plan = {
+        .fs = {.spec = &s->spec,
+               .trees = &s->trees,
+               .root = &s->root,
+               .dev = l->dev,
+               .base = s->base,
+               .reuse_trees = l->lean_ns >= 0,
+               .lean = l->lean_ns >= 0,
+               .staging = l->n->state_path},
+        .cgroup = &s->cgroup,
+        .netns = s->netns,
+        .userns = s->userns,
+        .landlock_abi = l->n->landlock_abi,
+        .filter = &l->n->program,
+        .init = INIT_PLACE,
+        .listener = (fds & LAUNCHER_LISTENER) != 0 ? LISTENER_PLACE : -1,
+        .connection = (fds & LAUNCHER_CONNECTION) != 0 ? CONNECTION_PLACE : -1,
+        .die_with_parent = true,
+        .share_descriptors = true,
+    };
+    int pidfd = -1;
+    pid_t pid = enter_start(&plan, &pidfd, err);
+    fd_close(&pidfd); /* we are its parent: the pid stays ours until we reap it */
+    return pid;
+}
+
+static int start(struct launcher *l, const struct launcher_request *r, struct slot **ret,
+                 struct cay_error *err) {
+    struct sandbox_spec spec = r->spec;
+    int code = spec_finish(&spec, err);
+    if (code == 0)
+        code = lease(l, &spec, ret, err);
+    if (code < 0)
+        return code;
+    struct slot *s = *ret;
+    pid_t pid = launch(l, s, r->fds, err);
+    slot_drop_root(s); /* the sandbox has it now; nothing of ours keeps it alive */
+    s->spec.mounts = NULL;
+    s->spec.mount_count = 0;
+    if (pid < 0) {
+        remove_slot(l, s);
+        return (int)pid;
+    }
+    s->pid = pid;
+    s->tag = r->tag;
+    return 0;
+}
+
+static void handle_start(struct launcher *l, const struct launcher_request *r) {
+    struct cay_error err;
+    struct slot *s = NULL;
+    if (start(l, r, &s, &err) < 0) {
+        answer_failure(l, r->tag, &err);
+        return;
+    }
+    struct launcher_answer a = {.event = LAUNCHER_STARTED, .tag = r->tag, .pid = s->pid};
+    memcpy(a.id, s->spec.id, ID_SIZE);
+    answer(l, &a);
+}
+
+static void handle_end(struct launcher *l, uint64_t tag) {
+    for (size_t i = 0; i < l->slot_count; i++)
+        if (l->slots[i].state == SLOT_LEASED && l->slots[i].tag == tag)
+            (void)kill(l->slots[i].pid, SIGKILL); /* reaped, and answered, like any other end */
+}
+
+/* Puts the received descriptors where children find them; the order is that of the bits. */
+static int place_descriptors(const struct launcher_request *r, int *fds, size_t count) {
+    size_t wanted = (size_t)__builtin_popcount(r->fds);
+    size_t at = 0;
+    if (count != wanted)
+        return -EINVAL;
+    if ((r->fds & LAUNCHER_CONNECTION) != 0 && dup3(fds[at++], CONNECTION_PLACE, O_CLOEXEC) < 0)
+        return -errno;
+    if ((r->fds & LAUNCHER_LISTENER) != 0 && dup3(fds[at], LISTENER_PLACE, O_CLOEXEC) < 0)
+        return -errno;
+    return 0;
+}
+
+/* The places must not keep a connection open that its owner thinks closed. */
+static void clear_places(void) {
+    (void)dup3(INIT_PLACE, CONNECTION_PLACE, O_CLOEXEC);
+    (void)dup3(INIT_PLACE, LISTENER_PLACE, O_CLOEXEC);
+}
+
+static void handle_request(struct launcher *l) {
+    static struct launcher_request r;
+    int fds[2];
+    size_t count;
+    ssize_t n = fd_receive(l->client, &r, sizeof r, fds, ARRAY_LEN(fds), &count);
+    if (n <= 0) {
+        l->hung_up = n != -EAGAIN;
+        return;
+    }
+    struct cay_error err;
+    int code = launcher_check(&r, (size_t)n);
+    if (code == 0 && r.op == LAUNCHER_START)
+        code = place_descriptors(&r, fds, count);
+    for (size_t i = 0; i < count; i++)
+        (void)close(fds[i]);
+    if (code < 0) {
+        error_sys(&err, -code, "malformed request to the launcher");
+        answer_failure(l, r.tag, &err);
+    } else if (r.op == LAUNCHER_END) {
+        handle_end(l, r.tag);
+    } else {
+        r.spec.mounts = r.mounts;
+        r.spec.mount_count = ((size_t)n - launcher_request_size(0)) / sizeof(struct mount_spec);
+        handle_start(l, &r);
+    }
+    clear_places();
+}
+
+/* ---- ending ---- */
+
+static void handle_ended(struct launcher *l, struct slot *s, int status) {
+    struct launcher_answer a = {.event = LAUNCHER_ENDED, .tag = s->tag, .status = status};
+    struct cgroup_stats stats = {0};
+    if (cgroup_stats(&s->cgroup, &stats, NULL) == 0)
+        a.oom_killed = stats.oom_kills > s->oom_before;
+    s->oom_before = stats.oom_kills;
+    memcpy(a.id, s->spec.id, ID_SIZE);
+    if (slot_recycle(s) < 0)
+        remove_slot(l, s);
+    answer(l, &a);
+}
+
+static void reap(struct launcher *l) {
+    struct signalfd_siginfo info;
+    while (read(l->signals, &info, sizeof info) > 0)
+        ;
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+        for (size_t i = 0; i < l->slot_count; i++)
+            if (l->slots[i].state == SLOT_LEASED && l->slots[i].pid == pid) {
+                handle_ended(l, &l->slots[i], status);
+                break;
+            }
+}
+
+/* ---- setting up ---- */
+
+static void launcher_close(struct launcher *l) {
+    for (size_t i = 0; i < l->slot_count; i++)
+        if (l->slots[i].state == SLOT_LEASED)
+            (void)kill(l->slots[i].pid, SIGKILL);
+    for (size_t i = 0; i < l->slot_count; i++) {
+        struct slot *s = &l->slots[i];
+        while (s->state == SLOT_LEASED && waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+        if (s->state != SLOT_NONE)
+            slot_free(l->n, s);
+    }
+    if (l->groups != NULL)
+        l->groups->count = 0;
+    watchdog_stop(&l->watchdog);
+    fd_close(&l->ids);
+    fd_close(&l->dev);
+    fd_close(&l->host_ns);
+    fd_close(&l->lean_ns);
+    fd_close(&l->signals);
+    free(l->slots);
+}
+
+/* Numbers below ENTER_LOW_FDS are taken, so that nothing else ever lands there. */
+static int reserve_low(const struct native *n, struct cay_error *err) {
+    for (int fd = 3; fd < ENTER_LOW_FDS; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && dup3(n->init, fd, O_CLOEXEC) < 0)
+            return error_errno(err, "setting descriptors aside");
+    return dup3(n->init, INIT_PLACE, O_CLOEXEC) < 0 ? error_errno(err, "placing cay-init") : 0;
+}
+
+static int go_lean(struct launcher *l, struct cay_error *err) {
+    l->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (l->host_ns < 0)
+        return error_errno(err, "opening the host's mount namespace");
+    _cleanup_(closep) int root = mounts_tmpfs(4096, 4, "0555", 0);
+    if (root < 0)
+        return error_sys(err, -root, "making an empty root");
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+                                          MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount_setattr(root, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0 ||
+        move_mount(root, "", AT_FDCWD, l->n->state_path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return error_errno(err, "making a mount namespace");
+    l->lean_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (l->lean_ns < 0 || fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+        umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return error_errno(err, "leaving the host's mounts");
+    return 0;
+}
+
+/* Clones of detached mounts are what a launcher without the host's mounts lives on (6.15). */
+static bool kernel_can_be_lean(int dev) {
+    _cleanup_(closep) int clone = mounts_clone(dev, "", false, 0, -1);
+    return clone >= 0;
+}
+
+static int set_up_groups(struct launcher *l, struct cay_error *err) {
+    size_t size = sizeof *l->groups + SLOTS_MAX * sizeof l->groups->id[0];
+    void *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return error_errno(err, "sharing memory with the watchdog");
+    l->groups = shared;
+    return watchdog_start(&l->n->cgroups, l->groups, l->ids, &l->watchdog, err);
+}
+
+static int set_up_signals(struct launcher *l, struct cay_error *err) {
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return error_errno(err, "blocking signals");
+    l->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return l->signals < 0 ? error_errno(err, "making a signalfd") : 0;
+}
+
+static int set_up(struct launcher *l, struct cay_error *err) {
+    if (l->n->own_userns || l->n->tier < TIER_FULL) {
+        error_set(err, CAY_UNSUPPORTED, "the launcher needs root and every wall");
+        return error_remedy(err, "see 'cay doctor'");
+    }
+    l->slots = calloc(SLOTS_MAX, sizeof *l->slots);
+    if (l->slots == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    int r = reserve_low(l->n, err);
+    if (r == 0)
+        r = spec_finish(&l->defaults, err);
+    if (r < 0)
+        return r;
+    l->ids = idrange_open(l->n->state_dir, err);
+    if (l->ids < 0)
+        return l->ids;
+    l->dev = rootfs_make_dev();
+    if (l->dev < 0)
+        return error_sys(err, -l->dev, "making /dev");
+    r = set_up_groups(l, err);
+    if (r == 0)
+        r = set_up_signals(l, err);
+    return r < 0 || !kernel_can_be_lean(l->dev) ? r : go_lean(l, err);
+}
+
+static void wait_and_serve(struct launcher *l, bool busy) {
+    struct pollfd fds[] = {
+        {.fd = l->client, .events = POLLIN},
+        {.fd = l->signals, .events = POLLIN},
+    };
+    if (poll(fds, ARRAY_LEN(fds), busy ? 0 : -1) < 0)
+        return;
+    if (fds[0].revents != 0)
+        handle_request(l); /* first: somebody waits for it */
+    else if (fds[1].revents != 0)
+        reap(l);
+}
+
+int launcher_serve(struct native *n, int sock, unsigned ready, const struct sandbox_spec *defaults,
+                   struct cay_error *err) {
+    _cleanup_(launcher_close) struct launcher l = {
+        .n = n, .client = sock, .signals = -1, .ids = -1, .host_ns = -1, .lean_ns = -1, .dev = -1,
+        .defaults = *defaults, .ready = ready, .watchdog = WATCHDOG_EMPTY,
+        .hint = (unsigned)getpid() * 64,
+    };
+    int r = set_up(&l, err);
+    if (r < 0)
+        return r;
+    l.limits = (struct cgroup_limits){l.defaults.memory_bytes, l.defaults.cpu_quota_us,
+                                      l.defaults.pids};
+    while (!l.hung_up) {
+        bool busy = refill(&l);
+        wait_and_serve(&l, busy);
+    }
+    return 0;
+}

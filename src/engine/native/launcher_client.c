@@ -1,0 +1,110 @@
+#include "engine/native/launcher_client.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+
+enum { CLIENT_FD = 3 };
+
+static int spawn_launcher(const char *program, const char *state_dir, unsigned ready, int theirs,
+                          pid_t *ret) {
+    char count[16];
+    (void)snprintf(count, sizeof count, "%u", ready);
+    const char *argv[] = {program, state_dir, count, NULL};
+    const char *env[] = {NULL};
+    posix_spawn_file_actions_t actions;
+    int r = posix_spawn_file_actions_init(&actions);
+    if (r != 0)
+        return -r;
+    r = posix_spawn_file_actions_adddup2(&actions, theirs, CLIENT_FD);
+    if (r == 0)
+        r = posix_spawn(ret, program, &actions, NULL, (char **)(uintptr_t)argv,
+                        (char **)(uintptr_t)env);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return -r;
+}
+
+int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
+                          struct launcher_client *ret, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making the launcher's socket");
+    pid_t pid = 0;
+    int r = spawn_launcher(program, state_dir, ready, pair[1], &pid);
+    (void)close(pair[1]);
+    if (r < 0) {
+        (void)close(pair[0]);
+        return error_sys(err, -r, "starting the launcher '%s'", program);
+    }
+    *ret = (struct launcher_client){.pid = pid, .sock = pair[0]};
+    return 0;
+}
+
+int launcher_client_send(const struct launcher_client *c, uint64_t tag,
+                         const struct sandbox_spec *spec, int connection, int listener,
+                         struct cay_error *err) {
+    static struct launcher_request r;
+    int fds[2];
+    size_t count = 0;
+    if (spec->mount_count > SPEC_MOUNTS_MAX)
+        return error_set(err, CAY_INVALID_ARGUMENT, "more than %d volumes", SPEC_MOUNTS_MAX);
+    r.op = LAUNCHER_START;
+    r.fds = 0;
+    r.tag = tag;
+    r.spec = *spec;
+    r.spec.mounts = NULL; /* means nothing elsewhere */
+    if (spec->mount_count > 0)
+        memcpy(r.mounts, spec->mounts, spec->mount_count * sizeof r.mounts[0]);
+    if (connection >= 0) {
+        r.fds |= LAUNCHER_CONNECTION;
+        fds[count++] = connection;
+    }
+    if (listener >= 0) {
+        r.fds |= LAUNCHER_LISTENER;
+        fds[count++] = listener;
+    }
+    int code = fd_send(c->sock, &r, launcher_request_size(spec->mount_count), fds, count);
+    return code < 0 ? error_sys(err, -code, "asking the launcher for a sandbox") : 0;
+}
+
+int launcher_client_end(const struct launcher_client *c, uint64_t tag, struct cay_error *err) {
+    struct launcher_request r = {.op = LAUNCHER_END, .tag = tag};
+    int code = fd_send(c->sock, &r, launcher_request_size(0), NULL, 0);
+    return code < 0 ? error_sys(err, -code, "asking the launcher to end a sandbox") : 0;
+}
+
+int launcher_client_next(const struct launcher_client *c, struct launcher_answer *ret,
+                         struct cay_error *err) {
+    ssize_t n;
+    do
+        n = recv(c->sock, ret, sizeof *ret, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return error_errno(err, "waiting for the launcher");
+    if (n == 0)
+        return error_set(err, CAY_UNAVAILABLE, "the launcher has ended");
+    if ((size_t)n != sizeof *ret)
+        return error_set(err, CAY_INTERNAL, "the launcher sent %zd bytes", n);
+    ret->id[ID_SIZE - 1] = '\0';
+    if (ret->event == LAUNCHER_FAILED)
+        error_sanitize(&ret->err);
+    return 0;
+}
+
+void launcher_client_stop(struct launcher_client *c) {
+    if (c->pid == 0)
+        return;
+    fd_close(&c->sock);
+    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    *c = LAUNCHER_CLIENT_NONE;
+}

@@ -1,0 +1,34 @@
+/* The client of a launcher: starts one, and asks it for sandboxes. */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "engine/native/launcher.h"
+
+struct launcher_client {
+    pid_t pid;
+    int sock;
+};
+
+#define LAUNCHER_CLIENT_NONE ((struct launcher_client){.sock = -1})
+
+/* Starts `program` (cay-launcher) with this state folder, to keep `ready` slots ready. */
+int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
+                          struct launcher_client *ret, struct cay_error *err);
+
+/* Asks for a sandbox; connection and listener (or -1) become its cay-init's and stay open here. The
+ * answer comes by launcher_client_next. */
+int launcher_client_send(const struct launcher_client *c, uint64_t tag,
+                         const struct sandbox_spec *spec, int connection, int listener,
+                         struct cay_error *err);
+
+/* Asks to kill a sandbox. */
+int launcher_client_end(const struct launcher_client *c, uint64_t tag, struct cay_error *err);
+
+/* Waits for the next answer, checked. */
+int launcher_client_next(const struct launcher_client *c, struct launcher_answer *ret,
+                         struct cay_error *err);
+
+/* Hangs up and waits until the launcher has ended everything. */
+void launcher_client_stop(struct launcher_client *c);

@@ -1,0 +1,38 @@
+/* cay-launcher STATE_DIR READY: serves the client whose socket is descriptor 3. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "engine/native/launcher.h"
+#include "engine/native/native.h"
+
+enum { CLIENT_FD = 3 };
+
+static int fail(const struct cay_error *err) {
+    (void)fprintf(stderr, "cay-launcher: %s; %s\n", err->message, err->remedy);
+    return 1;
+}
+
+int main(int argc, char **argv) {
+    struct cay_error err;
+    struct native *n = NULL;
+    uint64_t ready;
+    if (argc != 3 || str_to_u64(argv[2], 1000, &ready) < 0 || fd_open_standard() < 0 ||
+        fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
+        (void)fprintf(stderr, "usage: cay-launcher STATE_DIR READY, with the client on fd 3\n");
+        return 2;
+    }
+    (void)prctl(PR_SET_NAME, "cay-launcher", 0, 0, 0);
+    struct sandbox_spec defaults = {
+        .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};
+    if (native_open(argv[1], &n, &err) < 0)
+        return fail(&err);
+    int r = launcher_serve(n, CLIENT_FD, (unsigned)ready, &defaults, &err);
+    (void)native_close(n);
+    return r < 0 ? fail(&err) : 0;
+}

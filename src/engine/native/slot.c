@@ -1,0 +1,105 @@
+#include "engine/native/slot.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "engine/native/idrange.h"
+#include "engine/native/internal.h"
+#include "engine/native/netns.h"
+#include "engine/native/userns.h"
+
+enum { REMOVE_MS = 10000 };
+
+static const struct slot empty = {
+    .userns = -1,
+    .netns = -1,
+    .sockets = -1,
+    .cgroup = CGROUP_EMPTY,
+    .trees = IMAGE_TREES_EMPTY,
+    .root = ROOTFS_EMPTY,
+};
+
+void slot_drop_root(struct slot *s) {
+    rootfs_close(&s->root);
+    s->has_root = false;
+}
+
+void slot_free(struct native *n, struct slot *s) {
+    slot_drop_root(s);
+    image_trees_close(&s->trees);
+    if (s->cgroup.host != NULL) {
+        cgroup_close(&s->cgroup);
+        (void)cgroup_remove(&n->cgroups, s->group, clock_ms() + REMOVE_MS, NULL);
+    }
+    fd_close(&s->sockets);
+    fd_close(&s->netns);
+    fd_close(&s->userns);
+    *s = empty;
+}
+
+static int make_parts(struct native *n, const struct cgroup_limits *limits, struct slot *s,
+                      struct cay_error *err) {
+    struct id_map map = {0, s->base, IDRANGE_SIZE};
+    s->userns = userns_create(&map, &map, err);
+    if (s->userns < 0)
+        return s->userns;
+    s->netns = netns_create(&s->sockets, err);
+    if (s->netns < 0)
+        return s->netns;
+    int r = cgroup_create(&n->cgroups, s->group, limits, &s->cgroup, err);
+    return r < 0 ? r : image_trees_open(&n->image, s->userns, &s->trees, err);
+}
+
+int slot_make(struct native *n, int ids, unsigned *hint, const struct cgroup_limits *limits,
+              struct slot *ret, struct cay_error *err) {
+    struct slot s = empty;
+    int r = id_new(s.group, err);
+    if (r < 0)
+        return r;
+    s.base = idrange_take(ids, hint, err);
+    if (s.base == 0)
+        return -(int)err->code;
+    r = make_parts(n, limits, &s, err);
+    if (r < 0) {
+        slot_free(n, &s);
+        return r;
+    }
+    s.state = SLOT_IDLE;
+    *ret = s;
+    return 0;
+}
+
+int slot_prepare(struct slot *s, const struct sandbox_spec *spec, struct cay_error *err) {
+    slot_drop_root(s);
+    s->spec = *spec;
+    if (s->spec.id[0] == '\0') {
+        int r = id_new(s->spec.id, err);
+        if (r < 0)
+            return r;
+    }
+    if (s->spec.hostname[0] == '\0')
+        memcpy(s->spec.hostname, s->spec.id, ID_SIZE);
+    int r = rootfs_prepare(&s->spec, &s->trees, s->base, false, &s->root, err);
+    s->has_root = r == 0;
+    return r;
+}
+
+bool slot_root_fits(const struct slot *s, const struct sandbox_spec *spec) {
+    return s->has_root && spec->mount_count == 0 && spec->id[0] == '\0' &&
+           spec->hostname[0] == '\0' && !spec->read_only && !s->spec.read_only &&
+           s->spec.mount_count == 0 && spec->disk_bytes == s->spec.disk_bytes &&
+           spec->inodes == s->spec.inodes;
+}
+
+int slot_recycle(struct slot *s) {
+    slot_drop_root(s);
+    s->pid = 0;
+    s->state = SLOT_IDLE;
+    if (cgroup_is_empty(&s->cgroup) != 1)
+        return -EBUSY;
+    return netns_is_clean(s->sockets) == 1 ? 0 : -EBUSY;
+}

@@ -1,0 +1,52 @@
+/* Slots: the parts of a sandbox that cost most to make and hold nothing of whoever used them last:
+ * a user namespace with its id range, an empty network namespace, a control group, the image's
+ * trees mapped to the ids. A slot is leased to one sandbox at a time. Beside it lies a root made
+ * ready for the next sandbox, which is used once. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "engine/native/cgroup.h"
+#include "engine/native/rootfs.h"
+
+struct cay_error;
+struct native;
+
+enum slot_state { SLOT_NONE, SLOT_IDLE, SLOT_LEASED };
+
+struct slot {
+    enum slot_state state;
+    char group[ID_SIZE]; /* name of its control group */
+    uid_t base;
+    int userns;
+    int netns;
+    int sockets; /* for netns_is_clean */
+    struct cgroup cgroup;
+    uint64_t oom_before; /* the group's count when the lease began */
+    struct image_trees trees;
+    bool has_root;
+    struct sandbox_spec spec; /* what the ready root was made for; of the lease afterwards */
+    struct rootfs root;
+    pid_t pid;
+    uint64_t tag;
+};
+
+/* Makes a slot; ids is the open lease file. On failure nothing is left. */
+int slot_make(struct native *n, int ids, unsigned *hint, const struct cgroup_limits *limits,
+              struct slot *ret, struct cay_error *err);
+void slot_free(struct native *n, struct slot *s);
+
+/* Makes the root ready that the next sandbox of this size and no volumes can take. */
+int slot_prepare(struct slot *s, const struct sandbox_spec *spec, struct cay_error *err);
+
+/* True if the ready root fits the spec as it is. */
+bool slot_root_fits(const struct slot *s, const struct sandbox_spec *spec);
+
+/* Drops the root, ready or used. */
+void slot_drop_root(struct slot *s);
+
+/* After the sandbox has ended: 0 if the slot can be leased again, negative if it must be freed
+ * (somebody is left in its group, or connections in its network namespace). */
+int slot_recycle(struct slot *s);
