@@ -15,7 +15,10 @@ int64_t clock_ms(void) {
 }
 
 int64_t clock_deadline(int64_t timeout_ms) {
-    return timeout_ms <= 0 ? 0 : clock_ms() + timeout_ms;
+    int64_t deadline;
+    if (timeout_ms <= 0)
+        return 0;
+    return __builtin_add_overflow(clock_ms(), timeout_ms, &deadline) ? INT64_MAX : deadline;
 }
 
 bool clock_expired(int64_t deadline_ms) {
@@ -44,11 +47,15 @@ int64_t clock_wall_ms(void) {
 }
 
 const char *clock_iso8601(int64_t wall_ms, char out[static 32]) {
-    time_t seconds = wall_ms / 1000;
+    /* file times come from sandboxes: keep to the years 0001 to 9999 that the notation has */
+    const int64_t first = INT64_C(-62135596800000), last = INT64_C(253402300799999);
+    wall_ms = wall_ms < first ? first : wall_ms > last ? last : wall_ms;
+    unsigned ms = (unsigned)((wall_ms % 1000 + 1000) % 1000);
+    time_t seconds = (wall_ms - ms) / 1000;
     struct tm tm = {0};
     (void)gmtime_r(&seconds, &tm);
-    char text[24];
-    (void)strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
-    (void)snprintf(out, 32, "%s.%03dZ", text, (int)(wall_ms % 1000));
+    char rest[16];
+    (void)strftime(rest, sizeof rest, "-%m-%dT%H:%M:%S", &tm);
+    (void)snprintf(out, 32, "%04u%s.%03uZ", (unsigned)(tm.tm_year + 1900) % 10000, rest, ms % 1000);
     return out;
 }

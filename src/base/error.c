@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
+
 struct row {
     const char *name;
     int http;
@@ -96,7 +98,7 @@ static const char *sys_text(int sys) {
 }
 
 static int _printf_(4, 0)
-fill(struct cay_error *err, enum cay_code code, int sys, const char *fmt, va_list ap) {
+    fill(struct cay_error *err, enum cay_code code, int sys, const char *fmt, va_list ap) {
     if (err == NULL)
         return -(int)code;
     err->code = code;
@@ -161,9 +163,15 @@ int error_remedy(struct cay_error *err, const char *fmt, ...) {
 
 static void clean_text(char *text, size_t size) {
     text[size - 1] = '\0';
-    for (char *p = text; *p != '\0'; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+    size_t left = strlen(text);
+    for (char *p = text; left > 0;) {
+        size_t n = str_printable_length(p, left);
+        if (n == 0)
             *p = '?';
+        n = MAX(n, (size_t)1);
+        p += n;
+        left -= n;
+    }
 }
 
 void error_sanitize(struct cay_error *err) {

@@ -73,16 +73,17 @@ ssize_t fd_read_file_at(int dirfd, const char *path, char *text, size_t size) {
         return -errno;
     size_t len = 0;
     for (;;) {
-        if (len + 1 >= size)
-            return -ENOBUFS;
-        ssize_t n = read(fd, text + len, size - 1 - len);
+        char *to = text + len; /* the terminator's place takes the byte that does not fit */
+        ssize_t n = len < size ? read(fd, to, size - len) : 0;
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return -errno;
+        len += (size_t)n;
+        if (len >= size)
+            return -ENOBUFS;
         if (n == 0)
             break;
-        len += (size_t)n;
     }
     if (len > 0 && text[len - 1] == '\n')
         len--;

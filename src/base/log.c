@@ -47,7 +47,7 @@ static size_t put_field(char *out, size_t size, size_t at, const char *key, cons
     int n = snprintf(out + at, size - at, quote ? " %s=\"" : " %s=", key);
     at = MIN(at + (size_t)MAX(n, 0), size - 1);
     for (const char *p = escaped; *p != '\0' && at + 3 < size; p++) {
-        if (*p == '"')
+        if (quote && (*p == '"' || *p == '\\')) /* a value cannot end its own quotes */
             out[at++] = '\\';
         out[at++] = *p;
     }

@@ -14,9 +14,11 @@
 #include "base/str.h"
 
 static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve) {
+    /* O_TMPFILE contains O_DIRECTORY; a mode without a file to make is EINVAL */
+    bool makes = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
     struct open_how how = {
         .flags = (uint64_t)(flags | O_CLOEXEC),
-        .mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? mode : 0,
+        .mode = makes ? mode : 0,
         .resolve = resolve | RESOLVE_NO_MAGICLINKS,
     };
     /* EAGAIN: the tree changed during the walk; the kernel asks for another try. */
@@ -82,45 +84,76 @@ int path_make_dirs_trusted(const char *path, mode_t mode, struct cay_error *err)
     char part[PATH_MAX];
     if (str_copy(part, sizeof part, path) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "path too long: '%.64s…'", path);
-    for (char *p = part + 1;; p++) {
-        if (*p != '/' && *p != '\0')
-            continue;
+    for (char *p = part; *p != '\0'; p += *p == '/') {
+        p += strcspn(p, "/");
         char end = *p;
         *p = '\0';
-        if (mkdir(part, mode) < 0 && errno != EEXIST)
+        if (part[0] != '\0' && mkdir(part, mode) < 0 && errno != EEXIST)
             return error_errno(err, "creating folder '%s'", part);
         *p = end;
-        if (end == '\0')
+    }
+    struct stat st; /* what exists may be something else */
+    if (stat(path, &st) < 0)
+        return error_errno(err, "creating folder '%s'", path);
+    return S_ISDIR(st.st_mode) ? 0 : error_sys(err, ENOTDIR, "creating folder '%s'", path);
+}
+
+/* ---- removing ---- */
+
+/* Levels that are walked by recursion. What lies deeper is first moved up to the top, so that a
+ * hostile tree of any depth takes a bounded number of descriptors and a bounded stack. */
+enum { REMOVE_DEPTH = 128 };
+
+struct removal {
+    int top;        /* the tree's own folder */
+    unsigned moved; /* folders moved up so far */
+};
+
+static int remove_children(struct removal *t, int fd, unsigned depth);
+
+/* A folder to be emptied: not through a symlink, and not into anything mounted on it, be it from
+ * the same device. */
+static int open_folder(int dirfd, const char *name) {
+    return open_resolved(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0,
+                         RESOLVE_NO_XDEV | RESOLVE_BENEATH);
+}
+
+/* Moves a folder from deep down into the top one, under a name that is free (or that of an empty
+ * folder, which goes then). */
+static int move_up(struct removal *t, int dirfd, const char *name) {
+    for (;;) {
+        char up[32];
+        (void)snprintf(up, sizeof up, ".cay-removed-%u", t->moved++);
+        if (renameat(dirfd, name, t->top, up) == 0 || errno == ENOENT)
             return 0;
+        if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR)
+            return -errno;
     }
 }
 
-static int remove_children(int fd, dev_t dev);
-
-/* Removes one entry; a folder only if it is on the same device as its parent. */
-static int remove_entry(int dirfd, const char *name, dev_t dev) {
-    if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+static int remove_folder(struct removal *t, int dirfd, const char *name, unsigned depth) {
+    if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;
-    if (errno != EISDIR && errno != EPERM)
+    if (errno != ENOTEMPTY && errno != EEXIST)
         return -errno;
-    _cleanup_(closep) int fd =
-        openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (depth > REMOVE_DEPTH)
+        return move_up(t, dirfd, name);
+    _cleanup_(closep) int fd = open_folder(dirfd, name);
     if (fd < 0)
-        return errno == ENOENT ? 0 : -errno;
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    if (st.st_dev != dev)
-        return -EXDEV;
-    int r = remove_children(fd, dev);
+        return fd == -ENOENT ? 0 : fd;
+    int r = remove_children(t, fd, depth);
     if (r < 0)
         return r;
     return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Depth is bounded by the descriptors a process may hold, so a hostile tree fails with EMFILE
- * rather than exhausting the stack. */
-static int remove_children(int fd, dev_t dev) {
+static int remove_entry(struct removal *t, int dirfd, const char *name, unsigned depth) {
+    if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    return errno == EISDIR ? remove_folder(t, dirfd, name, depth) : -errno;
+}
+
+static int remove_children(struct removal *t, int fd, unsigned depth) {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (copy < 0)
         return -errno;
@@ -136,23 +169,60 @@ static int remove_children(int fd, dev_t dev) {
             return -errno;
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        int r = remove_entry(fd, e->d_name, dev);
+        int r = remove_entry(t, fd, e->d_name, depth + 1);
         if (r < 0)
             return r;
     }
 }
 
+/* Empties the top folder: again as long as folders are moved up into it. */
+static int remove_top(int fd) {
+    struct removal t = {.top = fd};
+    unsigned before;
+    do {
+        before = t.moved;
+        (void)lseek(fd, 0, SEEK_SET);
+        int r = remove_children(&t, fd, 0);
+        if (r < 0)
+            return r;
+    } while (t.moved != before);
+    return 0;
+}
+
+/* The tree `name` of dirfd, where name is one component. */
+static int remove_tree(int dirfd, const char *name) {
+    if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR)
+        return -errno;
+    _cleanup_(closep) int fd = open_folder(dirfd, name);
+    if (fd < 0)
+        return fd == -ENOENT ? 0 : fd;
+    int r = remove_top(fd);
+    if (r < 0)
+        return r;
+    return unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT ? -errno : 0;
+}
+
 int path_remove_tree(int dirfd, const char *name) {
-    struct stat st;
-    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    const char *slash = strrchr(name, '/');
+    if (slash == NULL)
+        return remove_tree(dirfd, name);
+    char folder[PATH_MAX];
+    if (slash[1] == '\0')
+        return -EINVAL;
+    if (str_format(folder, sizeof folder, "%.*s/", (int)(slash - name), name) < 0)
+        return -ENAMETOOLONG;
+    _cleanup_(closep) int fd = openat(dirfd, folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
         return errno == ENOENT ? 0 : -errno;
-    return remove_entry(dirfd, name, st.st_dev);
+    return remove_tree(fd, slash + 1);
 }
 
 static int bad_path(const char *what, const char *path, const char *why, struct cay_error *err) {
     char shown[160];
-    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' %s", what,
-              str_escape(shown, sizeof shown, path), why);
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' %s", what, str_escape(shown, sizeof shown, path),
+              why);
     return error_remedy(err, "use an absolute path without '..'");
 }
 

@@ -26,8 +26,9 @@ int path_make_dirs(int dirfd, const char *path);
 /* mkdir -p by name, for folders that are ours (the state folder). */
 int path_make_dirs_trusted(const char *path, mode_t mode, struct cay_error *err);
 
-/* Removes name below dirfd with everything in it, never following a symlink or crossing a mount.
- * Gone already is success. 0 or -errno. */
+/* Removes name below dirfd with everything in it, however deep, never following a symlink or
+ * entering a mount (-EXDEV, -EBUSY). The folders that lead to name are trusted. Gone already is
+ * success. 0 or -errno. */
 int path_remove_tree(int dirfd, const char *name);
 
 /* Checks an absolute path as users give it for the inside: absolute, no "..", no NUL, not longer

@@ -210,29 +210,27 @@ bool str_is_utf8(const char *data, size_t len) {
     return true;
 }
 
-/* C1 controls (U+0080..U+009F) drive terminals too. */
-static bool printable(const unsigned char *p, size_t n) {
-    if (n == 1)
-        return p[0] >= 0x20 && p[0] != 0x7f;
-    return !(n == 2 && p[0] == 0xc2 && p[1] < 0xa0);
+size_t str_printable_length(const char *data, size_t len) {
+    const unsigned char *p = (const unsigned char *)data;
+    size_t n = str_utf8_length(data, len);
+    if (n == 1 && (p[0] < 0x20 || p[0] == 0x7f))
+        return 0;
+    return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n; /* C1 controls drive terminals too */
 }
 
 const char *str_escape(char *dst, size_t size, const char *text) {
-    const unsigned char *p = (const unsigned char *)text;
     size_t left = strlen(text), out = 0;
     while (left > 0) {
-        size_t n = str_utf8_length((const char *)p, left);
-        bool ok = n > 0 && printable(p, n);
+        size_t n = str_printable_length(text, left);
         size_t take = MAX(n, (size_t)1);
-        if (out + (ok ? take : 4 * take) >= size)
+        if (out + (n > 0 ? n : 4) >= size)
             break;
-        for (size_t i = 0; i < take; i++) {
-            if (ok)
-                dst[out++] = (char)p[i];
-            else
-                out += (size_t)snprintf(dst + out, size - out, "\\x%02x", p[i]);
-        }
-        p += take;
+        if (n > 0)
+            memcpy(dst + out, text, n);
+        else
+            (void)snprintf(dst + out, size - out, "\\x%02x", (unsigned char)*text);
+        out += n > 0 ? n : 4;
+        text += take;
         left -= take;
     }
     dst[out] = '\0';

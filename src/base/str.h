@@ -1,4 +1,4 @@
-/* Strings: bounded formatting and copying, and the size and duration notation of flags and config. */
+/* Strings: bounded formatting and copying, and how flags and config write sizes and durations. */
 #pragma once
 
 #include <stdbool.h>
@@ -42,6 +42,9 @@ const char *str_escape(char *dst, size_t size, const char *text);
 
 /* Length of the UTF-8 character at data (len > 0 bytes), or 0 if it is none. */
 size_t str_utf8_length(const char *data, size_t len);
+
+/* As str_utf8_length, and 0 too for a control character, which could drive a terminal. */
+size_t str_printable_length(const char *data, size_t len);
 
 /* True if the bytes are well-formed UTF-8 without surrogates or overlong forms. */
 bool str_is_utf8(const char *data, size_t len);

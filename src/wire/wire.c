@@ -74,7 +74,9 @@ static int send_frame(int fd, enum wire_type type, const void *data, size_t len)
 int wire_send(int fd, enum wire_type type, const struct buf *b) {
     if (b == NULL)
         return send_frame(fd, type, NULL, 0);
-    return b->failed ? -ENOBUFS : send_frame(fd, type, b->data, b->len);
+    if (b->failed)
+        return -ENOBUFS;
+    return b->len > WIRE_MESSAGE_MAX ? -EMSGSIZE : send_frame(fd, type, b->data, b->len);
 }
 
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len) {

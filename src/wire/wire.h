@@ -130,7 +130,8 @@ enum wire_reason {
 void wire_put_string(struct buf *b, enum wire_tag tag, const char *text);
 void wire_put_number(struct buf *b, enum wire_tag tag, uint64_t value);
 
-/* Sends one frame; b NULL for an empty payload. 0 or -errno; -ENOBUFS if building b failed. */
+/* Sends one frame; b NULL for an empty payload. 0 or -errno; -ENOBUFS if building b failed,
+ * -EMSGSIZE if it is more than the other side takes. */
 int wire_send(int fd, enum wire_type type, const struct buf *b);
 /* Sends bytes as frames of at most WIRE_DATA_MAX. */
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len);
