@@ -1,0 +1,173 @@
+/* Any bytes as a tar archive: the codec keeps its promises, and extraction touches nothing outside
+ * of its destination. The first byte says how the rest is cut into pieces and whether checksums
+ * are put right, without which few inputs get beyond the first header. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "init/tar.h"
+#include "init/walk.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool ok) {
+    if (!ok)
+        abort();
+}
+
+/* ---- codec ---- */
+
+static void check_clean(const char *path) {
+    char clean[PATH_MAX], again[PATH_MAX];
+    if (tar_clean_path(path, clean) < 0)
+        return;
+    require(clean[0] != '/' && !str_starts(clean, "../") && strstr(clean, "/../") == NULL);
+    require(strcmp(clean, "..") != 0 && !str_ends(clean, "/..") && !str_ends(clean, "/"));
+    require(tar_clean_path(clean, again) == 0 && strcmp(clean, again) == 0);
+}
+
+/* What was decoded can be encoded, and comes back the same. */
+static void check_codec(const uint8_t *data, size_t size) {
+    struct tar_member m, again, pax;
+    uint8_t block[TAR_BLOCK] = {0};
+    memcpy(block, data, MIN(size, sizeof block));
+    if (tar_decode(block, &m) != 1)
+        return;
+    if (size > TAR_BLOCK && tar_apply_pax((const char *)data + TAR_BLOCK, size - TAR_BLOCK, &m) < 0)
+        return;
+    check_clean(m.path);
+    check_clean(m.link);
+    _cleanup_(buf_free) struct buf b = BUF_INIT(65536);
+    tar_encode(&m, &b);
+    require(!b.failed && b.len % TAR_BLOCK == 0);
+    const unsigned char *last = (const unsigned char *)b.data + b.len - TAR_BLOCK;
+    require(tar_decode(last, &again) == 1);
+    if (b.len > TAR_BLOCK) {
+        require(tar_decode((const unsigned char *)b.data, &pax) == 1 && pax.type == TAR_PAX);
+        require(tar_apply_pax(b.data + TAR_BLOCK, pax.size, &again) == 0);
+    }
+    require(strcmp(m.path, again.path) == 0 && strcmp(m.link, again.link) == 0);
+    require(m.size == again.size && m.uid == again.uid && m.mode == again.mode);
+    require(m.mtime.tv_sec == again.mtime.tv_sec && m.mtime.tv_nsec == again.mtime.tv_nsec);
+}
+
+static void fix_checksums(uint8_t *data, size_t size) {
+    for (size_t at = 0; at + TAR_BLOCK <= size; at += TAR_BLOCK) {
+        if (data[at] == 0)
+            continue; /* the end, or content */
+        unsigned sum = 0;
+        memset(data + at + 148, ' ', 8);
+        for (size_t i = 0; i < TAR_BLOCK; i++)
+            sum += data[at + i];
+        char text[8];
+        (void)snprintf(text, sizeof text, "%06o", sum);
+        memcpy(data + at + 148, text, 7);
+    }
+}
+
+/* ---- extraction ---- */
+
+struct pieces {
+    struct tar_input input;
+    const uint8_t *next;
+    size_t left;
+    size_t step;
+};
+
+static int more_pieces(struct tar_input *in, struct cay_error *err) {
+    (void)err;
+    struct pieces *p = (struct pieces *)in; /* its first member */
+    size_t n = MIN(p->left, p->step);
+    in->data = (const char *)p->next;
+    in->len = n;
+    p->next += n;
+    p->left -= n;
+    return n > 0;
+}
+
+static int top = -1; /* holds "dest" and "victim" and must hold nothing else */
+static char top_path[64];
+
+static void remove_top(void) {
+    (void)path_remove_tree(top, "dest"); /* where an abort left it */
+    (void)unlinkat(top, "victim", 0);
+    (void)rmdir(top_path);
+}
+
+static void make_top(void) {
+    if (top >= 0)
+        return;
+    require(str_copy(top_path, sizeof top_path, "/dev/shm/cay-fuzz-XXXXXX") == 0);
+    if (mkdtemp(top_path) == NULL) {
+        require(str_copy(top_path, sizeof top_path, "/tmp/cay-fuzz-XXXXXX") == 0);
+        require(mkdtemp(top_path) != NULL);
+    }
+    (void)atexit(remove_top);
+    top = open(top_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    require(top >= 0);
+    _cleanup_(closep) int victim = openat(top, "victim", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    require(victim >= 0 && write(victim, "safe", 4) == 4);
+}
+
+/* Modes of the archive must not keep an ordinary user from cleaning up. */
+static int open_folder(void *arg, const struct walk_entry *e, struct cay_error *err) {
+    (void)arg;
+    (void)err;
+    if (S_ISDIR(e->st->st_mode))
+        (void)fchmodat(e->dirfd, e->name, 0700, AT_SYMLINK_NOFOLLOW);
+    return WALK_ON;
+}
+
+static void check_outside(void) {
+    char text[8] = "";
+    struct stat st;
+    _cleanup_(closep) int victim = openat(top, "victim", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    require(victim >= 0 && read(victim, text, sizeof text) == 4 && memcmp(text, "safe", 4) == 0);
+    require(fstat(victim, &st) == 0 && st.st_nlink == 1);
+    _cleanup_(closedirp) DIR *d = opendir(top_path);
+    require(d != NULL);
+    int names = 0;
+    while (readdir(d) != NULL)
+        names++;
+    require(names == 4); /* with "." and ".." */
+}
+
+static void check_extraction(const uint8_t *data, size_t size, size_t step) {
+    struct cay_error err = {0};
+    struct tar_totals totals;
+    char path[80];
+    make_top();
+    require(mkdirat(top, "dest", 0700) == 0);
+    _cleanup_(closep) int dest = openat(top, "dest", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct pieces p = {.input = {.more = more_pieces}, .next = data, .left = size, .step = step};
+    int r = tar_extract(&p.input, dest, 1024 * 1024, &totals, &err);
+    require((r < 0) == (err.code != CAY_OK));
+    require(totals.bytes <= 1024 * 1024);
+    require(str_format(path, sizeof path, "%s/dest", top_path) == 0);
+    (void)walk_tree(path, path, (struct walk_options){0}, open_folder, NULL, NULL);
+    check_outside();
+    require(path_remove_tree(top, "dest") == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size < 1 || size > 64 * 1024)
+        return 0;
+    _cleanup_(freep) uint8_t *copy = malloc(size);
+    require(copy != NULL);
+    memcpy(copy, data + 1, size - 1);
+    if ((data[0] & 0x80) == 0)
+        fix_checksums(copy, size - 1);
+    check_codec(copy, size - 1);
+    check_extraction(copy, size - 1, (size_t)(data[0] & 0x7F) * 8 + 1);
+    return 0;
+}
