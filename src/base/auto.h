@@ -14,8 +14,8 @@
 #define _unused_           __attribute__((unused))
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b)    ((a) < (b) ? (a) : (b))
+#define MAX(a, b)    ((a) > (b) ? (a) : (b))
 
 /* Hands the value over and leaves the empty value behind. */
 #define TAKE_FD(fd)                                                                                \

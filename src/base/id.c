@@ -54,6 +54,8 @@ int id_check_name(const char *what, const char *name, struct cay_error *err) {
     char shown[80];
     error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is not a valid name", what,
               str_escape(shown, sizeof shown, name));
-    return error_remedy(err, "use up to %d letters, digits, '.', '_' or '-', starting with a "
-                             "letter or digit", NAME_MAX_LEN);
+    return error_remedy(err,
+                        "use up to %d letters, digits, '.', '_' or '-', starting with a "
+                        "letter or digit",
+                        NAME_MAX_LEN);
 }
