@@ -4,8 +4,23 @@
 set -u
 cay=${CAY:-build/cay}
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap clean_up EXIT
 out='' err='' code=0
+
+clean_up() {
+    mountpoint -q "$work/volumes" && umount "$work/volumes"
+    rm -rf --one-file-system "$work"
+}
+
+# Volumes lie on a disk, as users' do: an older kernel maps no ids on a file system in memory.
+make_volumes() {
+    mkdir -p "$work/volumes" && chmod 755 "$work" || return
+    if ((EUID == 0)); then
+        truncate -s 16M "$work/disk" && mkfs.ext4 -q "$work/disk" &&
+            mount -o loop,dev "$work/disk" "$work/volumes" || return
+    fi
+    mkdir "$work/volumes/devices" "$work/volumes/files" && chmod 777 "$work/volumes/files"
+}
 
 session=/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)
 
@@ -23,11 +38,11 @@ mkdir "\$scope" && echo \$\$ >"\$scope/cgroup.procs" && exec "$real" "\$@"
 SCRIPT
 }
 
-# systemd's part again: a scope without processes goes, with the leaf that cay moved itself to.
+# systemd's part again: a scope without processes goes, with the two groups that cay keeps there.
 collect_scopes() {
     local scope
     for scope in "$session"/cay-*.scope; do
-        [[ ! -d $scope ]] || rmdir "$scope/cay.self" "$scope"
+        [[ ! -d $scope ]] || rmdir "$scope/cay" "$scope/cay.self" "$scope"
     done 2>/dev/null
 }
 
@@ -239,9 +254,8 @@ print(len(os.read(os.open("/dev/urandom", os.O_RDONLY), 4)))'
 # A device node in a volume is outside of the sandbox's own /dev.
 case_device_in_a_volume() {
     ((EUID == 0)) || return 77
-    mkdir -p "$work/devices" && chmod 755 "$work" "$work/devices"
-    mknod -m 666 "$work/devices/kmsg" c 1 11
-    box -v "$work/devices:/mnt" -- sh -c 'test -c /mnt/kmsg && ! head -c 1 </mnt/kmsg'
+    mknod -m 666 "$work/volumes/devices/kmsg" c 1 11
+    box -v "$work/volumes/devices:/mnt" -- sh -c 'test -c /mnt/kmsg && ! head -c 1 </mnt/kmsg'
     expect_code 0
 }
 
@@ -263,14 +277,14 @@ print(s.f_files)'
 }
 
 case_volumes() {
-    mkdir -p "$work/volume" && chmod 755 "$work" && chmod 777 "$work/volume"
-    echo kept >"$work/volume/file"
-    box -v "$work/volume:/mnt:ro" -- sh -c 'cat /mnt/file; echo changed >/mnt/file'
+    local volume=$work/volumes/files
+    echo kept >"$volume/file"
+    box -v "$volume:/mnt:ro" -- sh -c 'cat /mnt/file; echo changed >/mnt/file'
     expect_out kept || return
     grep -q 'Read-only file system' <<<"$err" || fail "expected EROFS" || return
-    box -v "$work/volume:/mnt" -- sh -c 'echo written >/mnt/new'
+    box -v "$volume:/mnt" -- sh -c 'echo written >/mnt/new'
     expect_code 0 || return
-    [[ $(<"$work/volume/new") == written ]] || fail "the file did not arrive"
+    [[ $(<"$volume/new") == written ]] || fail "the file did not arrive"
 }
 
 case_timeout_kills_the_tree() {
@@ -291,9 +305,10 @@ case_interrupt() {
     pid=$!
     for ((try = 0; try < 100; try++)); do
         grep -q ready "$work/out" && break
+        kill -0 "$pid" 2>/dev/null || break
         sleep 0.1
     done
-    kill -INT "$pid"
+    kill -INT "$pid" 2>/dev/null
     wait "$pid"
     code=$? out=$(<"$work/out") err=$(<"$work/err")
     expect_code 5 && expect_out $'ready\ninterrupted'
@@ -306,9 +321,10 @@ case_killed_run() {
     local pid=$! try
     for ((try = 0; try < 100; try++)); do
         pgrep -f '^sleep 98711' >/dev/null && break
+        kill -0 "$pid" 2>/dev/null || break
         sleep 0.1
     done
-    kill -KILL "$pid"
+    kill -KILL "$pid" 2>/dev/null || fail "the run ended early" || return
     wait "$pid" 2>/dev/null
     no_process '^sleep 98711' || return
     # Another scope's run cannot know of it; systemd removes all below a scope that has ended.
@@ -338,9 +354,18 @@ all=(doctor hello exit_codes stdin_is_binary_safe isolation memory memory_of_a_c
     echo "cases.sh: the cgroup $session is not delegated to this user"
     exit 1
 }
+make_volumes || {
+    echo "cases.sh: cannot make a file system for volumes"
+    exit 1
+}
 (($# > 0)) || set -- "${all[@]}"
 passed=0 failed=0 skipped=0
-box -- true # what the first run makes once, such as the host image, is no trace
+# What the first run makes once, such as the host image, is no trace.
+box -- true
+expect_code 0 || {
+    echo "FAILED  no sandbox at all"
+    exit 1
+}
 traces >"$work/first"
 for name in "$@"; do
     started=${EPOCHREALTIME/./}
