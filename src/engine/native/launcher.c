@@ -44,7 +44,7 @@ struct launcher {
     int ids;
     unsigned hint;
     int host_ns, lean_ns; /* mount namespaces; -1: this kernel cannot do without the host's */
-    int dev;
+    int dev; /* shared by all; -1: this kernel cannot clone it, each sandbox gets its own */
     struct sandbox_spec defaults;
     struct cgroup_limits limits;
     unsigned ready;
@@ -163,12 +163,22 @@ static struct slot *find_idle(struct launcher *l, const struct sandbox_spec *spe
     return best;
 }
 
+/* Clones of host folders can only be made where the host's mounts are. */
+static int prepare(struct launcher *l, struct slot *s, const struct sandbox_spec *spec,
+                   struct cay_error *err) {
+    int r = enter_mounts(l->host_ns, err);
+    if (r == 0)
+        r = slot_prepare(l->n, s, spec, err);
+    int back = enter_mounts(l->lean_ns, err);
+    return r < 0 ? r : back;
+}
+
 /* One piece of the work that makes the next start fast. False if there is none left. */
 static bool refill(struct launcher *l) {
     struct cay_error err;
     for (size_t i = 0; i < l->slot_count; i++)
         if (l->slots[i].state == SLOT_IDLE && !l->slots[i].has_root)
-            return slot_prepare(&l->slots[i], &l->defaults, &err) == 0;
+            return prepare(l, &l->slots[i], &l->defaults, &err) == 0;
     struct slot *s;
     return count_idle(l) < l->ready && add_slot(l, &s, &err) == 0;
 }
@@ -181,14 +191,9 @@ static int lease(struct launcher *l, const struct sandbox_spec *spec, struct slo
     int r = s != NULL ? 0 : add_slot(l, &s, err);
     if (r < 0)
         return r;
-    if (!slot_root_fits(s, spec)) {
-        r = spec->mount_count > 0 ? enter_mounts(l->host_ns, err) : 0;
-        if (r == 0)
-            r = slot_prepare(s, spec, err);
-        int back = spec->mount_count > 0 ? enter_mounts(l->lean_ns, err) : 0;
-        if (r < 0 || back < 0)
-            return r < 0 ? r : back;
-    }
+    r = slot_root_fits(s, spec) ? 0 : prepare(l, s, spec, err);
+    if (r < 0)
+        return r;
     enum { INIT_PIDS = 2 };
     struct cgroup_limits limits = {spec->memory_bytes, spec->cpu_quota_us, spec->pids + INIT_PIDS};
     r = cgroup_set_limits(&s->cgroup, &limits, err);
@@ -200,13 +205,16 @@ static int lease(struct launcher *l, const struct sandbox_spec *spec, struct slo
 }
 
 static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay_error *err) {
+    _cleanup_(closep) int own_dev = l->dev >= 0 ? -1 : rootfs_make_dev();
+    if (l->dev < 0 && own_dev < 0)
+        return error_sys(err, -own_dev, "making /dev");
     struct enter_plan plan = {
         .fs = {.spec = &s->spec,
                .trees = &s->trees,
                .root = &s->root,
-               .dev = l->dev,
+               .dev = l->dev >= 0 ? l->dev : own_dev,
                .base = s->base,
-               .reuse_trees = l->lean_ns >= 0,
+               .share_dev = l->dev >= 0,
                .lean = l->lean_ns >= 0,
                .staging = l->n->state_path},
         .cgroup = &s->cgroup,
@@ -365,12 +373,14 @@ static void launcher_close(struct launcher *l) {
     free(l->slots);
 }
 
-/* Numbers below ENTER_LOW_FDS are taken, so that nothing else ever lands there. */
-static int reserve_low(const struct native *n, struct cay_error *err) {
-    for (int fd = 3; fd < ENTER_LOW_FDS; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && dup3(n->init, fd, O_CLOEXEC) < 0)
-            return error_errno(err, "setting descriptors aside");
-    return dup3(n->init, INIT_PLACE, O_CLOEXEC) < 0 ? error_errno(err, "placing cay-init") : 0;
+int launcher_reserve_descriptors(struct cay_error *err) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (null >= 0 && null < ENTER_LOW_FDS)
+        null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return error_errno(err, "setting descriptors aside");
+    (void)close(null);
+    return 0;
 }
 
 static int go_lean(struct launcher *l, struct cay_error *err) {
@@ -393,10 +403,17 @@ static int go_lean(struct launcher *l, struct cay_error *err) {
     return 0;
 }
 
-/* Clones of detached mounts are what a launcher without the host's mounts lives on (6.15). */
-static bool kernel_can_be_lean(int dev) {
-    _cleanup_(closep) int clone = mounts_clone(dev, "", false, 0, -1);
-    return clone >= 0;
+/* Before 6.15 a detached mount cannot be cloned: then nothing is shared, and the launcher stays with
+ * the host's mounts. */
+static int set_up_mounts(struct launcher *l, struct cay_error *err) {
+    l->dev = rootfs_make_dev();
+    if (l->dev < 0)
+        return error_sys(err, -l->dev, "making /dev");
+    _cleanup_(closep) int clone = mounts_clone(l->dev, "", false, 0, -1);
+    if (clone >= 0)
+        return go_lean(l, err);
+    fd_close(&l->dev);
+    return 0;
 }
 
 static int set_up_groups(struct launcher *l, struct cay_error *err) {
@@ -426,21 +443,18 @@ static int set_up(struct launcher *l, struct cay_error *err) {
     l->slots = calloc(SLOTS_MAX, sizeof *l->slots);
     if (l->slots == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    int r = reserve_low(l->n, err);
-    if (r == 0)
-        r = spec_finish(&l->defaults, err);
+    if (dup3(l->n->init, INIT_PLACE, O_CLOEXEC) < 0)
+        return error_errno(err, "placing cay-init");
+    int r = spec_finish(&l->defaults, err);
     if (r < 0)
         return r;
     l->ids = idrange_open(l->n->state_dir, err);
     if (l->ids < 0)
         return l->ids;
-    l->dev = rootfs_make_dev();
-    if (l->dev < 0)
-        return error_sys(err, -l->dev, "making /dev");
     r = set_up_groups(l, err);
     if (r == 0)
         r = set_up_signals(l, err);
-    return r < 0 || !kernel_can_be_lean(l->dev) ? r : go_lean(l, err);
+    return r < 0 ? r : set_up_mounts(l, err);
 }
 
 static void wait_and_serve(struct launcher *l, bool busy) {

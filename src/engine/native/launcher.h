@@ -50,6 +50,10 @@ size_t launcher_request_size(size_t mounts);
 /* 0, or -EINVAL for a request of `len` bytes that no client of ours could have sent. */
 int launcher_check(const struct launcher_request *r, size_t len);
 
+/* Takes the low descriptor numbers that are not in use, so that nothing else ever lands there. To be
+ * called before anything else is opened. */
+int launcher_reserve_descriptors(struct cay_error *err);
+
 /* Serves the client at the other end of sock until it hangs up; then ends every sandbox. `ready` is
  * how many slots to keep ready; defaults says for which size. */
 int launcher_serve(struct native *n, int sock, unsigned ready, const struct sandbox_spec *defaults,

@@ -14,8 +14,8 @@ struct host_image;
 
 enum { ROOTFS_TREES_MAX = 8 };
 
-/* The parts of an image that sandboxes with the same id map can share: clones of its root and of
- * the host folders that belong to it, id-mapped where the file systems can. */
+/* The parts of an image, for one sandbox: clones of its root and of the host folders that belong to
+ * it, id-mapped where the file systems can. */
 struct image_trees {
     int lower;     /* detached clone of the image's root; -1: cannot be id-mapped, copy it */
     int lower_raw; /* the image's root as it is; borrowed */
@@ -67,7 +67,7 @@ struct rootfs_entry {
     int dev;             /* a prepared /dev, or -1 to make one by binding the host's nodes */
     uid_t base;
     bool own_userns;
-    bool reuse_trees;    /* trees and dev stay for other sandboxes: attach clones of them */
+    bool share_dev;      /* dev stays for other sandboxes: attach a clone of it */
     bool lean;           /* the mount namespace holds nothing: cover "/" instead of pivoting */
     const char *staging; /* not lean: a folder of the host to assemble on (the state folder) */
 };

@@ -95,16 +95,15 @@ static int switch_root(bool lean) {
 
 static int attach_binds(const struct rootfs_entry *e, int root) {
     for (size_t i = 0; i < e->trees->bind_count; i++) {
-        const char *target = e->trees->binds[i].target;
-        int fd = e->trees->binds[i].fd;
-        int r = e->reuse_trees ? mounts_attach_clone(fd, "", root, target, 0)
-                               : mounts_attach(fd, root, target);
+        int r = mounts_attach(e->trees->binds[i].fd, root, e->trees->binds[i].target);
         if (r < 0)
             return r;
     }
     for (size_t i = 0; i < e->trees->image->mask_count; i++) {
         const struct host_mask *m = &e->trees->image->masks[i];
         unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+        if (e->spec->read_only)
+            attributes |= MOUNT_ATTR_RDONLY;
         int r = mounts_attach_clone(e->root->box, m->writable ? "local" : "void", root, m->path,
                                     attributes);
         if (r < 0 && r != -ENOENT)
@@ -167,9 +166,9 @@ static int attach_pts(int root, uid_t base, bool own_userns) {
 }
 
 static int attach_dev(const struct rootfs_entry *e, int root) {
-    int r = e->dev < 0         ? make_own_dev(root)
-            : e->reuse_trees ? mounts_attach_clone(e->dev, "", root, "dev", 0)
-                             : mounts_attach(e->dev, root, "dev");
+    int r = e->dev < 0     ? make_own_dev(root)
+            : e->share_dev ? mounts_attach_clone(e->dev, "", root, "dev", 0)
+                           : mounts_attach(e->dev, root, "dev");
     if (r == 0)
         r = attach_pts(root, e->base, e->own_userns);
     if (r == 0)

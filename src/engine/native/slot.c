@@ -25,12 +25,12 @@ static const struct slot empty = {
 
 void slot_drop_root(struct slot *s) {
     rootfs_close(&s->root);
+    image_trees_close(&s->trees);
     s->has_root = false;
 }
 
 void slot_free(struct native *n, struct slot *s) {
     slot_drop_root(s);
-    image_trees_close(&s->trees);
     if (s->cgroup.host != NULL) {
         cgroup_close(&s->cgroup);
         (void)cgroup_remove(&n->cgroups, s->group, clock_ms() + REMOVE_MS, NULL);
@@ -50,8 +50,7 @@ static int make_parts(struct native *n, const struct cgroup_limits *limits, stru
     s->netns = netns_create(&s->sockets, err);
     if (s->netns < 0)
         return s->netns;
-    int r = cgroup_create(&n->cgroups, s->group, limits, &s->cgroup, err);
-    return r < 0 ? r : image_trees_open(&n->image, s->userns, &s->trees, err);
+    return cgroup_create(&n->cgroups, s->group, limits, &s->cgroup, err);
 }
 
 int slot_make(struct native *n, int ids, unsigned *hint, const struct cgroup_limits *limits,
@@ -73,7 +72,8 @@ int slot_make(struct native *n, int ids, unsigned *hint, const struct cgroup_lim
     return 0;
 }
 
-int slot_prepare(struct slot *s, const struct sandbox_spec *spec, struct cay_error *err) {
+int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_spec *spec,
+                 struct cay_error *err) {
     slot_drop_root(s);
     s->spec = *spec;
     if (s->spec.id[0] == '\0') {
@@ -83,7 +83,11 @@ int slot_prepare(struct slot *s, const struct sandbox_spec *spec, struct cay_err
     }
     if (s->spec.hostname[0] == '\0')
         memcpy(s->spec.hostname, s->spec.id, ID_SIZE);
-    int r = rootfs_prepare(&s->spec, &s->trees, s->base, false, &s->root, err);
+    int r = image_trees_open(&n->image, s->userns, &s->trees, err);
+    if (r == 0)
+        r = rootfs_prepare(&s->spec, &s->trees, s->base, false, &s->root, err);
+    if (r < 0)
+        image_trees_close(&s->trees);
     s->has_root = r == 0;
     return r;
 }

@@ -1,7 +1,7 @@
 /* Slots: the parts of a sandbox that cost most to make and hold nothing of whoever used them last:
- * a user namespace with its id range, an empty network namespace, a control group, the image's
- * trees mapped to the ids. A slot is leased to one sandbox at a time. Beside it lies a root made
- * ready for the next sandbox, which is used once. */
+ * a user namespace with its id range, an empty network namespace, a control group. A slot is leased
+ * to one sandbox at a time. Beside it lies a root made ready for the next sandbox, which is used
+ * once. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,8 +25,8 @@ struct slot {
     int sockets; /* for netns_is_clean */
     struct cgroup cgroup;
     uint64_t oom_before; /* the group's count when the lease began */
-    struct image_trees trees;
     bool has_root;
+    struct image_trees trees;
     struct sandbox_spec spec; /* what the ready root was made for; of the lease afterwards */
     struct rootfs root;
     pid_t pid;
@@ -38,8 +38,9 @@ int slot_make(struct native *n, int ids, unsigned *hint, const struct cgroup_lim
               struct slot *ret, struct cay_error *err);
 void slot_free(struct native *n, struct slot *s);
 
-/* Makes the root ready that the next sandbox of this size and no volumes can take. */
-int slot_prepare(struct slot *s, const struct sandbox_spec *spec, struct cay_error *err);
+/* Makes the root ready for a sandbox of this spec; in the host's mount namespace. */
+int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_spec *spec,
+                 struct cay_error *err);
 
 /* True if the ready root fits the spec as it is. */
 bool slot_root_fits(const struct slot *s, const struct sandbox_spec *spec);
