@@ -1,9 +1,14 @@
 """What the suites share: running the built cay, as root or as an ordinary user, and seeing what it
 leaves on the host."""
 
+import atexit
+import functools
 import os
 import pwd
+import shutil
 import subprocess
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -14,14 +19,37 @@ CAY = BUILD / "cay"
 HELPERS = BUILD / "tests" / "helpers"
 
 # Who is tested: root by default; CAY_TEST_USER names an ordinary user, who accepts what the host
-# gives him.
+# gives him. CAY_TEST_SUBIDS says that he has subordinate ids.
 USER = os.environ.get("CAY_TEST_USER", "")
+SINGLE_ID = bool(USER) and not os.environ.get("CAY_TEST_SUBIDS")
 TIER = ["--tier", "basic"] if USER else []
+
+as_root_only = pytest.mark.skipif(bool(USER), reason="this is about what only root gets")
+needs_ids = pytest.mark.skipif(SINGLE_ID, reason="the tested user has one id only")
 
 
 def need_cay():
     if not CAY.exists():
         pytest.skip("cay is not built: ninja -C build")
+
+
+@functools.cache
+def is_sanitized():
+    """True if cay was built with AddressSanitizer: slower, and larger."""
+    return CAY.exists() and b"__asan_init" in CAY.read_bytes()
+
+
+@functools.cache
+def state_home():
+    """A state folder for the tested user, whose home may not exist; gone with this process."""
+    folder = tempfile.mkdtemp(prefix="state-", dir="/tmp")
+    os.chown(folder, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def state_dir():
+    return Path(state_home()) / "cay" if USER else Path("/var/lib/cay")
 
 
 def as_user():
@@ -33,16 +61,45 @@ def as_user():
     if not USER:
         return {}, env
     entry = pwd.getpwnam(USER)
-    env.update(HOME=entry.pw_dir, USER=USER)
+    env.update(HOME=entry.pw_dir, USER=USER, XDG_STATE_HOME=state_home())
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}, env
+
+
+def own(path):
+    """Gives a file or folder to the tested user."""
+    if USER:
+        os.chown(path, pwd.getpwnam(USER).pw_uid, pwd.getpwnam(USER).pw_gid)
+    return path
+
+
+@pytest.fixture
+def folder():
+    """A folder that the tested user owns and reaches; pytest's own are closed to others."""
+    path = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
+    path.chmod(0o755)
+    yield own(path)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def cay(*args, input=b"", timeout=60, env=None, **more):
     """Runs cay to its end; output as bytes."""
     need_cay()
     who, base = as_user()
-    return subprocess.run([CAY, *map(str, args)], input=input, capture_output=True,
-                          timeout=timeout, env={**base, **(env or {})}, **who, **more)
+    if "stdin" not in more:
+        more["input"] = input
+    for stream in ("stdout", "stderr"):
+        more.setdefault(stream, subprocess.PIPE)
+    return subprocess.run([CAY, *map(os.fsencode, map(str, args))], timeout=timeout,
+                          env={**base, **(env or {})}, **who, **more)
+
+
+def start(*args, env=None, **more):
+    """Starts cay; the caller waits for it."""
+    need_cay()
+    who, base = as_user()
+    for stream in ("stdin", "stdout", "stderr"):
+        more.setdefault(stream, subprocess.PIPE)
+    return subprocess.Popen([CAY, *map(str, args)], env={**base, **(env or {})}, **who, **more)
 
 
 def run(*args, **more):
@@ -55,6 +112,11 @@ def sh(script, *options, **more):
     return run(*options, "--", "sh", "-c", script, **more)
 
 
+def python(script, *options, **more):
+    """A Python program in a fresh sandbox."""
+    return run(*options, "--", "python3", "-c", script, **more)
+
+
 def ok(result):
     """The output of a run that must have succeeded."""
     assert result.returncode == 0, result.stdout.decode(errors="replace") + \
@@ -62,23 +124,70 @@ def ok(result):
     return result.stdout.decode(errors="replace")
 
 
-def host_state():
-    """What a run must leave as it was: mounts, control groups, processes of ours, temporary files."""
+def refused(result, *parts, code=125):
+    """The one line that a refused run prints: who speaks, what is wrong, what to do."""
+    text = result.stderr.decode()
+    assert result.returncode == code, (result.returncode, text)
+    assert text.startswith("cay: ") and text.count("\n") == 1 and text.endswith("\n"), text
+    assert text.isprintable() or text[:-1].isprintable(), text
+    for part in parts:
+        assert part in text, text
+    return text
+
+
+def _groups():
     groups = set()
-    for folder in Path("/sys/fs/cgroup").rglob("cay*"):
-        if folder.is_dir():
-            groups.add(str(folder))
-            groups.update(str(p) for p in folder.rglob("*") if p.is_dir())
+    for found in Path("/sys/fs/cgroup").rglob("cay*"):
+        if found.is_dir():
+            groups.add(str(found))
+            groups.update(str(p) for p in found.rglob("*") if p.is_dir())
+    return groups
+
+
+def _processes():
     processes = set()
+    uid = pwd.getpwnam(USER).pw_uid if USER else -1
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                name = (entry / "comm").read_text().strip()
-                uid = entry.stat().st_uid
-            except OSError:
-                continue
-            if name.startswith("cay") or 0x70000000 <= uid < 0x80000000:
-                processes.add((entry.name, name))
-    mounts = Path("/proc/self/mountinfo").read_text().count("\n")
+        if not entry.name.isdigit():
+            continue
+        try:
+            name = (entry / "comm").read_text().strip()
+            owner = entry.stat().st_uid
+        except OSError:
+            continue
+        if name.startswith("cay") or 0x70000000 <= owner < 0x80000000 or owner == uid:
+            processes.add((entry.name, name))
+    return processes
+
+
+def host_state():
+    """What a run must leave as it was: mounts, control groups, processes of ours, temporary files
+    and the state folder."""
+    mounts = set(Path("/proc/self/mountinfo").read_text().splitlines())
     temporary = {p.name for p in Path("/tmp").iterdir() if "cay" in p.name}
-    return {"mounts": mounts, "groups": groups, "processes": processes, "temporary": temporary}
+    state = {str(p) for top in ("*", "images/*") for p in state_dir().glob(top)}
+    return {"mounts": mounts, "groups": _groups(), "processes": _processes(),
+            "temporary": temporary, "state": state}
+
+
+def left_over(before, seconds=5.0):
+    """What is there that was not before, and stays: a watchdog may need a moment, and other
+    programs on this machine may use cay at the same time."""
+    deadline = time.monotonic() + seconds
+    left = None
+    while True:
+        now = host_state()
+        new = {(kind, item) for kind in now for item in now[kind] - before[kind]}
+        left = new if left is None else left & new
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def clean_host():
+    """Fails a test that leaves something on the host."""
+    run("--", "true")  # what the first run makes for good
+    before = host_state()
+    yield
+    assert not left_over(before)

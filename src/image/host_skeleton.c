@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "image/copy_tree.h"
+#include "image/host.h"
 
 #define CERTIFICATES "usr/share/ca-certificates/mozilla"
 
@@ -21,7 +22,7 @@ enum { CERTIFICATES_MAX = 1000 };
 const char *const host_tops[HOST_TOP_COUNT] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
 
 /* Bump when the content below changes, so that skeletons of older versions are not used. */
-static const char skeleton_version[] = "cay host skeleton 1";
+static const char skeleton_version[] = "cay host skeleton 2";
 
 /* What the skeleton depends on. A folder's time changes when an entry comes, goes or is replaced,
  * which is how package managers write. */
@@ -46,7 +47,7 @@ static const struct folder folders[] = {
     {"var/tmp", 01777},      {"var/log", 0755},
     {"var/lib", 0755},       {"var/cache", 0755},
     {"root", 0700},          {"home", 0755},
-    {"home/user", 0755},     {"workspace", 0755},
+    {"home/user", 01777},    {"workspace", 01777}, /* whoever the command runs as works there */
     {"etc", 0755},           {"etc/ssl", 0755},
     {"etc/ssl/certs", 0755}, {"opt", 0755},
     {"srv", 0755},           {"mnt", 0755},
@@ -202,14 +203,43 @@ static bool host_has(int host_root, const char *path) {
     return faccessat(host_root, path + strspn(path, "/"), F_OK, 0) == 0;
 }
 
+enum { ID_MAX = 65535 };
+
+/* Group and user have the same number. */
+static const struct account {
+    const char *name, *home;
+    unsigned id;
+    bool login;
+} accounts[] = {
+    {"root", "/root", 0, true},
+    {"daemon", "/usr/sbin", 1, false},
+    {"user", "/home/user", 1000, true},
+    {"cay", "/nonexistent", 65533, false},
+    {"nobody", "/nonexistent", 65534, false},
+};
+
+bool host_image_user(const char *text, unsigned *uid, unsigned *gid) {
+    uint64_t number = 0;
+    bool is_number = str_to_u64(text, ID_MAX, &number) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(accounts); i++) {
+        if (is_number ? accounts[i].id != number : strcmp(accounts[i].name, text) != 0)
+            continue;
+        *uid = *gid = accounts[i].id;
+        return true;
+    }
+    *uid = (unsigned)number;
+    *gid = 0;
+    return is_number;
+}
+
 static int make_accounts(int host_root, int dest) {
     const char *shell = host_has(host_root, "/bin/bash") ? "/bin/bash" : "/bin/sh";
     _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
-    (void)buf_printf(&b, "root:x:0:0:root:/root:%s\n", shell);
-    (void)buf_puts(&b, "daemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n");
-    (void)buf_printf(&b, "user:x:1000:1000:user:/home/user:%s\n", shell);
-    (void)buf_puts(&b, "cay:x:65533:65533:cay:/nonexistent:/usr/sbin/nologin\n");
-    (void)buf_puts(&b, "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
+    for (size_t i = 0; i < ARRAY_LEN(accounts); i++) {
+        const struct account *a = &accounts[i];
+        (void)buf_printf(&b, "%s:x:%u:%u:%s:%s:%s\n", a->name, a->id, a->id, a->name, a->home,
+                         a->login ? shell : "/usr/sbin/nologin");
+    }
     int r = b.failed ? -ENOMEM : copy_text(dest, "etc/passwd", 0644, b.data, b.len);
     if (r < 0)
         return r;

@@ -63,6 +63,13 @@ static void resize_window(const struct exec *x, const struct wire_message *m) {
         (void)ioctl(x->cmd.out, TIOCSWINSZ, &size); /* a closed terminal has no size to change */
 }
 
+/* Of a terminal nothing is left then: its session gets the signal of a closed line. */
+static void close_output(struct exec *x, enum wire_type type) {
+    fd_close(type == WIRE_STDOUT_END ? &x->cmd.out : &x->cmd.err);
+    if (x->tty)
+        fd_close(&x->cmd.in);
+}
+
 static int take_frame(struct exec *x, const struct wire_frame *f) {
     struct wire_message m;
     switch (f->type) {
@@ -70,6 +77,10 @@ static int take_frame(struct exec *x, const struct wire_frame *f) {
         return x->input_ended ? -EPROTO : buf_append(&x->input, f->data, f->len);
     case WIRE_INPUT_END:
         x->input_ended = true;
+        return 0;
+    case WIRE_STDOUT_END:
+    case WIRE_STDERR_END:
+        close_output(x, f->type);
         return 0;
     case WIRE_SIGNAL:
         if (wire_parse(f->data, f->len, &m) < 0)

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "engine/native/native.h"
 #include "engine/spec.h"
+#include "image/host.h"
 #include "version.h"
 #include "wire/client_exec.h"
 
@@ -113,21 +114,21 @@ void cay_spec_init(struct cay_spec *spec) {
     };
 }
 
-/* Numbers only: who a name is can be told inside alone. Volumes then belong to root inside. */
+/* Whose volumes are, as far as it can be told outside: what is unknown here cay-init refuses. */
 static void run_ids(const char *user, struct sandbox_spec *spec) {
-    char number[16];
-    uint64_t uid, gid;
+    char name[64];
+    unsigned uid, gid, group, own;
     size_t len = strcspn(user, ":");
-    if (len >= sizeof number)
+    if (len >= sizeof name)
         return;
-    memcpy(number, user, len);
-    number[len] = '\0';
-    if (str_to_u64(number, 65535, &uid) < 0)
+    memcpy(name, user, len);
+    name[len] = '\0';
+    if (!host_image_user(name, &uid, &gid))
         return;
-    spec->run_uid = (uid_t)uid;
-    spec->run_gid = user[len] == ':' && str_to_u64(user + len + 1, 65535, &gid) == 0
-                        ? (gid_t)gid
-                        : (gid_t)uid;
+    if (user[len] == ':' && host_image_user(user + len + 1, &group, &own))
+        gid = group;
+    spec->run_uid = uid;
+    spec->run_gid = gid;
 }
 
 static int take_choices(const struct cay_spec *in, struct sandbox_spec *spec,
@@ -195,6 +196,10 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
     _cleanup_(sandbox_freep) cay_sandbox *box = calloc(1, sizeof *box);
     if (box == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    if (in->user != NULL && in->user[0] == '\0') {
+        error_set(err, CAY_INVALID_ARGUMENT, "--user is empty");
+        return error_remedy(err, "name a user, or leave it away");
+    }
     if (in->user != NULL && str_copy(box->user, sizeof box->user, in->user) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "--user is too long");
     box->spec.tier = engine->wanted;

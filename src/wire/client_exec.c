@@ -208,10 +208,10 @@ static void write_output(struct carry *c, int which) {
     }
     if (errno == EINTR || errno == EAGAIN)
         return;
-    /* As if the command itself had written into the closed pipe. */
+    /* The command's own pipe is closed too: it gets what it would have got without us. */
     c->broken[which] = true;
     buf_clear(b);
-    (void)send_signal(c, SIGPIPE);
+    (void)wire_send(c->fd, which == 0 ? WIRE_STDOUT_END : WIRE_STDERR_END, NULL);
 }
 
 static int wait_and_move(struct carry *c, int64_t deadline) {

@@ -111,6 +111,8 @@ static long payload_max(unsigned type) {
     case WIRE_STDERR:
         return WIRE_DATA_MAX;
     case WIRE_INPUT_END:
+    case WIRE_STDOUT_END:
+    case WIRE_STDERR_END:
         return 0;
     case WIRE_REQUEST:
     case WIRE_SIGNAL:

@@ -32,6 +32,8 @@ enum wire_type {
     WIRE_INPUT_END = 3,  /* empty: no more input */
     WIRE_SIGNAL = 4,     /* fields: WIRE_TAG_SIGNAL */
     WIRE_WINDOW = 5,     /* fields: WIRE_TAG_ROWS, WIRE_TAG_COLS */
+    WIRE_STDOUT_END = 6, /* empty: nobody reads standard output any more (EXEC) */
+    WIRE_STDERR_END = 7, /* the same of standard error */
     /* init to host */
     WIRE_STARTED = 16,   /* fields: WIRE_TAG_PID; the command was executed */
     WIRE_STDOUT = 17,    /* bytes: standard output, file content, tar stream */
