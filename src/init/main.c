@@ -4,8 +4,8 @@
  * the host can reach, and 4, a connection that is open already. Either may be missing. Each
  * connection is one operation and is served by a process forked for it; PID 1 itself only accepts,
  * forks and reaps, so nothing that a sandbox does to one operation touches another. Without a
- * listener the first connection is all there is: when it ends, PID 1 ends, and the kernel ends
- * whatever else runs in the sandbox. */
+ * listener the first connection is all there is: PID 1 serves it by itself, and when it ends, the
+ * kernel ends whatever else runs in the sandbox. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,7 +27,6 @@ struct init {
     int listener;
     int signals;
     int stop[2]; /* a pipe: whoever serves a shutdown request writes to it */
-    pid_t only; /* without a listener: the process that serves the one connection */
     bool done;
 };
 
@@ -47,23 +46,19 @@ static int block_signals(void) {
 }
 
 /* Forks the process that serves one connection; PID 1 keeps nothing of it. */
-static pid_t serve_in_child(struct init *init, int connection) {
-    pid_t pid = fork();
-    if (pid == 0) {
+static void serve_in_child(struct init *init, int connection) {
+    if (fork() == 0) {
         fd_close(&init->listener);
         fd_close(&init->signals);
         fd_close(&init->stop[0]);
         _exit(serve_connection(connection, init->stop[1]));
     }
     (void)close(connection); /* after a failed fork the host sees the connection end */
-    return pid;
 }
 
-static void reap(struct init *init) {
-    pid_t pid;
-    while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-        if (pid == init->only && init->listener < 0)
-            init->done = true;
+static void reap(void) {
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
 }
 
 static void handle_signals(struct init *init) {
@@ -71,13 +66,13 @@ static void handle_signals(struct init *init) {
     while (read(init->signals, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo == SIGTERM && info.ssi_pid == 0) /* 0: sent from outside */
             init->done = true;
-    reap(init);
+    reap();
 }
 
 static void accept_connection(struct init *init) {
     int fd = accept4(init->listener, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0)
-        (void)serve_in_child(init, fd);
+        serve_in_child(init, fd);
 }
 
 static void loop(struct init *init) {
@@ -103,16 +98,13 @@ int main(void) {
     int connection = inherited(CONNECTION_FD);
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     (void)prctl(PR_SET_NAME, "cay-init", 0, 0, 0);
+    if (init.listener < 0)
+        return connection < 0 ? 1 : serve_connection(connection, -1);
     init.signals = block_signals();
-    if (init.signals < 0 || (init.listener < 0 && connection < 0))
+    if (init.signals < 0 || pipe2(init.stop, O_CLOEXEC) < 0)
         return 1;
-    if (pipe2(init.stop, O_CLOEXEC) < 0)
-        return 1;
-    if (connection >= 0) {
-        init.only = serve_in_child(&init, connection);
-        if (init.only < 0 && init.listener < 0)
-            return 1;
-    }
+    if (connection >= 0)
+        serve_in_child(&init, connection);
     loop(&init);
     return 0;
 }

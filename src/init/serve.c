@@ -1,6 +1,5 @@
 #include "init/serve.h"
 
-#include <sys/prctl.h>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -46,7 +45,7 @@ int op_shutdown(struct op_conn *c, const struct wire_message *request, struct ca
     int r = wire_send(c->fd, WIRE_DONE, NULL);
     if (r < 0)
         return error_sys(err, -r, "answering");
-    r = fd_write_all(c->stop, "", 1);
+    r = c->stop < 0 ? 0 : fd_write_all(c->stop, "", 1); /* alone, PID 1 ends with the operation */
     return r < 0 ? error_sys(err, -r, "stopping the init process") : 0;
 }
 
@@ -92,7 +91,6 @@ int serve_connection(int fd, int stop) {
     struct op_conn c = {.fd = fd, .reader = &reader, .stop = stop};
     struct wire_frame frame;
     struct cay_error err = {0};
-    (void)prctl(PR_SET_NAME, "cay-op", 0, 0, 0);
     if (wire_receive(&reader, fd, &frame) <= 0)
         return 1;
     if (serve(&c, &frame, &err) >= 0)

@@ -139,6 +139,7 @@ static int start_init(struct native_box *b, struct cay_error *err) {
         .fs = {.spec = &b->spec,
                .trees = &b->trees,
                .root = &b->root,
+               .masks = &b->n->masks,
                .dev = b->dev,
                .base = base_of(b),
                .own_userns = b->n->own_userns,

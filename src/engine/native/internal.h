@@ -6,6 +6,7 @@
 
 #include "engine/native/cgroup.h"
 #include "engine/native/native.h"
+#include "engine/native/rootfs.h"
 #include "engine/native/seccomp.h"
 #include "image/host.h"
 
@@ -18,6 +19,7 @@ struct native {
     int landlock_abi;
     int init; /* sealed memfd with cay-init */
     struct host_image image;
+    struct proc_masks masks;
     struct sock_filter filter[SECCOMP_MAX_INSNS];
     struct sock_fprog program;
     enum tier tier;

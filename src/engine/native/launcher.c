@@ -163,6 +163,20 @@ static struct slot *find_idle(struct launcher *l, const struct sandbox_spec *spe
     return best;
 }
 
+static struct rootfs_entry entry_of(const struct launcher *l, const struct slot *s) {
+    return (struct rootfs_entry){
+        .spec = &s->spec,
+        .trees = &s->trees,
+        .root = &s->root,
+        .masks = &l->n->masks,
+        .dev = l->dev,
+        .base = s->base,
+        .share_dev = true,
+        .lean = l->lean_ns >= 0,
+        .staging = l->n->state_path,
+    };
+}
+
 /* Clones of host folders can only be made where the host's mounts are. */
 static int prepare(struct launcher *l, struct slot *s, const struct sandbox_spec *spec,
                    struct cay_error *err) {
@@ -170,7 +184,11 @@ static int prepare(struct launcher *l, struct slot *s, const struct sandbox_spec
     if (r == 0)
         r = slot_prepare(l->n, s, spec, err);
     int back = enter_mounts(l->lean_ns, err);
-    return r < 0 ? r : back;
+    if (r < 0 || back < 0)
+        return r < 0 ? r : back;
+    struct rootfs_entry e = entry_of(l, s);
+    r = l->dev < 0 ? 0 : rootfs_assemble(&e, &s->root);
+    return r < 0 ? error_sys(err, -r, "assembling the file tree") : 0;
 }
 
 /* One piece of the work that makes the next start fast. False if there is none left. */
@@ -209,14 +227,7 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
     if (l->dev < 0 && own_dev < 0)
         return error_sys(err, -own_dev, "making /dev");
     struct enter_plan plan = {
-        .fs = {.spec = &s->spec,
-               .trees = &s->trees,
-               .root = &s->root,
-               .dev = l->dev >= 0 ? l->dev : own_dev,
-               .base = s->base,
-               .share_dev = l->dev >= 0,
-               .lean = l->lean_ns >= 0,
-               .staging = l->n->state_path},
+        .fs = entry_of(l, s),
         .cgroup = &s->cgroup,
         .netns = s->netns,
         .userns = s->userns,
@@ -228,6 +239,10 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
         .die_with_parent = true,
         .share_descriptors = true,
     };
+    if (own_dev >= 0) {
+        plan.fs.dev = own_dev;
+        plan.fs.share_dev = false;
+    }
     int pidfd = -1;
     pid_t pid = enter_start(&plan, &pidfd, err);
     fd_close(&pidfd); /* we are its parent: the pid stays ours until we reap it */

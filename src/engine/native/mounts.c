@@ -55,6 +55,8 @@ int mounts_clone(int dirfd, const char *path, bool recursive, unsigned attribute
     _cleanup_(closep) int tree = open_tree(dirfd, path, flags | deep);
     if (tree < 0)
         return -errno;
+    if (attributes == 0 && idmap < 0) /* of a mount of ours: private, with the right attributes */
+        return TAKE_FD(tree);
     struct mount_attr attr = {
         .attr_set = attributes | (idmap >= 0 ? MOUNT_ATTR_IDMAP : 0),
         .propagation = MS_PRIVATE,

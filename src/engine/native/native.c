@@ -105,6 +105,7 @@ int native_open(const char *state_dir, struct native **ret, struct cay_error *er
     if (n->init < 0)
         return n->init;
     n->landlock_abi = landlock_abi();
+    rootfs_find_masks(&n->masks);
     native_judge(n);
     *ret = TAKE_PTR(n);
     return 0;

@@ -334,11 +334,22 @@ static int open_volumes(struct rootfs *root, const struct sandbox_spec *spec, ui
     return 0;
 }
 
+/* ---- terminals ---- */
+
+static int make_pts(uid_t base, bool own_userns) {
+    enum { TTY_GROUP = 5 };
+    char gid[16];
+    (void)snprintf(gid, sizeof gid, "%u", own_userns ? 0 : base + TTY_GROUP);
+    const char *options[] = {"ptmxmode", "0666", "mode", "0620", "max", "64", "gid", gid, NULL};
+    return mounts_simple("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+}
+
 /* ---- all of it ---- */
 
 void rootfs_close(struct rootfs *r) {
     fd_close(&r->box);
     fd_close(&r->overlay);
+    fd_close(&r->pts);
     if (r->lower_owned)
         fd_close(&r->lower);
     for (size_t i = 0; i < r->volume_count; i++)
@@ -352,7 +363,7 @@ static int make_overlay(struct rootfs *root, bool own_userns) {
     if (upper < 0 || work < 0)
         return -errno;
     root->overlay = mounts_overlay(root->lower, upper, work, own_userns);
-    if (root->overlay == -EINVAL) /* layers by descriptor are unknown here */
+    if (root->overlay == -EINVAL || root->overlay == -EOPNOTSUPP) /* unknown to this kernel */
         root->overlay = -1;
     return root->overlay < -1 ? root->overlay : 0;
 }
@@ -360,7 +371,8 @@ static int make_overlay(struct rootfs *root, bool own_userns) {
 int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees, uid_t base,
                    bool own_userns, struct rootfs *ret, struct cay_error *err) {
     _cleanup_(rootfs_close) struct rootfs root = ROOTFS_EMPTY;
-    root.box = mounts_tmpfs(spec->disk_bytes, spec->inodes + OWN_INODES, "0755", 0);
+    root.box = mounts_tmpfs(spec->disk_bytes, spec->inodes + OWN_INODES, "0755",
+                            MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     if (root.box < 0)
         return error_sys(err, -root.box, "making the writable layer");
     int r = fill_box(root.box, spec, base);
@@ -374,6 +386,9 @@ int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *tr
         error_sys(err, -r, "mounting the overlay");
         return error_remedy(err, "the kernel needs overlayfs (modprobe overlay)");
     }
+    root.pts = make_pts(base, own_userns);
+    if (root.pts < 0)
+        return error_sys(err, -root.pts, "making /dev/pts");
     r = open_volumes(&root, spec, base, own_userns, err);
     if (r < 0)
         return r;

@@ -12,7 +12,7 @@
 struct cay_error;
 struct host_image;
 
-enum { ROOTFS_TREES_MAX = 8 };
+enum { ROOTFS_TREES_MAX = 8, ROOTFS_MASKS_MAX = 32 };
 
 /* The parts of an image, for one sandbox: clones of its root and of the host folders that belong to
  * it, id-mapped where the file systems can. */
@@ -39,12 +39,24 @@ void image_trees_close(struct image_trees *t);
  * by rootfs_enter. */
 int rootfs_make_dev(void);
 
+/* What a sandbox must not see of /proc, as far as this kernel has it and shows it to everybody. */
+struct proc_masks {
+    struct {
+        const char *name;
+        bool is_dir;
+    } entry[ROOTFS_MASKS_MAX];
+    size_t count;
+};
+void rootfs_find_masks(struct proc_masks *ret);
+
 /* The tree of one sandbox. */
 struct rootfs {
     int box;     /* detached tmpfs: the writable layer "u" and small files, within the quota */
     int overlay; /* detached root, or -1: made by rootfs_enter (kernels before 6.13) */
     int lower;   /* borrowed from the trees, or owned with lower_owned: a copy in the box */
     bool lower_owned;
+    int pts;        /* detached devpts */
+    bool assembled; /* what lies over the overlay is in its place already */
     struct {
         int fd; /* detached, ready to be attached at the mount spec with the same index */
         bool is_dir;
@@ -52,7 +64,7 @@ struct rootfs {
     size_t volume_count;
 };
 
-#define ROOTFS_EMPTY ((struct rootfs){.box = -1, .overlay = -1, .lower = -1})
+#define ROOTFS_EMPTY ((struct rootfs){.box = -1, .overlay = -1, .lower = -1, .pts = -1})
 
 /* base is the host id of root inside; own_userns as for image_trees_open with userns -1. */
 int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees, uid_t base,
@@ -64,6 +76,7 @@ struct rootfs_entry {
     const struct sandbox_spec *spec;
     const struct image_trees *trees;
     const struct rootfs *root;
+    const struct proc_masks *masks;
     int dev;             /* a prepared /dev, or -1 to make one by binding the host's nodes */
     uid_t base;
     bool own_userns;
@@ -71,6 +84,10 @@ struct rootfs_entry {
     bool lean;           /* the mount namespace holds nothing: cover "/" instead of pivoting */
     const char *staging; /* not lean: a folder of the host to assemble on (the state folder) */
 };
+
+/* Puts in their places what can be put there while the tree is still detached, so that entering it
+ * is quicker; leaves it to rootfs_enter on kernels that cannot (before 6.15). */
+int rootfs_assemble(const struct rootfs_entry *e, struct rootfs *root);
 
 /* Builds the tree in the calling process's own, new mount namespace and makes it the root. */
 int rootfs_enter(const struct rootfs_entry *e, struct cay_error *err);

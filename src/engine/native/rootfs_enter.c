@@ -20,8 +20,8 @@
 #include "engine/native/rootfs.h"
 #include "image/host.h"
 
-/* What a sandbox must not read in /proc. Files that only their owner, the host's root, may read are
- * left as they are: nobody inside is that. */
+/* Files that only their owner, the host's root, may read are left as they are: nobody inside is
+ * that. */
 static const char *const masked[] = {
     "acpi",          "asound",      "bootconfig", "cmdline",   "config.gz",   "diskstats",
     "dynamic_debug", "interrupts",  "iomem",      "ioports",   "kallsyms",    "kcore",
@@ -156,50 +156,51 @@ static int make_own_dev(int root) {
     return r;
 }
 
-static int attach_pts(int root, uid_t base, bool own_userns) {
-    char gid[16];
-    (void)snprintf(gid, sizeof gid, "%u", own_userns ? 0 : base + 5);
-    const char *options[] = {"ptmxmode", "0666", "mode", "0620", "max", "64", "gid", gid, NULL};
-    _cleanup_(closep) int pts =
-        mounts_simple("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
-    return pts < 0 ? pts : mounts_attach(pts, root, "dev/pts");
-}
-
 static int attach_dev(const struct rootfs_entry *e, int root) {
     int r = e->dev < 0     ? make_own_dev(root)
             : e->share_dev ? mounts_attach_clone(e->dev, "", root, "dev", 0)
                            : mounts_attach(e->dev, root, "dev");
     if (r == 0)
-        r = attach_pts(root, e->base, e->own_userns);
+        r = mounts_attach(e->root->pts, root, "dev/pts");
     if (r == 0)
-        r = mounts_attach_clone(e->root->box, "shm", root, "dev/shm",
-                                MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+        r = mounts_attach_clone(e->root->box, "shm", root, "dev/shm", MOUNT_ATTR_NOEXEC);
     return r;
 }
 
 /* ---- /proc ---- */
 
-/* True if somebody other than the owner may read it; or if there is nothing to tell. */
-static bool is_exposed(int proc, const char *name, bool *is_dir) {
-    struct stat st;
-    if (fstatat(proc, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return false;
-    *is_dir = S_ISDIR(st.st_mode);
-    return (st.st_mode & 0077) != 0;
+void rootfs_find_masks(struct proc_masks *ret) {
+    _Static_assert(ARRAY_LEN(masked) <= ROOTFS_MASKS_MAX, "more masks than there is room for");
+    ret->count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(masked); i++) {
+        char path[64];
+        struct stat st;
+        (void)snprintf(path, sizeof path, "/proc/%s", masked[i]);
+        if (lstat(path, &st) < 0 || (st.st_mode & 0077) == 0)
+            continue;
+        ret->entry[ret->count].name = masked[i];
+        ret->entry[ret->count++].is_dir = S_ISDIR(st.st_mode);
+    }
+}
+
+/* Names in /proc are the kernel's own: no symlink can be in the way. */
+static int mask(const struct rootfs_entry *e, const char *with, int proc, const char *name) {
+    /* Root of its own user namespace owns the masks too; elsewhere they belong to the host. */
+    unsigned attributes = e->own_userns ? MOUNT_ATTR_RDONLY : 0;
+    _cleanup_(closep) int tree = mounts_clone(e->root->box, with, false, attributes, -1);
+    if (tree < 0)
+        return tree;
+    return move_mount(tree, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
 static int mask_proc(const struct rootfs_entry *e, int proc) {
-    for (size_t i = 0; i < ARRAY_LEN(masked); i++) {
-        bool is_dir = false;
-        if (!is_exposed(proc, masked[i], &is_dir))
-            continue;
-        int r = mounts_attach_clone(e->root->box, is_dir ? "void" : "none", proc, masked[i],
-                                    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    for (size_t i = 0; i < e->masks->count; i++) {
+        const char *with = e->masks->entry[i].is_dir ? "void" : "none";
+        int r = mask(e, with, proc, e->masks->entry[i].name);
         if (r < 0)
             return r;
     }
-    return mounts_attach_clone(e->root->box, "boot_id", proc, "sys/kernel/random/boot_id",
-                               MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    return mask(e, "boot_id", proc, "sys/kernel/random/boot_id");
 }
 
 static int protect_proc(int proc) {
@@ -278,8 +279,7 @@ static int make_read_only(const struct rootfs_entry *e, int root) {
         const char *name, *path;
     } writable[] = {{"tmp", "tmp"}, {"tmp", "var/tmp"}, {"run", "run"}, {"work", "workspace"}};
     for (size_t i = 0; i < ARRAY_LEN(writable); i++) {
-        int r = mounts_attach_clone(e->root->box, writable[i].name, root, writable[i].path,
-                                    MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        int r = mounts_attach_clone(e->root->box, writable[i].name, root, writable[i].path, 0);
         if (r < 0 && r != -ENOENT)
             return r;
     }
@@ -291,16 +291,26 @@ static int remount_read_only(int root) {
     return mount_setattr(root, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0 ? -errno : 0;
 }
 
+int rootfs_assemble(const struct rootfs_entry *e, struct rootfs *root) {
+    int r = root->overlay < 0 ? -EINVAL : attach_binds(e, root->overlay);
+    if (r == -EINVAL)
+        return 0;
+    if (r == 0)
+        r = attach_dev(e, root->overlay);
+    root->assembled = r == 0;
+    return r;
+}
+
 int rootfs_enter(const struct rootfs_entry *e, struct cay_error *err) {
     _cleanup_(closep) int root = attach_root(e);
     if (root < 0)
         return fail(err, root, "mounting the root file system");
     int r = fchdir(root) < 0 ? -errno : 0;
-    if (r == 0)
+    if (r == 0 && !e->root->assembled)
         r = attach_binds(e, root);
     if (r < 0)
         return fail(err, r, "mounting the image's folders");
-    r = attach_dev(e, root);
+    r = e->root->assembled ? 0 : attach_dev(e, root);
     if (r < 0)
         return fail(err, r, "mounting /dev");
     r = attach_proc(e, root);
