@@ -69,14 +69,14 @@ int guard_refuse(struct guard *g, enum guard_rule rule, char *const *words, size
 }
 
 static void clear_command(struct guard_frame *f) {
-    strv_free(&f->words);
+    words_free(&f->words);
     free(f->here_string);
     f->here_string = NULL;
     f->heredocs = 0;
 }
 
 static void clear_pipe(struct guard_frame *f) {
-    strv_free(&f->feed);
+    words_free(&f->feed);
     f->feed_recursive = false;
     free(f->piped_name);
     f->piped_name = NULL;
@@ -156,7 +156,7 @@ static bool is_fork_bomb(struct guard *g, const char *name, const char *op) {
 }
 
 /* Keeps what the command is known to print, for the right side of its pipe. */
-static int keep_feed(struct guard *g, const char *name, const struct strv *argv) {
+static int keep_feed(struct guard *g, const char *name, const struct words *argv) {
     struct guard_frame *f = guard_frame(g);
     clear_pipe(f);
     f->piped_name = strdup(name);
@@ -167,19 +167,19 @@ static int keep_feed(struct guard *g, const char *name, const struct strv *argv)
     if (strcmp(argv->v[0], "find") == 0) {
         const char *start = guard_find_broad(g, argv->v, argv->len);
         f->feed_recursive = start != NULL;
-        return start != NULL ? strv_push(&f->feed, start) : 0;
+        return start != NULL ? words_push(&f->feed, start) : 0;
     }
     if (strcmp(argv->v[0], "echo") != 0 && strcmp(argv->v[0], "printf") != 0)
         return 0;
     int r = 0;
     for (size_t i = 1; i < argv->len && r == 0; i++)
         if (i > 1 || argv->v[i][0] != '-')
-            r = strv_push(&f->feed, argv->v[i]);
+            r = words_push(&f->feed, argv->v[i]);
     return r;
 }
 
 /* Assignments before the command, and the words of the command itself. */
-static int expand_command(struct guard *g, struct guard_frame *f, struct strv *argv) {
+static int expand_command(struct guard *g, struct guard_frame *f, struct words *argv) {
     int r = 0;
     size_t i = 0;
     for (size_t len; i < f->words.len && r == 0; i++) {
@@ -194,7 +194,7 @@ static int expand_command(struct guard *g, struct guard_frame *f, struct strv *a
 }
 
 /* export NAME=value and its kin assign too. */
-static int assign_declared(struct guard *g, const struct strv *argv) {
+static int assign_declared(struct guard *g, const struct words *argv) {
     static const char *const names[] = {"export", "local", "declare", "readonly", "typeset"};
     bool declares = false;
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
@@ -222,7 +222,7 @@ static int run_here_string(struct guard *g, struct guard_frame *f) {
 
 static int run_command(struct guard *g, const char *name, const char *op) {
     struct guard_frame *f = guard_frame(g);
-    struct strv argv = {0};
+    struct words argv = {0};
     if (is_fork_bomb(g, name, op))
         return guard_refuse(g, GUARD_FORK_BOMB, f->words.v, f->words.len);
     int r = expand_command(g, f, &argv);
@@ -238,7 +238,7 @@ static int run_command(struct guard *g, const char *name, const char *op) {
         r = keep_feed(g, name, &argv);
     else
         clear_pipe(f);
-    strv_free(&argv);
+    words_free(&argv);
     return r;
 }
 
@@ -309,7 +309,7 @@ static int on_event(void *arg, enum shell_event event, const char *text) {
     struct guard_frame *f = guard_frame(g);
     switch (event) {
     case SHELL_WORD:
-        return strv_push(&f->words, text);
+        return words_push(&f->words, text);
     case SHELL_END:
         return end_command(g, text);
     case SHELL_ENTER:
@@ -383,11 +383,11 @@ int guard_check_shell(const char *command_line, const char *work_dir, struct gua
 
 int guard_check_argv(const char *const *argv, const char *work_dir, struct guard_hit *hit) {
     struct guard g = {.hit = hit, .budget = GUARD_BUDGET};
-    struct strv words = {0};
+    struct words words = {0};
     *hit = (struct guard_hit){.name = texts[GUARD_NONE].name, .reason = "", .instead = ""};
     int r = begin(&g, work_dir);
     for (size_t i = 0; argv[i] != NULL && r == 0; i++) {
-        r = strv_push(&words, argv[i]);
+        r = words_push(&words, argv[i]);
         /* Bytes that would be marks are no part of a name that a rule knows. */
         for (char *c = r == 0 ? words.v[i] : NULL; c != NULL && *c != '\0'; c++)
             if ((unsigned char)*c < 0x20 && *c != '\t' && *c != '\n')
@@ -396,6 +396,6 @@ int guard_check_argv(const char *const *argv, const char *work_dir, struct guard
     if (r == 0)
         r = guard_run(&g, words.v, words.len, false);
     r = finish(&g, r, argv[0] != NULL ? argv[0] : "");
-    strv_free(&words);
+    words_free(&words);
     return r;
 }

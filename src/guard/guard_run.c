@@ -1,10 +1,11 @@
+#include "guard/guard_state.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
 #include "guard/guard_path.h"
 #include "guard/guard_rules.h"
-#include "guard/guard_state.h"
 
 /* A program that runs another one: its own options and operands are skipped. */
 struct wrapper {
@@ -242,15 +243,15 @@ const char *guard_find_broad(const struct guard *g, char *const *argv, size_t ar
 
 /* Runs what stands after -exec, with {} as the place where find begins. */
 static int run_find_exec(struct guard *g, char *const *argv, size_t argc, const char *broad) {
-    struct strv words = {0};
+    struct words words = {0};
     int r = 0;
     for (size_t i = 0; i < argc && r == 0; i++)
-        r = strv_push(&words, strcmp(argv[i], "{}") != 0 ? argv[i]
-                              : broad != NULL            ? broad
-                                                         : "\x08");
+        r = words_push(&words, strcmp(argv[i], "{}") != 0 ? argv[i]
+                               : broad != NULL            ? broad
+                                                          : "\x08");
     if (r == 0)
         r = guard_run(g, words.v, words.len, broad != NULL);
-    strv_free(&words);
+    words_free(&words);
     return r;
 }
 
@@ -276,10 +277,10 @@ static int run_find(struct guard *g, char *const *argv, size_t argc) {
 /* xargs and parallel: the command gets what the left of the pipe prints. */
 static int run_with_feed(struct guard *g, char *const *argv, size_t argc) {
     struct guard_frame *f = guard_frame(g);
-    struct strv words = {0};
+    struct words words = {0};
     int r = 0;
     for (size_t i = 0; i < argc && r == 0; i++)
-        r = strv_push(&words, argv[i]);
+        r = words_push(&words, argv[i]);
     for (size_t i = 0; i < f->feed.len && r == 0; i++) {
         _cleanup_(freep) char *copy = strdup(f->feed.v[i]);
         if (copy == NULL)
@@ -287,11 +288,11 @@ static int run_with_feed(struct guard *g, char *const *argv, size_t argc) {
         char *rest = NULL;
         for (char *w = copy != NULL ? strtok_r(copy, " \t\n", &rest) : NULL; w != NULL && r == 0;
              w = strtok_r(NULL, " \t\n", &rest))
-            r = strv_push(&words, w);
+            r = words_push(&words, w);
     }
     if (r == 0)
         r = guard_run(g, words.v, words.len, f->feed_recursive);
-    strv_free(&words);
+    words_free(&words);
     return r;
 }
 

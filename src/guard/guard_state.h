@@ -10,15 +10,15 @@
 #include "guard/shell_expand.h"
 #include "guard/shell_parse.h"
 
-enum { GUARD_MAX_FRAMES = SHELL_MAX_DEPTH + 2, GUARD_BUDGET = 32 * 1024 * 1024 };
+enum { GUARD_MAX_FRAMES = SHELL_MAX_DEPTH + 2, GUARD_BUDGET = 16 * 1024 * 1024 };
 
 /* A list of commands that is inside of another command. */
 struct guard_frame {
     char kind;           /* as SHELL_ENTER says */
     char *function;      /* the function whose body this is */
     char *piped_name;    /* the command on the left of the pipe */
-    struct strv words;   /* of the current command, not yet expanded */
-    struct strv feed;    /* what the left of the pipe is known to print */
+    struct words words;  /* of the current command, not yet expanded */
+    struct words feed;   /* what the left of the pipe is known to print */
     bool feed_recursive; /* and it prints a whole tree (find) */
     char *here_string;
     size_t heredocs;

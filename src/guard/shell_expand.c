@@ -5,12 +5,13 @@
 
 #include "guard/shell_parse.h"
 
-enum { MAX_BRACES = 16 };
+/* A word that an expansion adds costs its memory, not just its few bytes of text. */
+enum { MAX_BRACES = 16, WORD_COST = 64 };
 
 struct expansion {
     const struct shell_vars *vars;
     size_t *budget;
-    struct strv *out;
+    struct words *out;
 };
 
 static int charge(size_t *budget, size_t cost) {
@@ -78,7 +79,7 @@ static char without_brace(char c) {
 }
 
 static int push_word(struct expansion *e, struct buf *word) {
-    int r = strv_push(e->out, buf_text(word));
+    int r = words_push(e->out, buf_text(word));
     buf_clear(word);
     return r;
 }
@@ -90,7 +91,11 @@ static int split_value(struct expansion *e, const char *value, struct buf *word)
             (void)buf_putc(word, activated(*value));
             continue;
         }
-        int r = word->len > 0 ? push_word(e, word) : 0;
+        if (word->len == 0)
+            continue;
+        int r = charge(e->budget, WORD_COST);
+        if (r == 0)
+            r = push_word(e, word);
         if (r != 0)
             return r;
     }
@@ -171,7 +176,7 @@ static const char *alternative_end(const char *p, const char *close) {
 
 static int expand_braces(struct expansion *e, const char *word, int depth) {
     const char *open = NULL, *close = NULL;
-    int r = charge(e->budget, strlen(word) + 1);
+    int r = charge(e->budget, strlen(word) + (depth > 0 ? WORD_COST : 1));
     if (r == 0)
         r = depth > MAX_BRACES ? -E2BIG : find_group(word, &open, &close);
     if (r < 0)
@@ -194,7 +199,7 @@ static int expand_braces(struct expansion *e, const char *word, int depth) {
 }
 
 int shell_expand(const struct shell_vars *vars, const char *word, size_t *budget,
-                 struct strv *out) {
+                 struct words *out) {
     struct expansion e = {.vars = vars, .budget = budget, .out = out};
     return expand_braces(&e, word, 0);
 }

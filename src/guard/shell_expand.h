@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "base/str.h"
+#include "guard/words.h"
 
 enum { SHELL_MAX_VARS = 64, SHELL_MAX_NAME = 32, SHELL_MAX_VALUE = 4096 };
 
@@ -24,7 +24,8 @@ void shell_vars_free(struct shell_vars *vars);
 
 /* Appends the words that `word` becomes. Pattern marks, SHELL_HOME and SHELL_UNKNOWN stay; no other
  * mark does. Takes what it costs from *budget. 0, -E2BIG beyond the budget, -ENOMEM. */
-int shell_expand(const struct shell_vars *vars, const char *word, size_t *budget, struct strv *out);
+int shell_expand(const struct shell_vars *vars, const char *word, size_t *budget,
+                 struct words *out);
 
 /* As shell_expand for a place where the shell neither splits nor expands braces. */
 int shell_expand_one(const struct shell_vars *vars, const char *word, size_t *budget,
