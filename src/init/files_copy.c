@@ -13,7 +13,7 @@
 /* sendfile(2) works between any two files, which copy_file_range(2) does not. */
 static int copy_bytes(int from, int to) {
     for (;;) {
-        ssize_t n = sendfile(to, from, NULL, 16 * 1024 * 1024);
+        ssize_t n = sendfile(to, from, NULL, (size_t)16 * 1024 * 1024);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)

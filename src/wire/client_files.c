@@ -12,6 +12,11 @@ enum { ANSWER_MAX = 32 * 1024 }; /* no answer of these operations comes near */
 
 #define REQUEST_INIT BUF_INIT(WIRE_MESSAGE_MAX)
 
+static int broken(struct cay_error *err, const char *what) {
+    (void)wire_call_broken(err, what); /* fills err with this class */
+    return -CAY_INTERNAL;
+}
+
 /* ---- sources and sinks ---- */
 
 ssize_t wire_source_fd(void *arg, char *data, size_t size, struct cay_error *err) {
@@ -63,7 +68,7 @@ static int receive_all(const struct wire_call *c, struct wire_reader *r, enum wi
         if (f.type == WIRE_DONE)
             return wire_call_parse(&f, ANSWER_MAX, m, err);
         if (fn == NULL || f.type != type)
-            return wire_call_broken(err, "an unexpected kind of frame");
+            return broken(err, "an unexpected kind of frame");
         n = fn(arg, &f, err);
         if (n < 0)
             return n;
@@ -73,7 +78,7 @@ static int receive_all(const struct wire_call *c, struct wire_reader *r, enum wi
 /* A request that is answered by WIRE_DONE alone. */
 static int simple(const struct wire_call *c, const struct buf *request, struct cay_error *err) {
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct wire_message m;
+    struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_REQUEST, request, err);
     return n < 0 ? n : receive_all(c, &r, WIRE_DONE, NULL, NULL, &m, err);
 }
@@ -106,7 +111,7 @@ struct inflow {
 static int take_content(void *arg, const struct wire_frame *f, struct cay_error *err) {
     struct inflow *in = arg;
     if (f->len == 0)
-        return wire_call_broken(err, "an empty piece of content");
+        return broken(err, "an empty piece of content");
     if (f->len > in->max - in->size) {
         error_set(err, CAY_LIMIT_REACHED, "more than %llu bytes came out of the sandbox",
                   (unsigned long long)in->max);
@@ -118,24 +123,23 @@ static int take_content(void *arg, const struct wire_frame *f, struct cay_error 
 
 /* ---- content ---- */
 
-int wire_read(const struct wire_call *c, const char *path, uint64_t offset, uint64_t limit,
-              uint64_t max_bytes, wire_sink_fn *sink, void *arg, uint64_t *ret_size,
-              struct cay_error *err) {
+int wire_read(const struct wire_call *c, const char *path, const struct wire_range *range,
+              wire_sink_fn *sink, void *arg, uint64_t *ret_size, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = REQUEST_INIT;
     wire_call_begin(c, WIRE_OP_READ, &b);
     wire_put_string(&b, WIRE_TAG_PATH, path);
-    wire_put_number(&b, WIRE_TAG_OFFSET, offset);
-    wire_put_number(&b, WIRE_TAG_LIMIT, limit);
+    wire_put_number(&b, WIRE_TAG_OFFSET, range->offset);
+    wire_put_number(&b, WIRE_TAG_LIMIT, range->limit);
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct inflow in = {.sink = sink, .arg = arg, .max = max_bytes};
-    if (limit != 0)
-        in.max = MIN(limit, max_bytes);
-    struct wire_message m;
+    struct inflow in = {.sink = sink, .arg = arg, .max = range->max_bytes};
+    if (range->limit != 0)
+        in.max = MIN(range->limit, range->max_bytes);
+    struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_REQUEST, &b, err);
     if (n == 0)
         n = receive_all(c, &r, WIRE_STDOUT, take_content, &in, &m, err);
     if (n == 0 && m.number[WIRE_TAG_SIZE] != in.size)
-        n = wire_call_broken(err, "the content has another size than announced");
+        n = broken(err, "the content has another size than announced");
     *ret_size = in.size;
     return n;
 }
@@ -159,7 +163,7 @@ int wire_write(const struct wire_call *c, const char *path, int mode, bool paren
     if (mode >= 0)
         wire_put_number(&b, WIRE_TAG_MODE, (uint64_t)mode);
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct wire_message m;
+    struct wire_message m = {0};
     return send_with_input(c, &b, source, arg, &r, &m, err);
 }
 
@@ -167,14 +171,16 @@ int wire_write(const struct wire_call *c, const char *path, int mode, bool paren
 
 /* The fields of a file, checked; the name is the caller's to judge. */
 static int take_file(const struct wire_message *m, struct wire_file *ret, struct cay_error *err) {
-    static const enum wire_tag needed[] = {WIRE_TAG_PATH,     WIRE_TAG_MODE, WIRE_TAG_SIZE,
-                                           WIRE_TAG_MTIME_MS, WIRE_TAG_UID,  WIRE_TAG_GID};
+    static const enum wire_tag needed[] = {WIRE_TAG_MODE, WIRE_TAG_SIZE, WIRE_TAG_MTIME_MS,
+                                           WIRE_TAG_UID, WIRE_TAG_GID};
     for (size_t i = 0; i < ARRAY_LEN(needed); i++)
         if (!m->present[needed[i]])
-            return wire_call_broken(err, "a file without all of its fields");
+            return broken(err, "a file without all of its fields");
+    if (m->string[WIRE_TAG_PATH] == NULL)
+        return broken(err, "a file without a name");
     if (m->number[WIRE_TAG_MODE] > 0177777 || m->number[WIRE_TAG_SIZE] > INT64_MAX ||
         m->number[WIRE_TAG_UID] > UINT32_MAX || m->number[WIRE_TAG_GID] > UINT32_MAX)
-        return wire_call_broken(err, "a file with an impossible field");
+        return broken(err, "a file with an impossible field");
     *ret = (struct wire_file){
         .path = m->string[WIRE_TAG_PATH],
         .target = m->string[WIRE_TAG_TARGET],
@@ -194,7 +200,7 @@ int wire_stat(const struct wire_call *c, const char *path, bool follow, struct w
     wire_put_string(&b, WIRE_TAG_PATH, path);
     wire_put_number(&b, WIRE_TAG_RECURSIVE, follow);
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct wire_message m;
+    struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_REQUEST, &b, err);
     if (n == 0)
         n = receive_all(c, &r, WIRE_DONE, NULL, NULL, &m, err);
@@ -206,7 +212,7 @@ int wire_stat(const struct wire_call *c, const char *path, bool follow, struct w
     if (ret->target == NULL)
         return 0;
     if (str_copy(target, PATH_MAX, ret->target) < 0)
-        return wire_call_broken(err, "a link target is too long");
+        return broken(err, "a link target is too long");
     ret->target = target;
     return 0;
 }
@@ -247,31 +253,31 @@ static bool lies_below(const char *root, const char *path) {
 static int open_entry(struct entries *e, const struct wire_frame *f, struct wire_message *m,
                       struct cay_error *err) {
     if (e->left == 0)
-        return wire_call_broken(err, "more entries than were asked for");
+        return broken(err, "more entries than were asked for");
     e->left--;
     int r = wire_call_parse(f, ANSWER_MAX, m, err);
     if (r == 0 && m->string[WIRE_TAG_PATH] == NULL)
-        r = wire_call_broken(err, "an entry without a name");
+        r = broken(err, "an entry without a name");
     return r;
 }
 
 static int take_file_entry(void *arg, const struct wire_frame *f, struct cay_error *err) {
     struct entries *e = arg;
-    struct wire_message m;
-    struct wire_file file;
+    struct wire_message m = {0};
+    struct wire_file file = {0};
     int r = open_entry(e, f, &m, err);
     if (r == 0)
         r = take_file(&m, &file, err);
     if (r < 0)
         return r;
     if (e->root == NULL ? !is_name(file.path) : !lies_below(e->root, file.path))
-        return wire_call_broken(err, "a name outside of the folder");
+        return broken(err, "a name outside of the folder");
     return e->file(e->arg, &file, err);
 }
 
 static int take_match_entry(void *arg, const struct wire_frame *f, struct cay_error *err) {
     struct entries *e = arg;
-    struct wire_message m;
+    struct wire_message m = {0};
     int r = open_entry(e, f, &m, err);
     if (r < 0)
         return r;
@@ -279,7 +285,7 @@ static int take_match_entry(void *arg, const struct wire_frame *f, struct cay_er
                                .text = m.string[WIRE_TAG_TEXT],
                                .line = m.number[WIRE_TAG_LINE]};
     if (match.text == NULL || match.line == 0 || !lies_below(e->root, match.path))
-        return wire_call_broken(err, "a match outside of the folder, or without its line");
+        return broken(err, "a match outside of the folder, or without its line");
     return e->match(e->arg, &match, err);
 }
 
@@ -288,7 +294,7 @@ static int exchange_entries(const struct wire_call *c, struct buf *request, fram
                             struct entries *e, bool *ret_truncated, struct cay_error *err) {
     wire_put_number(request, WIRE_TAG_LIMIT, e->left);
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct wire_message m;
+    struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_REQUEST, request, err);
     if (n == 0)
         n = receive_all(c, &r, WIRE_ENTRY, take, e, &m, err);
@@ -356,27 +362,28 @@ int wire_chown(const struct wire_call *c, const char *path, const char *owner, b
 
 /* ---- search ---- */
 
-int wire_find(const struct wire_call *c, const char *path, const char *pattern,
-              uint64_t max_entries, wire_file_fn *fn, void *arg, bool *ret_truncated,
-              struct cay_error *err) {
+static void put_query(struct buf *b, const struct wire_query *q) {
+    wire_put_string(b, WIRE_TAG_PATH, q->path);
+    wire_put_string(b, WIRE_TAG_PATTERN, q->pattern);
+}
+
+int wire_find(const struct wire_call *c, const struct wire_query *q, wire_file_fn *fn, void *arg,
+              bool *ret_truncated, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = REQUEST_INIT;
     wire_call_begin(c, WIRE_OP_FIND, &b);
-    wire_put_string(&b, WIRE_TAG_PATH, path);
-    wire_put_string(&b, WIRE_TAG_PATTERN, pattern);
-    struct entries e = {.root = path, .left = max_entries, .file = fn, .arg = arg};
+    put_query(&b, q);
+    struct entries e = {.root = q->path, .left = q->max_entries, .file = fn, .arg = arg};
     return exchange_entries(c, &b, take_file_entry, &e, ret_truncated, err);
 }
 
-int wire_search(const struct wire_call *c, const char *path, const char *pattern, unsigned flags,
-                uint64_t max_entries, wire_match_fn *fn, void *arg, bool *ret_truncated,
-                struct cay_error *err) {
+int wire_search(const struct wire_call *c, const struct wire_query *q, wire_match_fn *fn, void *arg,
+                bool *ret_truncated, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = REQUEST_INIT;
     wire_call_begin(c, WIRE_OP_SEARCH, &b);
-    wire_put_string(&b, WIRE_TAG_PATH, path);
-    wire_put_string(&b, WIRE_TAG_PATTERN, pattern);
-    wire_put_number(&b, WIRE_TAG_REGEX, (flags & WIRE_SEARCH_REGEX) != 0);
-    wire_put_number(&b, WIRE_TAG_IGNORE_CASE, (flags & WIRE_SEARCH_IGNORE_CASE) != 0);
-    struct entries e = {.root = path, .left = max_entries, .match = fn, .arg = arg};
+    put_query(&b, q);
+    wire_put_number(&b, WIRE_TAG_REGEX, (q->flags & WIRE_SEARCH_REGEX) != 0);
+    wire_put_number(&b, WIRE_TAG_IGNORE_CASE, (q->flags & WIRE_SEARCH_IGNORE_CASE) != 0);
+    struct entries e = {.root = q->path, .left = q->max_entries, .match = fn, .arg = arg};
     return exchange_entries(c, &b, take_match_entry, &e, ret_truncated, err);
 }
 
@@ -388,13 +395,13 @@ struct replacements {
 
 static int take_replaced_entry(void *arg, const struct wire_frame *f, struct cay_error *err) {
     struct replacements *s = arg;
-    struct wire_message m;
+    struct wire_message m = {0};
     struct cay_error failure = {0};
     int r = open_entry(&s->entries, f, &m, err);
     if (r < 0)
         return r;
     if (strcmp(m.string[WIRE_TAG_PATH], *s->paths) != 0)
-        return wire_call_broken(err, "a replacement in another file");
+        return broken(err, "a replacement in another file");
     struct wire_replaced done = {.path = *s->paths++, .count = m.number[WIRE_TAG_COUNT]};
     if (m.number[WIRE_TAG_CODE] != CAY_OK) {
         (void)wire_take_error(&m, &failure);
@@ -415,12 +422,12 @@ int wire_replace(const struct wire_call *c, const char *const *paths, size_t cou
     struct replacements s = {.entries = {.left = count, .replaced = fn, .arg = arg}};
     s.paths = paths;
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct wire_message m;
+    struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_REQUEST, &b, err);
     if (n == 0)
         n = receive_all(c, &r, WIRE_ENTRY, take_replaced_entry, &s, &m, err);
     if (n == 0 && s.entries.left != 0)
-        n = wire_call_broken(err, "not every file was answered for");
+        n = broken(err, "not every file was answered for");
     return n;
 }
 
@@ -444,7 +451,7 @@ int wire_tar_in(const struct wire_call *c, const char *path, bool make, uint64_t
     wire_put_number(&b, WIRE_TAG_RECURSIVE, make);
     wire_put_number(&b, WIRE_TAG_LIMIT, max_bytes);
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct wire_message m;
+    struct wire_message m = {0};
     int n = send_with_input(c, &b, source, arg, &r, &m, err);
     if (n == 0)
         take_totals(&m, ret);
@@ -460,12 +467,12 @@ int wire_tar_out(const struct wire_call *c, const char *path, uint64_t max_bytes
     wire_put_number(&b, WIRE_TAG_LIMIT, max_bytes);
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
     struct inflow in = {.sink = sink, .arg = arg, .max = max_bytes};
-    struct wire_message m;
+    struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_REQUEST, &b, err);
     if (n == 0)
         n = receive_all(c, &r, WIRE_STDOUT, take_content, &in, &m, err);
     if (n == 0 && m.number[WIRE_TAG_SIZE] != in.size)
-        n = wire_call_broken(err, "the archive has another size than announced");
+        n = broken(err, "the archive has another size than announced");
     if (n == 0)
         take_totals(&m, ret);
     return n;
@@ -476,15 +483,15 @@ int wire_tar_out(const struct wire_call *c, const char *path, uint64_t max_bytes
 /* Takes the answer without reading a byte beyond it: those belong to the stream. */
 static int dial(const struct wire_call *c, const struct buf *request, struct cay_error *err) {
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct wire_frame f;
-    struct wire_message m;
+    struct wire_frame f = {0};
+    struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_REQUEST, request, err);
     if (n == 0)
         n = wire_call_receive_exactly(c, &r, &f, err);
     if (n < 0)
         return n;
     if (f.type != WIRE_DONE)
-        return wire_call_broken(err, "an unexpected kind of frame");
+        return broken(err, "an unexpected kind of frame");
     return wire_call_parse(&f, ANSWER_MAX, &m, err);
 }
 

@@ -33,10 +33,16 @@ wire_source_fn wire_source_memory;
 /* arg: struct buf *, whose maximum bounds what is taken. */
 wire_sink_fn wire_sink_buf;
 
-/* Regular files only. limit 0: to the end; more than max_bytes is refused in any case. */
-int wire_read(const struct wire_call *c, const char *path, uint64_t offset, uint64_t limit,
-              uint64_t max_bytes, wire_sink_fn *sink, void *arg, uint64_t *ret_size,
-              struct cay_error *err);
+/* What to read of a file. */
+struct wire_range {
+    uint64_t offset;
+    uint64_t limit;     /* 0: to the end */
+    uint64_t max_bytes; /* more than this is an error */
+};
+
+/* Regular files only. */
+int wire_read(const struct wire_call *c, const char *path, const struct wire_range *range,
+              wire_sink_fn *sink, void *arg, uint64_t *ret_size, struct cay_error *err);
 
 /* Whole or not at all. mode is for a new file; `parents` makes missing folders. */
 int wire_write(const struct wire_call *c, const char *path, int mode, bool parents,
@@ -75,10 +81,18 @@ int wire_chown(const struct wire_call *c, const char *path, const char *owner, b
 
 /* ---- search ---- */
 
+enum { WIRE_SEARCH_REGEX = 1, WIRE_SEARCH_IGNORE_CASE = 2 };
+
+struct wire_query {
+    const char *path;     /* where to look */
+    const char *pattern;  /* what for */
+    unsigned flags;       /* WIRE_SEARCH_...; wire_search only */
+    uint64_t max_entries; /* *ret_truncated: there were more */
+};
+
 /* Files below path whose name matches the glob; with a slash in it, whose path below does. */
-int wire_find(const struct wire_call *c, const char *path, const char *pattern,
-              uint64_t max_entries, wire_file_fn *fn, void *arg, bool *ret_truncated,
-              struct cay_error *err);
+int wire_find(const struct wire_call *c, const struct wire_query *q, wire_file_fn *fn, void *arg,
+              bool *ret_truncated, struct cay_error *err);
 
 struct wire_match {
     const char *path;
@@ -87,12 +101,9 @@ struct wire_match {
 };
 typedef int wire_match_fn(void *arg, const struct wire_match *m, struct cay_error *err);
 
-enum { WIRE_SEARCH_REGEX = 1, WIRE_SEARCH_IGNORE_CASE = 2 };
-
 /* Lines with the pattern, in the file path or below the folder path. */
-int wire_search(const struct wire_call *c, const char *path, const char *pattern, unsigned flags,
-                uint64_t max_entries, wire_match_fn *fn, void *arg, bool *ret_truncated,
-                struct cay_error *err);
+int wire_search(const struct wire_call *c, const struct wire_query *q, wire_match_fn *fn, void *arg,
+                bool *ret_truncated, struct cay_error *err);
 
 struct wire_replaced {
     const char *path; /* as given */

@@ -223,11 +223,12 @@ static void names_that_lead_elsewhere(void **state) {
         int r = LIED(one_entry, wire_list(c, "/root", 10, count_file, &listed, &truncated, &err));
         assert_int_equal(r, cases[i].listed ? 0 : -CAY_INTERNAL);
         assert_int_equal(listed, cases[i].listed);
-        r = LIED(one_entry, wire_find(c, "/root/", "*", 10, count_file, &found, &truncated, &err));
+        r = LIED(one_entry, wire_find(c, &(struct wire_query){"/root/", "*", 0, 10}, count_file,
+                                      &found, &truncated, &err));
         assert_int_equal(r, cases[i].found ? 0 : -CAY_INTERNAL);
         assert_int_equal(found, cases[i].found);
-        r = LIED(one_entry,
-                 wire_search(c, "/root", "x", 0, 10, count_match, &matched, &truncated, &err));
+        r = LIED(one_entry, wire_search(c, &(struct wire_query){"/root", "x", 0, 10}, count_match,
+                                        &matched, &truncated, &err));
         assert_int_equal(r, cases[i].found ? 0 : -CAY_INTERNAL);
     }
 }
@@ -263,7 +264,8 @@ static void broken_answers(void **state) {
         int r = LIED(cases[i].lie, wire_list(c, "/", 5, count_file, &count, &truncated, &err));
         assert_int_equal(r, -(int)cases[i].listing);
         assert_true(count <= 5);
-        r = LIED(cases[i].lie, wire_read(c, "/x", 0, 0, 300000, wire_sink_buf, &b, &size, &err));
+        r = LIED(cases[i].lie, wire_read(c, "/x", &(struct wire_range){.max_bytes = 300000},
+                                         wire_sink_buf, &b, &size, &err));
         assert_int_equal(r, -(int)cases[i].reading);
         assert_true(b.len <= 300000);
         r = LIED(cases[i].lie, wire_remove(c, "/x", true, &err));

@@ -123,7 +123,8 @@ static void relative_paths(void **state) {
 static int read_all(const struct wire_call *c, const char *path, uint64_t offset, uint64_t limit,
                     uint64_t max, struct buf *b) {
     uint64_t size = 0;
-    int r = wire_read(c, path, offset, limit, max, wire_sink_buf, b, &size, &err);
+    struct wire_range range = {.offset = offset, .limit = limit, .max_bytes = max};
+    int r = wire_read(c, path, &range, wire_sink_buf, b, &size, &err);
     assert_true(r < 0 || size == b->len);
     return r;
 }

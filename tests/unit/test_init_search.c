@@ -69,21 +69,26 @@ static void find_names(void **state) {
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct seen s = {0};
-        assert_int_equal(
-            RUN(wire_find(c, *state, cases[i].pattern, 100, note_file, &s, &truncated, &err)), 0);
+        assert_int_equal(RUN(wire_find(c, &(struct wire_query){*state, cases[i].pattern, 0, 100},
+                                       note_file, &s, &truncated, &err)),
+                         0);
         assert_int_equal(s.count, cases[i].count);
         assert_false(truncated);
         if (cases[i].one != NULL)
             assert_true(has(&s, at(state, cases[i].one)));
     }
     struct seen s = {0};
-    assert_int_equal(RUN(wire_find(c, *state, "*.py", 2, note_file, &s, &truncated, &err)), 0);
+    assert_int_equal(RUN(wire_find(c, &(struct wire_query){*state, "*.py", 0, 2}, note_file, &s,
+                                   &truncated, &err)),
+                     0);
     assert_int_equal(s.count, 2);
     assert_true(truncated);
-    assert_int_equal(RUN(wire_find(c, at(state, "no"), "*", 2, note_file, &s, &truncated, &err)),
+    assert_int_equal(RUN(wire_find(c, &(struct wire_query){at(state, "no"), "*", 0, 2}, note_file,
+                                   &s, &truncated, &err)),
                      -CAY_NOT_FOUND);
-    assert_int_equal(RUN(wire_find(c, *state, "", 2, note_file, &s, &truncated, &err)),
-                     -CAY_INVALID_ARGUMENT);
+    assert_int_equal(
+        RUN(wire_find(c, &(struct wire_query){*state, "", 0, 2}, note_file, &s, &truncated, &err)),
+        -CAY_INVALID_ARGUMENT);
 }
 
 /* A start that is a symlink or ends in slashes is followed, and shown as it was given. */
@@ -92,11 +97,13 @@ static void find_from_links(void **state) {
     bool truncated;
     struct seen s = {0};
     assert_int_equal(symlink("src", at(state, "link")), 0);
-    assert_int_equal(
-        RUN(wire_find(c, at(state, "link"), "a.py", 9, note_file, &s, &truncated, &err)), 0);
+    assert_int_equal(RUN(wire_find(c, &(struct wire_query){at(state, "link"), "a.py", 0, 9},
+                                   note_file, &s, &truncated, &err)),
+                     0);
     assert_true(has(&s, at(state, "link/a.py")));
-    assert_int_equal(
-        RUN(wire_find(c, at(state, "src//"), "a.py", 9, note_file, &s, &truncated, &err)), 0);
+    assert_int_equal(RUN(wire_find(c, &(struct wire_query){at(state, "src//"), "a.py", 0, 9},
+                                   note_file, &s, &truncated, &err)),
+                     0);
     assert_true(has(&s, at(state, "src/a.py")));
 }
 
@@ -111,7 +118,8 @@ static void find_stays_out_of_proc(void **state) {
         print_message("skipped: nothing can be mounted here\n");
         skip();
     }
-    int r = RUN(wire_find(c, *state, "*", 9, note_file, &s, &truncated, &err));
+    int r =
+        RUN(wire_find(c, &(struct wire_query){*state, "*", 0, 9}, note_file, &s, &truncated, &err));
     assert_int_equal(umount(proc), 0);
     assert_int_equal(r, 0);
     assert_int_equal(s.count, 1); /* the folder itself */
@@ -120,7 +128,8 @@ static void find_stays_out_of_proc(void **state) {
 static int search(const struct wire_call *c, const char *path, const char *pattern, unsigned flags,
                   struct seen *s) {
     bool truncated;
-    return wire_search(c, path, pattern, flags, 500, note_match, s, &truncated, &err);
+    return wire_search(c, &(struct wire_query){path, pattern, flags, 500}, note_match, s,
+                       &truncated, &err);
 }
 
 static void search_content(void **state) {
@@ -187,10 +196,14 @@ static void search_limit(void **state) {
     bool truncated;
     struct seen s = {0};
     put_file(at(state, "many"), "x\nx\nx\n", 0644);
-    assert_int_equal(RUN(wire_search(c, *state, "x", 0, 3, note_match, &s, &truncated, &err)), 0);
+    assert_int_equal(RUN(wire_search(c, &(struct wire_query){*state, "x", 0, 3}, note_match, &s,
+                                     &truncated, &err)),
+                     0);
     assert_false(truncated);
     s.count = 0;
-    assert_int_equal(RUN(wire_search(c, *state, "x", 0, 2, note_match, &s, &truncated, &err)), 0);
+    assert_int_equal(RUN(wire_search(c, &(struct wire_query){*state, "x", 0, 2}, note_match, &s,
+                                     &truncated, &err)),
+                     0);
     assert_true(truncated);
     assert_int_equal(s.count, 2);
 }

@@ -244,10 +244,9 @@ static void damaged(void **state) {
         struct buf cut = {.data = b.data, .len = len, .max = len};
         assert_int_equal(RUN(extract(c, at(state, "dest"), &cut)), -CAY_INVALID_ARGUMENT);
     }
-    static const char *const sizes[] = {"77777777777", "-0000000001", "9999",
-                                        "\xff\xff\xff\xff\xff"
-                                        "\xff\xff\xff\xff\xff\xff\xff",
-                                        "\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"};
+    static const char minus_one[] = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+    static const char beyond[] = "\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+    static const char *const sizes[] = {"77777777777", "-0000000001", "9999", minus_one, beyond};
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         buf_clear(&b);
         add(&b, '0', "file", "", "content");
