@@ -281,9 +281,9 @@ static int64_t clamp(uint64_t value, int64_t max) {
 }
 
 static void put_block(const struct tar_member *m, struct buf *out) {
+    static const char magic[8] = {'u', 's', 't', 'a', 'r', '\0', '0', '0'};
     unsigned char block[TAR_BLOCK] = {0};
-    memcpy(block + NAME_AT, m->path,
-           strnlen(m->path, NAME_LEN)); /* NOLINT: a full one has no NUL */
+    memcpy(block + NAME_AT, m->path, strnlen(m->path, NAME_LEN)); /* a full field has no NUL */
     put_octal(block + MODE_AT, SHORT_LEN, m->mode & 07777);
     put_octal(block + UID_AT, SHORT_LEN, clamp(m->uid, OCTAL_7_MAX));
     put_octal(block + GID_AT, SHORT_LEN, clamp(m->gid, OCTAL_7_MAX));
@@ -291,7 +291,7 @@ static void put_block(const struct tar_member *m, struct buf *out) {
     put_octal(block + MTIME_AT, LONG_LEN,
               m->mtime.tv_sec < 0 ? 0 : clamp((uint64_t)m->mtime.tv_sec, OCTAL_11_MAX));
     block[TYPE_AT] = (unsigned char)m->type;
-    memcpy(block + LINK_AT, m->link, strnlen(m->link, NAME_LEN)); /* NOLINT: as above */
+    memcpy(block + LINK_AT, m->link, strnlen(m->link, NAME_LEN));
     memcpy(block + MAGIC_AT,
            "ustar\0"
            "00",

@@ -268,7 +268,7 @@ static int take_file_entry(void *arg, const struct wire_frame *f, struct cay_err
     int r = open_entry(e, f, &m, err);
     if (r == 0)
         r = take_file(&m, &file, err);
-    if (r < 0)
+    if (r != 0)
         return r;
     if (e->root == NULL ? !is_name(file.path) : !lies_below(e->root, file.path))
         return broken(err, "a name outside of the folder");
