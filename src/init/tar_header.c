@@ -292,10 +292,7 @@ static void put_block(const struct tar_member *m, struct buf *out) {
               m->mtime.tv_sec < 0 ? 0 : clamp((uint64_t)m->mtime.tv_sec, OCTAL_11_MAX));
     block[TYPE_AT] = (unsigned char)m->type;
     memcpy(block + LINK_AT, m->link, strnlen(m->link, NAME_LEN));
-    memcpy(block + MAGIC_AT,
-           "ustar\0"
-           "00",
-           8);
+    memcpy(block + MAGIC_AT, magic, sizeof magic);
     put_checksum(block);
     (void)buf_append(out, block, sizeof block); /* failures are sticky */
 }
