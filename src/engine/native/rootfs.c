@@ -54,11 +54,12 @@ int image_trees_open(const struct host_image *image, int userns, struct image_tr
                      struct cay_error *err) {
     _cleanup_(image_trees_close) struct image_trees t = {
         .lower = -1, .lower_raw = image->root_fd, .image = image};
-    if (userns >= 0)
-        t.lower = mounts_clone(image->root_fd, "", false, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-                               userns);
+    unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    t.lower = mounts_clone(image->root_fd, "", false, attributes, userns);
+    if (t.lower < 0 && userns < 0)
+        return error_sys(err, -t.lower, "cloning the image's root");
     if (t.lower < 0)
-        t.lower = -1;
+        t.lower = -1; /* cannot be id-mapped */
     for (size_t i = 0; i < image->bind_count; i++) {
         int fd = clone_bind(image->binds[i].source, userns);
         if (fd < 0)
@@ -274,9 +275,8 @@ static int copy_lower(const struct image_trees *trees, uid_t base, int *ret) {
     return r;
 }
 
-static int choose_lower(struct rootfs *root, const struct image_trees *trees, uid_t base,
-                        bool own_userns) {
-    root->lower = own_userns ? trees->lower_raw : trees->lower;
+static int choose_lower(struct rootfs *root, const struct image_trees *trees, uid_t base) {
+    root->lower = trees->lower;
     if (root->lower >= 0)
         return 0;
     int r = copy_lower(trees, base, &root->lower);
@@ -378,7 +378,7 @@ int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *tr
     int r = fill_box(root.box, spec, base);
     if (r < 0)
         return error_sys(err, -r, "filling the writable layer");
-    r = choose_lower(&root, trees, base, own_userns);
+    r = choose_lower(&root, trees, base);
     if (r < 0)
         return error_sys(err, -r, "copying the image's root");
     r = make_overlay(&root, own_userns);

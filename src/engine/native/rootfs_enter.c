@@ -53,15 +53,7 @@ static int overlay_by_name(const struct rootfs_entry *e) {
         fchdir(stage) < 0 ||
         move_mount(e->root->box, "", stage, "b", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return -errno;
-    /* A lower that is no detached mount is the image's folder itself. */
-    _cleanup_(closep) int lower = -1;
-    if (e->own_userns) {
-        lower = mounts_clone(e->root->lower, "", true, 0, -1);
-        if (lower < 0)
-            return lower;
-    }
-    if (move_mount(lower >= 0 ? lower : e->root->lower, "", stage, "l", MOVE_MOUNT_F_EMPTY_PATH) <
-            0 ||
+    if (move_mount(e->root->lower, "", stage, "l", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
         mount("overlay", "m", "overlay", MS_NOSUID | MS_NODEV, options) < 0)
         return -errno;
     int root = openat(stage, "m", O_PATH | O_DIRECTORY | O_CLOEXEC);
