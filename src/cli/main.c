@@ -31,8 +31,10 @@ const struct opt_command *const cli_commands[] = {&cli_run, &cli_doctor, &cli_co
                                                   &cli_version, NULL};
 
 int cli_fail_with(const struct cay_error *err, int code) {
-    const char *separator = err->remedy[0] != '\0' ? "; " : "";
-    (void)fprintf(stderr, "cay: %s%s%s\n", err->message, separator, err->remedy);
+    struct cay_error shown = *err;
+    error_sanitize(&shown); /* whatever it quotes must not drive the terminal */
+    const char *separator = shown.remedy[0] != '\0' ? "; " : "";
+    (void)fprintf(stderr, "cay: %s%s%s\n", shown.message, separator, shown.remedy);
     return code;
 }
 

@@ -94,8 +94,10 @@ static int check_source(const char *text, const char *source, struct cay_error *
 
 int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err) {
     char copy[2 * SPEC_PATH_SIZE];
-    if (spec->mount_count == SPEC_MOUNTS_MAX)
-        return error_set(err, CAY_INVALID_ARGUMENT, "more than %d volumes", SPEC_MOUNTS_MAX);
+    if (spec->mount_count == SPEC_MOUNTS_MAX) {
+        error_set(err, CAY_INVALID_ARGUMENT, "more than %d volumes", SPEC_MOUNTS_MAX);
+        return error_remedy(err, "show a folder that holds them instead");
+    }
     if (str_copy(copy, sizeof copy, text) < 0)
         return bad_volume(err, text, "is too long");
     struct mount_spec m = {0};
@@ -142,9 +144,11 @@ static int check_memory(const struct sandbox_spec *spec, struct cay_error *err) 
                   str_bytes(spec->memory_bytes, want), str_bytes(total, have));
         return error_remedy(err, "ask for less memory");
     }
-    if (spec->memory_bytes < MEMORY_MIN)
-        return error_set(err, CAY_INVALID_ARGUMENT, "--memory %s is below the minimum of 4m",
-                         str_bytes(spec->memory_bytes, want));
+    if (spec->memory_bytes < MEMORY_MIN) {
+        error_set(err, CAY_INVALID_ARGUMENT, "--memory %s is too little",
+                  str_bytes(spec->memory_bytes, want));
+        return error_remedy(err, "ask for at least 4m");
+    }
     return 0;
 }
 
@@ -160,9 +164,11 @@ static int finish_disk(struct sandbox_spec *spec, struct cay_error *err) {
         return error_remedy(err, "a throw-away sandbox keeps its files in memory: raise --memory "
                                  "or lower --disk");
     }
-    if (spec->disk_bytes < DISK_MIN)
-        return error_set(err, CAY_INVALID_ARGUMENT, "--disk %s is below the minimum of 64k",
-                         str_bytes(spec->disk_bytes, want));
+    if (spec->disk_bytes < DISK_MIN) {
+        error_set(err, CAY_INVALID_ARGUMENT, "--disk %s is too little",
+                  str_bytes(spec->disk_bytes, want));
+        return error_remedy(err, "ask for at least 64k");
+    }
     if (spec->inodes == 0)
         spec->inodes = MIN(MAX(spec->disk_bytes / BYTES_PER_INODE, (uint64_t)INODES_MIN),
                            (uint64_t)INODES_MAX);

@@ -62,22 +62,9 @@ static int open_pipes(bool want_stdin, struct streams *s) {
     return r;
 }
 
-/* The terminal must belong to the command's user, who may open it by name again; devpts gives a
- * new one to the file system user of whoever opens the multiplexer. */
-static int open_master(const struct user *user) {
-    (void)setfsgid(user->gid);
-    (void)setfsuid(user->uid);
-    int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
-    int sys = errno;
-    (void)setfsuid(geteuid());
-    (void)setfsgid(getegid());
-    errno = sys;
-    return master;
-}
-
 static int open_terminal(const struct spawn_request *req, struct streams *s) {
     int unlock = 0;
-    s->parent[1] = open_master(req->user);
+    s->parent[1] = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (s->parent[1] < 0)
         return -errno;
     struct winsize size = {.ws_row = req->rows, .ws_col = req->cols};
@@ -93,6 +80,17 @@ static int open_terminal(const struct spawn_request *req, struct streams *s) {
     s->child[2] = fcntl(s->child[0], F_DUPFD_CLOEXEC, 3);
     s->parent[0] = fcntl(s->parent[1], F_DUPFD_CLOEXEC, 3);
     return s->child[1] < 0 || s->child[2] < 0 || s->parent[0] < 0 ? -errno : 0;
+}
+
+/* Pipes and terminals belong to the file system user of who makes them. The command's user must be
+ * able to open them again by name: /dev/stdout, /dev/tty. */
+static int open_streams(const struct spawn_request *req, struct streams *s) {
+    (void)setfsgid(req->user->gid);
+    (void)setfsuid(req->user->uid);
+    int r = req->tty ? open_terminal(req, s) : open_pipes(req->want_stdin, s);
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+    return r;
 }
 
 /* chdir, making what is missing; relative to the root, as the user. */
@@ -156,8 +154,8 @@ static int exec_search(const struct spawn_request *req) {
     return result;
 }
 
-/* The command starts with default dispositions and nothing blocked; SIGPIPE is the only one that the
- * serving process changed. */
+/* The command starts with default dispositions and nothing blocked; SIGPIPE is the only one that
+ * the serving process changed. */
 static void reset_signals(void) {
     (void)signal(SIGPIPE, SIG_DFL);
     sigset_t none;
@@ -207,7 +205,8 @@ static int failure(const struct spawn_request *req, enum stage stage, int sys, i
         error_sys(err, sys, "becoming user %u", (unsigned)req->user->uid);
         return error_remedy(err, "this sandbox has no such id; leave --user away");
     case STAGE_CWD:
-        return error_sys(err, sys, "entering work folder '%s'", name);
+        error_sys(err, sys, "entering work folder '%s'", name);
+        return error_remedy(err, "choose a folder that the user of the command may make or enter");
     case STAGE_EXEC:
         break;
     }
@@ -230,7 +229,7 @@ int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret
                   struct cay_error *err) {
     _cleanup_(streams_close) struct streams s = {{-1, -1, -1}, {-1, -1, -1}};
     *ret_exit = 125;
-    int r = req->tty ? open_terminal(req, &s) : open_pipes(req->want_stdin, &s);
+    int r = open_streams(req, &s);
     if (r < 0)
         return error_sys(err, -r, "opening the streams of the command");
     volatile int child_error = 0;

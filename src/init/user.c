@@ -119,15 +119,18 @@ static void find_supplementary(struct user *u) {
 int user_lookup_group(const char *spec, gid_t *ret, struct cay_error *err) {
     if (parse_id(spec, ret) || find_group(spec, ret))
         return 0;
-    return error_set(err, CAY_NOT_FOUND, "no group '%.64s' in the sandbox", spec);
+    error_set(err, CAY_NOT_FOUND, "no group '%.64s' in the sandbox", spec);
+    return error_remedy(err, "name a group of its /etc/group, or a number up to %d", ID_MAX);
 }
 
 int user_lookup(const char *spec, struct user *ret, struct cay_error *err) {
     *ret = (struct user){0};
     char name[64];
     size_t len = strcspn(spec, ":");
-    if (len == 0 || len >= sizeof name)
-        return error_set(err, CAY_INVALID_ARGUMENT, "'%.64s' is not a user", spec);
+    if (len == 0 || len >= sizeof name) {
+        error_set(err, CAY_INVALID_ARGUMENT, "'%.64s' is not a user", spec);
+        return error_remedy(err, "name a user, a number, or both with a group: user:group");
+    }
     memcpy(name, spec, len);
     name[len] = '\0';
     unsigned uid;

@@ -41,6 +41,30 @@ const char *cay_version(void) {
     return CAY_VERSION;
 }
 
+/* What helps against a failed system call, where nobody nearer to it knew better. */
+static int advise(struct cay_error *err) {
+    if (err->remedy[0] != '\0')
+        return -(int)err->code;
+    switch (err->sys) {
+    case ENOSYS:
+        return error_remedy(err, "this kernel lacks the call: Linux 5.13 or later is needed");
+    case EPERM:
+    case EACCES:
+        return error_remedy(err, "a container, a security module or a filter forbids it here: see "
+                                 "'cay doctor', or run cay on the host itself");
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+        return error_remedy(err, "free memory and disk space, or raise the limits of this service");
+    case EMFILE:
+    case ENFILE:
+    case EAGAIN:
+        return error_remedy(err, "raise the limits of files and processes: ulimit -n, ulimit -u");
+    default:
+        return error_remedy(err, "see 'cay doctor' for what this host allows");
+    }
+}
+
 /* ---- the engine ---- */
 
 static int default_state_dir(char *out, size_t size, struct cay_error *err) {
@@ -77,7 +101,7 @@ int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *e
     engine->wanted = geteuid() == 0 ? TIER_FULL : TIER_ROOTLESS;
     r = native_open(path, &engine->native, err);
     if (r < 0)
-        return r;
+        return advise(err);
     *ret = TAKE_PTR(engine);
     return 0;
 }
@@ -201,13 +225,14 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
         return error_remedy(err, "name a user, or leave it away");
     }
     if (in->user != NULL && str_copy(box->user, sizeof box->user, in->user) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "--user is too long");
+        return error_set(err, CAY_INVALID_ARGUMENT, "--user is longer than any user's name");
     box->spec.tier = engine->wanted;
     int r = make_spec(in, &box->spec, err);
-    if (r == 0)
-        r = native_start(engine->native, &box->spec, &box->box, err);
     if (r < 0)
         return r;
+    r = native_start(engine->native, &box->spec, &box->box, err);
+    if (r < 0)
+        return advise(err);
     box->tier = tier_name(native_tier(engine->native));
     box->connection = native_box_take_connection(box->box);
     *ret = TAKE_PTR(box);

@@ -30,7 +30,19 @@ struct carry {
     int result;
 };
 
+static size_t count_of(const char *const *list) {
+    size_t n = 0;
+    while (list[n] != NULL)
+        n++;
+    return n;
+}
+
 int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
+    if (MAX(count_of(req->argv), count_of(req->env)) > WIRE_REPEATED_MAX) {
+        error_set(err, CAY_INVALID_ARGUMENT, "more than %d arguments or environment entries",
+                  WIRE_REPEATED_MAX);
+        return error_remedy(err, "pass large data on standard input or in a file");
+    }
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
     wire_put_number(&b, WIRE_TAG_VERSION, WIRE_VERSION);
     wire_put_number(&b, WIRE_TAG_OP, WIRE_OP_EXEC);
@@ -206,8 +218,14 @@ static void write_output(struct carry *c, int which) {
         buf_consume(b, (size_t)n);
         return;
     }
-    if (errno == EINTR || errno == EAGAIN)
+    int sys = errno;
+    if (sys == EINTR || sys == EAGAIN)
         return;
+    /* A reader who had enough is no failure; a full disk is. */
+    if (sys != EPIPE && c->result == 0) {
+        error_sys(c->err, sys, "writing the command's output");
+        c->result = error_remedy(c->err, "make room, or send the output elsewhere");
+    }
     /* The command's own pipe is closed too: it gets what it would have got without us. */
     c->broken[which] = true;
     buf_clear(b);
@@ -269,5 +287,7 @@ int exec_carry(int fd, struct exec_streams *s, int64_t deadline_ms, struct exec_
             return error_sys(err, -r, "waiting for the sandbox");
         take_frames(&c);
     }
+    if (c.result < 0 && ret->started)
+        ret->exit_code = 125; /* whatever the command says of itself */
     return c.result;
 }

@@ -21,7 +21,7 @@ enum {
     WIRE_FIELD_HEADER_SIZE = 6,
     WIRE_DATA_MAX = 64 * 1024,           /* payload of a data frame */
     WIRE_MESSAGE_MAX = 4 * 1024 * 1024,  /* payload of a request or an answer */
-    WIRE_REPEATED_MAX = 32768,           /* arguments, environment entries */
+    WIRE_REPEATED_MAX = 262144,          /* arguments, environment entries */
     WIRE_INPUT_CREDIT = 256 * 1024,      /* EXEC: input bytes that may be under way at the start */
 };
 

@@ -182,7 +182,7 @@ static void headers(void **state) {
         {{0, 0, 0, 0, WIRE_DONE, 0, 0, 0}, 1},
         {{1, 0, 0, 0, WIRE_DONE, 0, 0, 0}, 0}, /* one byte is still to come */
         {{0, 0, 0, 0, 0, 0, 0, 0}, -EPROTO},   /* no such types */
-        {{0, 0, 0, 0, 6, 0, 0, 0}, -EPROTO},
+        {{0, 0, 0, 0, 8, 0, 0, 0}, -EPROTO},
         {{0, 0, 0, 0, 15, 0, 0, 0}, -EPROTO},
         {{0, 0, 0, 0, 100, 0, 0, 0}, -EPROTO},
         {{0, 0, 0, 0, 255, 0, 0, 0}, -EPROTO},
@@ -190,6 +190,7 @@ static void headers(void **state) {
         {{0, 0, 0, 0, WIRE_DONE, 0, 1, 0}, -EPROTO},
         {{0, 0, 0, 0, WIRE_DONE, 0, 0, 128}, -EPROTO},
         {{1, 0, 0, 0, WIRE_INPUT_END, 0, 0, 0}, -EMSGSIZE},
+        {{1, 0, 0, 0, WIRE_STDOUT_END, 0, 0, 0}, -EMSGSIZE},
         {{0, 0, 1, 0, WIRE_STDOUT, 0, 0, 0}, 0}, /* 64 KiB: the largest */
         {{1, 0, 1, 0, WIRE_STDOUT, 0, 0, 0}, -EMSGSIZE},
         {{1, 0, 1, 0, WIRE_STDERR, 0, 0, 0}, -EMSGSIZE},
