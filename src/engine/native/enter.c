@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,6 +26,11 @@
 #include "engine/native/privilege.h"
 #include "engine/native/seccomp.h"
 #include "engine/native/spawn.h"
+
+static int reset_priority(struct enter_plan *p) {
+    (void)p;
+    return privilege_reset_priority();
+}
 
 static int join_cgroup(struct enter_plan *p) {
     int r = p->cgroup == NULL ? 0 : cgroup_attach_self(p->cgroup);
@@ -48,9 +54,10 @@ static int set_process(struct enter_plan *p) {
     const char *name = p->fs.spec->hostname;
     privilege_reset_signals();
     (void)umask(022);
-    if (sethostname(name, strlen(name)) < 0 || setsid() < 0)
+    if (sethostname(name, strlen(name)) < 0 || setsid() < 0 || personality(PER_LINUX) < 0)
         return -errno;
-    return privilege_set_rlimits(p->pids_rlimit);
+    int r = privilege_reset_oom_score();
+    return r < 0 ? r : privilege_set_rlimits(p->pids_rlimit);
 }
 
 static int join_user(struct enter_plan *p) {
@@ -128,6 +135,7 @@ static const struct {
     const char *name;
     int (*run)(struct enter_plan *p);
 } steps[] = {
+    {"taking back priority", reset_priority}, /* real-time processes cannot join a group */
     {"joining the control group", join_cgroup},
     {"setting up the network namespace", join_network},
     {"entering the root file system", enter_root},

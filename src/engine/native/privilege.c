@@ -1,8 +1,10 @@
 #include "engine/native/privilege.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -10,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/fd.h"
 
 #define CAP_BIT(cap) (UINT64_C(1) << (cap))
 
@@ -26,8 +29,8 @@ int privilege_set_ids(uid_t uid, gid_t gid, bool change_groups) {
     return 0;
 }
 
-static const uint64_t init_capabilities = CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) |
-                                          CAP_BIT(CAP_KILL);
+static const uint64_t init_capabilities =
+    CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_KILL);
 static const uint64_t build_capabilities =
     CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) |
     CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETFCAP) | CAP_BIT(CAP_KILL);
@@ -55,8 +58,8 @@ static int limit_bounding_set(uint64_t keep) {
 /* No magic for uid 0, no fix-ups, no keeping, no raising; none of it can be changed back. A build
  * needs the magic: programs there drop their rights by changing the uid and check that they did. */
 static int lock_securebits(bool build) {
-    unsigned long bits = SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE |
-                         SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
+    unsigned long bits =
+        SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED;
     if (!build)
         bits |= SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
                 SECBIT_NO_SETUID_FIXUP_LOCKED;
@@ -72,40 +75,82 @@ int privilege_limit_capabilities(bool build) {
     if (r == 0)
         r = limit_bounding_set(build ? keep : 0);
     for (int cap = 0; cap < 64 && r == 0; cap++)
-        if ((keep & CAP_BIT(cap)) != 0 && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
+        if ((keep & CAP_BIT(cap)) != 0 &&
+            prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) < 0)
             r = -errno;
     if (r == 0)
         r = lock_securebits(build);
     return r < 0 ? r : set_capabilities(keep, keep);
 }
 
+/* Beyond the maker's hard limit only a privileged maker gets. */
+static int set_rlimit(int resource, rlim_t soft, rlim_t hard) {
+    struct rlimit now, want = {soft, hard};
+    if (setrlimit((unsigned)resource, &want) == 0)
+        return 0;
+    if (errno != EPERM || getrlimit((unsigned)resource, &now) < 0)
+        return -errno;
+    want.rlim_max = MIN(hard, now.rlim_max);
+    want.rlim_cur = MIN(soft, want.rlim_max);
+    return setrlimit((unsigned)resource, &want) < 0 ? -errno : 0;
+}
+
 int privilege_set_rlimits(uint32_t pids) {
     static const struct {
         int resource;
-        rlim_t limit;
+        rlim_t soft, hard;
     } limits[] = {
-        {RLIMIT_CORE, 0},
-        {RLIMIT_NOFILE, 65536},
-        {RLIMIT_MEMLOCK, 64 * 1024},
-        {RLIMIT_MSGQUEUE, 819200},
-        {RLIMIT_RTPRIO, 0},
-        {RLIMIT_NICE, 20},
+        {RLIMIT_CORE, 0, 0},
+        {RLIMIT_NOFILE, 1024, 65536}, /* soft: what programs expect */
+        {RLIMIT_MEMLOCK, 64 * 1024, 64 * 1024},
+        {RLIMIT_MSGQUEUE, 819200, 819200},
+        {RLIMIT_SIGPENDING, 4096, 4096},
+        {RLIMIT_RTPRIO, 0, 0},
+        {RLIMIT_NICE, 0, 0},
+        {RLIMIT_STACK, 8 * 1024 * 1024, RLIM_INFINITY},
+        /* What the control group bounds. */
+        {RLIMIT_AS, RLIM_INFINITY, RLIM_INFINITY},
+        {RLIMIT_DATA, RLIM_INFINITY, RLIM_INFINITY},
+        {RLIMIT_RSS, RLIM_INFINITY, RLIM_INFINITY},
+        {RLIMIT_CPU, RLIM_INFINITY, RLIM_INFINITY},
+        {RLIMIT_RTTIME, RLIM_INFINITY, RLIM_INFINITY},
+        {RLIMIT_FSIZE, RLIM_INFINITY, RLIM_INFINITY},
+        {RLIMIT_LOCKS, RLIM_INFINITY, RLIM_INFINITY},
     };
-    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
-        struct rlimit now, want;
-        if (getrlimit((unsigned)limits[i].resource, &now) < 0)
-            return -errno;
-        /* A hard limit that is lower already cannot be raised, and need not be. */
-        want.rlim_cur = want.rlim_max = MIN(limits[i].limit, now.rlim_max);
-        if (limits[i].resource == RLIMIT_NOFILE)
-            want.rlim_cur = MIN((rlim_t)1024, want.rlim_max); /* what programs expect */
-        if (setrlimit((unsigned)limits[i].resource, &want) < 0)
-            return -errno;
-    }
-    if (pids == 0)
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(limits); i++)
+        r = set_rlimit(limits[i].resource, limits[i].soft, limits[i].hard);
+    rlim_t processes = pids == 0 ? RLIM_INFINITY : pids;
+    return r < 0 ? r : set_rlimit(RLIMIT_NPROC, processes, processes);
+}
+
+static int reset_io_priority(void) {
+    enum { WHO_PROCESS = 1, CLASS_SHIFT = 13, CLASS_REALTIME = 1 };
+    long now = syscall(SYS_ioprio_get, WHO_PROCESS, 0);
+    if (now < 0)
+        return errno == ENOSYS ? 0 : -errno;
+    if (now >> CLASS_SHIFT != CLASS_REALTIME)
         return 0;
-    struct rlimit processes = {pids, pids};
-    return setrlimit(RLIMIT_NPROC, &processes) < 0 ? -errno : 0;
+    return syscall(SYS_ioprio_set, WHO_PROCESS, 0, 0) < 0 ? -errno : 0;
+}
+
+int privilege_reset_priority(void) {
+    const struct sched_param ordinary = {0};
+    int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+    bool urgent = policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE;
+    if (urgent && sched_setscheduler(0, SCHED_OTHER, &ordinary) < 0)
+        return -errno;
+    if (getpriority(PRIO_PROCESS, 0) < 0 && setpriority(PRIO_PROCESS, 0, 0) < 0)
+        return -errno;
+    return reset_io_priority();
+}
+
+int privilege_reset_oom_score(void) {
+    char text[16];
+    ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/self/oom_score_adj", text, sizeof text);
+    if (n < 0)
+        return (int)n;
+    return text[0] == '-' ? fd_write_file_at(AT_FDCWD, "/proc/self/oom_score_adj", "0") : 0;
 }
 
 void privilege_reset_signals(void) {

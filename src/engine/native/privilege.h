@@ -10,15 +10,21 @@
  * id) setgroups is not possible and was denied. */
 int privilege_set_ids(uid_t uid, gid_t gid, bool change_groups);
 
-/* What cay-init keeps across its exec, inside its user namespace only: to start commands as any user
- * of the sandbox and to end them. In the profile strict that is all, nothing of it reaches a
+/* What cay-init keeps across its exec, inside its user namespace only: to start commands as any
+ * user of the sandbox and to end them. In the profile strict that is all, nothing of it reaches a
  * command, the bounding set is empty and the securebits are locked. In the profile build commands
  * that run as root inside get the capabilities over files and users that package managers need. */
 int privilege_limit_capabilities(bool build);
 
-/* No core dumps, bounded descriptors, no priority; pids is for hosts without a pids controller
- * (0: no limit of our own). */
+/* The same limits for every sandbox, whatever its maker's are: no core dumps, bounded descriptors,
+ * no priority. A hard limit of the maker stays where it may not be raised. pids is for hosts
+ * without a pids controller (0: no limit of our own). */
 int privilege_set_rlimits(uint32_t pids);
+
+/* Take back what would put a sandbox ahead of the host because its maker is: real time and negative
+ * nice values; protection from the OOM killer, for which /proc must be there. */
+int privilege_reset_priority(void);
+int privilege_reset_oom_score(void);
 
 /* Default dispositions, nothing blocked. */
 void privilege_reset_signals(void);
