@@ -42,6 +42,10 @@ def read(path):
     with open(path, "rb") as f:
         return f.read().decode(errors="replace")
 
+def put(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+
 def status(pid="self"):
     lines = read(f"/proc/{pid}/status").splitlines()
     return {line.split(":")[0]: line.split(":")[1].strip() for line in lines}

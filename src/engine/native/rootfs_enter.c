@@ -26,8 +26,8 @@ static const char *const masked[] = {
     "acpi",          "asound",      "bootconfig", "cmdline",   "config.gz",   "diskstats",
     "dynamic_debug", "interrupts",  "iomem",      "ioports",   "kallsyms",    "kcore",
     "keys",          "key-users",   "kmsg",       "kpagecgroup", "kpagecount", "kpageflags",
-    "latency_stats", "mdstat",      "modules",    "pagetypeinfo", "sched_debug", "scsi",
-    "slabinfo",      "swaps",       "timer_list", "timer_stats", "vmallocinfo",
+    "latency_stats", "mdstat",      "modules",    "pagetypeinfo", "pressure",    "sched_debug",
+    "scsi",          "slabinfo",    "swaps",      "timer_list", "timer_stats", "vmallocinfo",
 };
 /* Read-only where the sandbox's root owns it (a user namespace that owns the other namespaces). */
 static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
