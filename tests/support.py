@@ -136,12 +136,9 @@ def refused(result, *parts, code=125):
 
 
 def _groups():
-    groups = set()
-    for found in Path("/sys/fs/cgroup").rglob("cay*"):
-        if found.is_dir():
-            groups.add(str(found))
-            groups.update(str(p) for p in found.rglob("*") if p.is_dir())
-    return groups
+    # os.walk passes over groups of others that vanish meanwhile.
+    folders = (f"{top}/{name}" for top, names, _ in os.walk("/sys/fs/cgroup") for name in names)
+    return {folder for folder in folders if "/cay" in folder}
 
 
 def _processes():

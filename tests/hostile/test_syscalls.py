@@ -8,18 +8,15 @@ Runs in cay, and in bubblewrap with our filter alone: the second tells a fault o
 one of the sandbox.
 """
 
-import os
 import platform
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("CAY_BUILD", ROOT / "build"))
-HELPERS = BUILD / "tests" / "helpers"
+import support
+from support import HELPERS
 
 # Allowed calls that came with a kernel newer than the oldest that cay supports.
 NEWER = {
@@ -62,9 +59,8 @@ def bubblewrap():
 
 
 def cay():
-    if not os.access(BUILD / "cay", os.X_OK):
-        pytest.skip(f"{BUILD.name}/cay is not built")
-    return [str(BUILD / "cay"), "run", "-v", f"{HELPERS}:/probe:ro", "--"]
+    support.need_cay()
+    return [str(support.CAY), "run", *support.TIER, "-v", f"{HELPERS}:/probe:ro", "--"]
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +78,9 @@ def probe(request):
     """{abi: {number: result}} as seen from inside."""
     if not (HELPERS / "syscall_probe").exists():
         pytest.skip("syscall_probe is not built (a sanitizer build has none)")
+    who, env = support.as_user()
     done = subprocess.run([*request.param(), "/probe/syscall_probe"], text=True, timeout=120,
-                          stdin=subprocess.DEVNULL, capture_output=True)
+                          stdin=subprocess.DEVNULL, capture_output=True, env=env, **who)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[-1] == "done", "the probe did not come to its end"
