@@ -1,7 +1,9 @@
 """What every file of the hostile suite gets: a look at what it left on the host."""
 
 import pytest
+
 import support
+from inside import until
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -10,5 +12,9 @@ def nothing_is_left():
     machine meanwhile, so mounts and files that are not ours do not count."""
     before = support.host_state()
     yield
-    left = support.left_over(before, seconds=15)
-    assert not [item for item in left if item[0] in ("groups", "processes")]
+
+    def left():
+        now = support.host_state()
+        return (now["groups"] - before["groups"]) | (now["processes"] - before["processes"])
+
+    assert until(lambda: not left(), seconds=15), left()

@@ -1,0 +1,223 @@
+"""Section E of the checklist, as far as `cay run` goes: what a volume opens of the host, and what
+the mount table tells."""
+
+import json
+import os
+import socket
+
+import pytest
+
+import support
+from inside import code, probe
+from support import as_root_only, own, refused
+
+
+def test_e1_links_in_a_volume_lead_into_the_sandbox(folder):
+    """Symlinks in a volume, absolute or climbing, end inside the sandbox, whoever follows them;
+    the host's files stay unread and unwritten."""
+    secret = folder / "outside"
+    secret.write_text("host")
+    own(secret)
+    volume = folder / "volume"
+    volume.mkdir()
+    own(volume)
+    up = "../" * 40
+    links = {"absolute": str(secret), "climbing": up + str(secret)[1:], "beside": "../outside",
+             "root": "/", "host": f"/proc/self/root{secret}", "parent": ".."}
+    for name, target in links.items():
+        (volume / name).symlink_to(target)
+    seen = probe("""
+        report["read"] = [opens("/v/" + n) for n in ("absolute", "climbing", "beside", "host")]
+        report["write"] = [attempt(put, "/v/" + n, "x") for n in ("absolute", "climbing", "host")]
+        report["root"] = os.path.samefile("/v/root", "/")
+        report["parent"] = os.path.samefile("/v/parent", "/")
+        os.chdir("/v")
+        for _ in range(10):
+            os.chdir("..")
+        report["up"] = os.path.samefile(".", "/")
+        report["hardlink"] = attempt(os.link, "/v/absolute", "/tmp/x")
+        report["rename"] = attempt(os.rename, "/v/parent", "/tmp/y")
+        """, "-v", f"{volume}:/v")
+    assert set(seen["read"]) | set(seen["write"]) == {"ENOENT"}, seen
+    assert seen["root"] and seen["parent"] and seen["up"]
+    assert seen["hardlink"] == seen["rename"] == "EXDEV"
+    assert secret.read_text() == "host"
+
+
+def test_e1_a_folder_moved_out_of_a_volume_is_no_way_out(folder):
+    """A process that stands in a folder while the host moves it out of the volume cannot climb
+    from there to what lies beside it."""
+    deep = folder / "volume" / "deep"
+    deep.mkdir(parents=True)
+    own(deep.parent)
+    own(deep)
+    (folder / "secret").write_text("host")
+    process = support.start("run", *support.TIER, "-v", f"{deep.parent}:/v", "--", *code("""
+        os.chdir("/v/deep")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        report["up"] = [opens("../" * n + "secret") for n in range(1, 9)]
+        """))
+    with process:
+        assert process.stdout.readline() == b"ready\n"
+        deep.rename(folder / "deep")
+        out, err = process.communicate(b"\n", timeout=30)
+    assert set(json.loads(out)["up"]) == {"ENOENT"}, (out, err)
+
+
+TARGETS = {
+    "/": "cover the root",
+    "//": "cover the root",
+    "/x/..": "'..'",
+    "/proc": "/proc, /dev or /sys",
+    "/proc/self/root": "/proc, /dev or /sys",
+    "/x/../proc/1": "'..'",
+    "/dev": "/proc, /dev or /sys",
+    "/dev/shm/x": "/proc, /dev or /sys",
+    "/sys/fs": "/proc, /dev or /sys",
+    "/bin/x": "symlink",
+    "/lib64/y": "symlink",
+    "relative": "absolute",
+    "/usr/new": "choose a target",
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_e2_targets_that_are_refused(target, folder):
+    """A target that covers the root or the kernel's folders, goes through a symlink of the image,
+    or would have to be made where the sandbox cannot write, is refused with a reason."""
+    refused(support.run("-v", f"{folder}:{target}", "--", "true"), TARGETS[target])
+
+
+def test_e2_a_target_through_a_planted_link_is_refused(folder):
+    """A symlink that an earlier sandbox left in one volume does not lead the mount of another
+    anywhere: not to the host's folder, not to another of the sandbox."""
+    trap, volume, outside = (folder / name for name in ("trap", "volume", "outside"))
+    for path in (trap, volume, outside):
+        path.mkdir()
+        own(path)
+    (trap / "host").symlink_to(outside)
+    (trap / "etc").symlink_to("/etc")
+    (trap / "up").symlink_to("../../..")
+    (trap / "file").symlink_to(outside / "made")
+    for link in ("host/x", "host", "etc/x", "etc", "up/x"):
+        refused(support.run("-v", f"{trap}:/t", "-v", f"{volume}:/t/{link}", "--", "true"),
+                "symlink")
+    (volume / "f").write_text("x")
+    refused(support.run("-v", f"{trap}:/t", "-v", f"{volume}/f:/t/file", "--", "true"))
+    assert list(outside.iterdir()) == []
+
+
+SOURCES = {
+    "relative": "absolute",
+    "/no/such/folder": "create the host folder",
+    "/dev/null": "neither a folder nor a regular file",
+    "/dev/zero": "neither a folder nor a regular file",
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_e2_sources_that_are_refused(source):
+    """No device, and nothing that does not exist, becomes a volume."""
+    refused(support.run("-v", f"{source}:/x", "--", "true"), SOURCES[source])
+
+
+def test_e2_a_fifo_or_socket_is_no_volume(folder):
+    """Nor does anything that could block cay or talk to a service of the host."""
+    os.mkfifo(folder / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+        for name in ("fifo", "socket"):
+            refused(support.run("-v", f"{folder / name}:/x", "--", "true", timeout=10),
+                    "neither a folder nor a regular file")
+
+
+def test_e3_read_only_is_read_only(folder):
+    """Nothing in a read-only volume changes: not content, names, modes, times or attributes; not
+    through a descriptor opened again; and it cannot be mounted otherwise."""
+    file = folder / "file"
+    file.write_text("host")
+    own(file)
+    before = file.stat()
+    seen = probe("""
+        held = os.open("/v/file", os.O_RDONLY)
+        report["open"] = [opens("/v/file", f) for f in (os.O_WRONLY, os.O_RDWR, os.O_TRUNC,
+                                                       os.O_RDWR | os.O_APPEND)]
+        report["again"] = opens(f"/proc/self/fd/{held}", os.O_RDWR)
+        report["make"] = [opens("/v/new", os.O_WRONLY | os.O_CREAT), attempt(os.mkdir, "/v/d"),
+                          attempt(os.symlink, "x", "/v/l"), attempt(os.mkfifo, "/v/p"),
+                          attempt(os.link, "/v/file", "/v/h"), opens("/v", os.O_TMPFILE | os.O_RDWR)]
+        report["change"] = [attempt(os.chmod, "/v/file", 0o777), attempt(os.utime, "/v/file"),
+                            attempt(os.truncate, "/v/file", 0), attempt(os.unlink, "/v/file"),
+                            attempt(os.rename, "/v/file", "/v/x"),
+                            attempt(os.setxattr, "/v/file", "user.x", b"y"),
+                            attempt(os.chown, "/v/file", os.getuid(), os.getgid())]
+        report["ioctl"] = [syscall(16, held, 0x40086602, struct.pack("<q", 16)),
+                           syscall(16, held, 0x401c5820, bytes(28))]
+        report["mount"] = [libc.mount(None, b"/v", None, 32 | 4096, None)]
+        """, "-v", f"{folder}:/v:ro")
+    denied = {"EROFS", "EPERM", "EACCES", "ENOTTY", "EOPNOTSUPP"}
+    for key in ("open", "make", "change", "ioctl"):
+        assert set(seen[key]) <= denied, (key, seen[key])
+    assert seen["again"] in denied and seen["mount"] == [-1]
+    after = file.stat()
+    assert file.read_text() == "host" and os.listdir(folder) == ["file"]
+    assert (before.st_mode, before.st_mtime_ns) == (after.st_mode, after.st_mtime_ns)
+
+
+def test_e5_no_devices_no_capabilities_on_the_host(folder):
+    """Through a writable volume a sandbox leaves no device node, no file capability and no trusted
+    attribute on the host, and gives no file away."""
+    seen = probe("""
+        put("/v/f", "x")
+        capability = struct.pack("<5I", 0x02000001, 0xffffffff, 0, 0, 0)
+        report["xattr"] = [attempt(os.setxattr, "/v/f", n, v) for n, v in
+                           (("security.capability", capability), ("trusted.overlay.opaque", b"y"),
+                            ("trusted.x", b"y"))]
+        report["node"] = [attempt(os.mknod, f"/v/n{k}", m | 0o666, os.makedev(1, 1))
+                          for k, m in enumerate((stat.S_IFCHR, stat.S_IFBLK))]
+        report["chown"] = [attempt(os.chown, "/v/f", i, i) for i in (1, 1000, 65533)]
+        """, "-v", f"{folder}:/v")
+    assert set(seen["xattr"] + seen["node"]) <= {"EPERM", "EOPNOTSUPP", "EINVAL"}, seen
+    assert "ok" not in seen["chown"]
+    assert os.listdir(folder) == ["f"] and os.listxattr(folder / "f") == []
+    owner = folder.stat()
+    made = (folder / "f").stat()
+    assert (made.st_uid, made.st_gid) == (owner.st_uid, owner.st_gid)
+
+
+@as_root_only
+def test_e8_names_from_outside_are_ids_of_nobody(folder):
+    """Files of other owners in a volume show as nobody's, so that a sandbox learns and gets nothing
+    by having an id with the same number."""
+    for uid in (0, 1, 1000, 1234, 0x70000000):
+        (folder / str(uid)).write_text("x")
+        (folder / str(uid)).chmod(0o600)
+        os.chown(folder / str(uid), uid, uid)
+    os.chown(folder, 1234, 1234)
+    for user in ("0", "1000"):
+        seen = probe("""
+            for name in os.listdir("/v"):
+                report[name] = [os.stat("/v/" + name).st_uid, opens("/v/" + name)]
+            """, "-v", f"{folder}:/v", "--user", user)
+        assert seen.pop("1234") == [int(user), "ok"]
+        assert {tuple(v) for v in seen.values()} == {(65534, "EACCES")}, seen
+
+
+def test_e9_the_mount_table_shows_no_path_of_ours(folder):
+    """Neither the state folder, nor where the layers of the root are, nor anything else of this
+    host is named in the mount table, but what the user shares himself."""
+    out = support.ok(support.sh("cat /proc/self/mountinfo /proc/self/mounts /proc/1/mountinfo "
+                                "/proc/1/mountstats 2>/dev/null; true", "-v", f"{folder}:/v"))
+    assert str(support.state_dir()) not in out
+    roots = {line.split()[3] for line in out.splitlines() if " - " in line}
+    fixed = {"/", "/usr", "/local", "/void", "/none", "/shm", "/boot_id", "/u", "/tmp", "/run", "/work"}
+    fixed |= {f"/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")}
+    fixed |= {"/bus", "/fs", "/irq", "/sys"}  # of our own /proc
+    shared = {root for root in roots - fixed if not str(folder).endswith(root)}
+    assert not shared, shared
+    for line in out.splitlines():
+        if "overlay" in line and "lowerdir" in line:
+            options = dict(o.partition("=")[::2] for o in line.split()[-1].split(","))
+            layers = [v for k, v in options.items() if k.endswith("dir") or k == "lowerdir+"]
+            assert set(layers) <= {"/", "/u", "/w", "l", "b/u", "b/w", "nofollow"}, line
