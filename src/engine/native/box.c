@@ -13,11 +13,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/native/enter.h"
-#include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/rootfs.h"
-#include "engine/native/userns.h"
-#include "engine/native/watchdog.h"
 
 enum { REMOVE_MS = 10000 };
 
@@ -26,8 +23,9 @@ struct native_box {
     struct sandbox_spec spec;
     size_t done; /* steps that were done and must be undone */
     struct idrange ids;
-    struct watchdog watchdog;
+    struct helper helper;
     int userns;
+    int netns;
     struct cgroup cgroup;
     bool has_cgroup;
     struct image_trees trees;
@@ -45,42 +43,26 @@ static uid_t base_of(const struct native_box *b) {
 
 /* ---- steps ---- */
 
-static int lease_ids(struct native_box *b, struct cay_error *err) {
-    return b->n->own_userns ? 0 : idrange_lease(b->n->state_dir, &b->ids, err);
+/* What was begun when the engine was opened, or a beginning of our own. */
+static int begin(struct native_box *b, struct cay_error *err) {
+    if (b->n->next_helper.pid == 0)
+        return native_begin(b->n, &b->ids, &b->helper, err);
+    b->ids = b->n->next_ids;
+    b->helper = b->n->next_helper;
+    b->n->next_ids = IDRANGE_EMPTY;
+    b->n->next_helper = HELPER_NONE;
+    return 0;
 }
 
-static void release_ids(struct native_box *b) {
+static void end(struct native_box *b) {
+    helper_stop(&b->helper);
     idrange_release(&b->ids);
 }
 
-/* Without control groups the kernel removes everything by itself when the processes are gone. */
-static int start_watchdog(struct native_box *b, struct cay_error *err) {
-    if (b->n->cgroups.version == CGROUP_NONE)
-        return 0;
-    struct watchdog_ids *ids = calloc(1, sizeof *ids + sizeof ids->id[0]);
-    if (ids == NULL)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    ids->count = 1;
-    memcpy(ids->id[0], b->spec.id, sizeof ids->id[0]);
-    int r = watchdog_start(&b->n->cgroups, ids, b->ids.lock, &b->watchdog, err);
-    free(ids); /* the watchdog has its copy */
-    return r;
-}
-
-static void stop_watchdog(struct native_box *b) {
-    watchdog_stop(&b->watchdog);
-}
-
-static int make_userns(struct native_box *b, struct cay_error *err) {
-    if (b->n->own_userns)
-        return 0;
-    struct id_map map = {0, b->ids.base, IDRANGE_SIZE};
-    b->userns = userns_create(&map, &map, err);
-    return b->userns < 0 ? b->userns : 0;
-}
-
-static void close_userns(struct native_box *b) {
-    fd_close(&b->userns);
+/* An ordinary user's helper has nothing to make, only to watch. */
+static int start_watching(struct native_box *b, struct cay_error *err) {
+    int r = helper_start(-1, &b->helper, err);
+    return r < 0 ? r : helper_watch(&b->helper, b->spec.id, err);
 }
 
 /* Only a tier below the ones that promise a limit gets here without its controller. */
@@ -94,7 +76,9 @@ static int make_cgroup(struct native_box *b, struct cay_error *err) {
         .cpu_quota_us_per_100ms = host->support[CGROUP_CPU].usable ? b->spec.cpu_quota_us : 0,
         .pids = host->support[CGROUP_PIDS].usable ? b->spec.pids + INIT_PIDS : 0,
     };
-    int r = cgroup_create(host, b->spec.id, &limits, &b->cgroup, err);
+    int r = b->n->own_userns ? start_watching(b, err) : helper_watch(&b->helper, b->spec.id, err);
+    if (r == 0)
+        r = cgroup_create(host, b->spec.id, &limits, &b->cgroup, err);
     b->has_cgroup = r == 0;
     return r;
 }
@@ -105,6 +89,17 @@ static void remove_cgroup(struct native_box *b) {
     cgroup_close(&b->cgroup);
     (void)cgroup_remove(&b->n->cgroups, b->spec.id, clock_ms() + REMOVE_MS, NULL);
     b->has_cgroup = false;
+}
+
+static int take_userns(struct native_box *b, struct cay_error *err) {
+    if (b->n->own_userns)
+        return 0;
+    b->userns = helper_take_userns(&b->helper, err);
+    return b->userns < 0 ? b->userns : 0;
+}
+
+static void close_userns(struct native_box *b) {
+    fd_close(&b->userns);
 }
 
 static int open_trees(struct native_box *b, struct cay_error *err) {
@@ -131,6 +126,18 @@ static void close_root(struct native_box *b) {
     rootfs_close(&b->root);
 }
 
+static int take_netns(struct native_box *b, struct cay_error *err) {
+    if (b->n->own_userns)
+        return 0;
+    _cleanup_(closep) int sockets = -1; /* for those who lease it again */
+    b->netns = helper_take_netns(&b->helper, &sockets, err);
+    return b->netns < 0 ? b->netns : 0;
+}
+
+static void close_netns(struct native_box *b) {
+    fd_close(&b->netns);
+}
+
 static int start_init(struct native_box *b, struct cay_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
@@ -145,7 +152,7 @@ static int start_init(struct native_box *b, struct cay_error *err) {
                .own_userns = b->n->own_userns,
                .staging = b->n->state_path},
         .cgroup = b->has_cgroup ? &b->cgroup : NULL,
-        .netns = -1,
+        .netns = b->netns,
         .userns = b->userns,
         .single_id = b->n->single_id,
         .pids_rlimit = b->n->cgroups.support[CGROUP_PIDS].usable ? 0 : b->spec.pids,
@@ -183,12 +190,12 @@ static const struct step {
     size_t phase; /* offset into struct native_phases of the time that it counts for */
 } steps[] = {
 #define PHASE(member) offsetof(struct native_phases, member)
-    {"leasing ids", lease_ids, release_ids, PHASE(prepare_us)},
-    {"starting the watchdog", start_watchdog, stop_watchdog, PHASE(prepare_us)},
-    {"making the user namespace", make_userns, close_userns, PHASE(prepare_us)},
+    {"leasing ids and starting the helper", begin, end, PHASE(prepare_us)},
     {"making the control group", make_cgroup, remove_cgroup, PHASE(prepare_us)},
+    {"making the user namespace", take_userns, close_userns, PHASE(prepare_us)},
     {"opening the image", open_trees, close_trees, PHASE(root_us)},
     {"preparing the root file system", prepare_root, close_root, PHASE(root_us)},
+    {"making the network namespace", take_netns, close_netns, PHASE(prepare_us)},
     {"starting the sandbox", start_init, kill_init, PHASE(start_us)},
 #undef PHASE
 };
@@ -221,7 +228,7 @@ int native_start(struct native *n, const struct sandbox_spec *spec, struct nativ
     if (b == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     *b = (struct native_box){
-        .n = n, .spec = *spec, .ids = IDRANGE_EMPTY, .watchdog = WATCHDOG_EMPTY, .userns = -1,
+        .n = n, .spec = *spec, .ids = IDRANGE_EMPTY, .helper = HELPER_NONE, .userns = -1, .netns = -1,
         .cgroup = CGROUP_EMPTY, .trees = IMAGE_TREES_EMPTY, .dev = -1, .root = ROOTFS_EMPTY,
         .connection = -1, .pidfd = -1,
     };

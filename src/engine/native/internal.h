@@ -5,6 +5,8 @@
 #include <stdbool.h>
 
 #include "engine/native/cgroup.h"
+#include "engine/native/helper.h"
+#include "engine/native/idrange.h"
 #include "engine/native/native.h"
 #include "engine/native/rootfs.h"
 #include "engine/native/seccomp.h"
@@ -20,12 +22,20 @@ struct native {
     int init; /* sealed memfd with cay-init */
     struct host_image image;
     struct proc_masks masks;
+    /* Begun at once for the first sandbox, so that it is ready when everything else is. */
+    struct idrange next_ids;
+    struct helper next_helper;
     struct sock_filter filter[SECCOMP_MAX_INSNS];
     struct sock_fprog program;
     enum tier tier;
     struct native_wall walls[NATIVE_WALLS_MAX];
     size_t wall_count;
 };
+
+/* An id range, and a helper that makes namespaces for it. As an ordinary user both are empty: the
+ * namespaces are made with the first process. */
+int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
+                 struct cay_error *err);
 
 /* Fills walls and tier from the rest. */
 void native_judge(struct native *n);

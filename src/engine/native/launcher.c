@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/signalfd.h>
@@ -27,8 +26,8 @@
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/mounts.h"
+#include "engine/native/helper.h"
 #include "engine/native/slot.h"
-#include "engine/native/watchdog.h"
 
 enum {
     SLOTS_MAX = 1536,
@@ -48,8 +47,7 @@ struct launcher {
     struct sandbox_spec defaults;
     struct cgroup_limits limits;
     unsigned ready;
-    struct watchdog watchdog;
-    struct watchdog_ids *groups; /* shared with the watchdog */
+    struct helper helper;
     struct slot *slots;
     size_t slot_count;
     bool hung_up;
@@ -110,7 +108,6 @@ static int enter_mounts(int ns, struct cay_error *err) {
                                                  : 0;
 }
 
-/* Paths of the host are needed for this alone. */
 static int add_slot(struct launcher *l, struct slot **ret, struct cay_error *err) {
     struct slot *s = NULL;
     for (size_t i = 0; i < l->slot_count && s == NULL; i++)
@@ -122,23 +119,17 @@ static int add_slot(struct launcher *l, struct slot **ret, struct cay_error *err
     }
     if (s == NULL)
         s = &l->slots[l->slot_count];
-    int r = enter_mounts(l->host_ns, err);
-    if (r == 0)
-        r = slot_make(l->n, l->ids, &l->hint, &l->limits, s, err);
-    int back = enter_mounts(l->lean_ns, err);
-    if (r < 0 || back < 0)
-        return r < 0 ? r : back;
-    size_t index = (size_t)(s - l->slots);
-    memcpy(l->groups->id[index], s->group, ID_SIZE);
-    if (index == l->slot_count)
-        l->groups->count = ++l->slot_count;
+    int r = slot_make(l->n, &l->helper, l->ids, &l->hint, &l->limits, s, err);
+    if (r < 0)
+        return r;
+    if (s == &l->slots[l->slot_count])
+        l->slot_count++;
     *ret = s;
     return 0;
 }
 
 static void remove_slot(struct launcher *l, struct slot *s) {
-    slot_free(l->n, s);
-    l->groups->id[s - l->slots][0] = '\0';
+    slot_free(l->n, &l->helper, s);
 }
 
 static size_t count_idle(const struct launcher *l) {
@@ -375,11 +366,9 @@ static void launcher_close(struct launcher *l) {
         while (s->state == SLOT_LEASED && waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
             ;
         if (s->state != SLOT_NONE)
-            slot_free(l->n, s);
+            slot_free(l->n, &l->helper, s);
     }
-    if (l->groups != NULL)
-        l->groups->count = 0;
-    watchdog_stop(&l->watchdog);
+    helper_stop(&l->helper);
     fd_close(&l->ids);
     fd_close(&l->dev);
     fd_close(&l->host_ns);
@@ -431,15 +420,6 @@ static int set_up_mounts(struct launcher *l, struct cay_error *err) {
     return 0;
 }
 
-static int set_up_groups(struct launcher *l, struct cay_error *err) {
-    size_t size = sizeof *l->groups + SLOTS_MAX * sizeof l->groups->id[0];
-    void *shared = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-        return error_errno(err, "sharing memory with the watchdog");
-    l->groups = shared;
-    return watchdog_start(&l->n->cgroups, l->groups, l->ids, &l->watchdog, err);
-}
-
 static int set_up_signals(struct launcher *l, struct cay_error *err) {
     sigset_t set;
     (void)sigemptyset(&set);
@@ -466,7 +446,7 @@ static int set_up(struct launcher *l, struct cay_error *err) {
     l->ids = idrange_open(l->n->state_dir, err);
     if (l->ids < 0)
         return l->ids;
-    r = set_up_groups(l, err);
+    r = helper_start(l->ids, &l->helper, err);
     if (r == 0)
         r = set_up_signals(l, err);
     return r < 0 ? r : set_up_mounts(l, err);
@@ -489,7 +469,7 @@ int launcher_serve(struct native *n, int sock, unsigned ready, const struct sand
                    struct cay_error *err) {
     _cleanup_(launcher_close) struct launcher l = {
         .n = n, .client = sock, .signals = -1, .ids = -1, .host_ns = -1, .lean_ns = -1, .dev = -1,
-        .defaults = *defaults, .ready = ready, .watchdog = WATCHDOG_EMPTY,
+        .defaults = *defaults, .ready = ready, .helper = HELPER_NONE,
         .hint = (unsigned)getpid() * 64,
     };
     int r = set_up(&l, err);

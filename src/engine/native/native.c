@@ -19,6 +19,8 @@
 struct native *native_close(struct native *n) {
     if (n == NULL)
         return NULL;
+    helper_stop(&n->next_helper);
+    idrange_release(&n->next_ids);
     host_image_close(&n->image);
     cgroup_host_close(&n->cgroups);
     fd_close(&n->state_dir);
@@ -82,23 +84,53 @@ static int build_filter(struct native *n, struct cay_error *err) {
     return 0;
 }
 
+int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
+                 struct cay_error *err) {
+    if (n->own_userns)
+        return 0;
+    int r = idrange_lease(n->state_dir, ids, err);
+    if (r < 0)
+        return r;
+    r = helper_start(ids->lock, helper, err);
+    if (r == 0)
+        r = helper_ask_namespaces(helper, ids->base, err);
+    if (r < 0) {
+        helper_stop(helper);
+        idrange_release(ids);
+    }
+    return r;
+}
+
+/* Descriptors must belong to the mount namespace that we end up in, so an ordinary user becomes root
+ * of his own before the state folder is opened. */
+static int open_parts(struct native *n, const char *state_dir, struct cay_error *err) {
+    bool privileged = is_privileged();
+    int r = 0;
+    /* While we are still who we are: delegation of control groups goes by the real user. */
+    if (!privileged)
+        r = cgroup_probe(&n->cgroups, err);
+    if (r == 0 && !privileged)
+        r = become_root(n, err);
+    if (r == 0)
+        r = open_state(n, state_dir, err);
+    if (r == 0)
+        r = native_begin(n, &n->next_ids, &n->next_helper, err);
+    if (r == 0 && privileged)
+        r = cgroup_probe(&n->cgroups, err);
+    if (r == 0)
+        r = host_image_open(state_dir, &n->image, err);
+    return r < 0 ? r : build_filter(n, err);
+}
+
 int native_open(const char *state_dir, struct native **ret, struct cay_error *err) {
     _cleanup_(native_closep) struct native *n = calloc(1, sizeof *n);
     if (n == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     n->state_dir = n->init = -1;
     n->image = HOST_IMAGE_NONE;
-    /* While we are still who we are: delegation of control groups goes by the real user. */
-    int r = cgroup_probe(&n->cgroups, err);
-    if (r == 0 && !is_privileged())
-        r = become_root(n, err);
-    /* Only now: descriptors must belong to the mount namespace that we are in. */
-    if (r == 0)
-        r = open_state(n, state_dir, err);
-    if (r == 0)
-        r = host_image_open(state_dir, &n->image, err);
-    if (r == 0)
-        r = build_filter(n, err);
+    n->next_ids = IDRANGE_EMPTY;
+    n->next_helper = HELPER_NONE;
+    int r = open_parts(n, state_dir, err);
     if (r < 0)
         return r;
     n->init = native_init_memfd(err);

@@ -300,17 +300,21 @@ static int open_volume(const struct sandbox_spec *spec, const struct mount_spec 
     unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
     if (m->read_only)
         attributes |= MOUNT_ATTR_RDONLY;
+    /* By descriptor from here on: whoever writes above the folder could put another in its place. */
     struct stat st;
-    if (stat(m->source, &st) < 0)
+    _cleanup_(closep) int source = open(m->source, O_PATH | O_CLOEXEC);
+    if (source < 0 || fstat(source, &st) < 0)
         return error_errno(err, "volume source '%s'", m->source);
+    if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
+        return error_set(err, CAY_CONFLICT, "volume source '%s' was replaced", m->source);
     _cleanup_(closep) int idmap = own_userns ? -1 : volume_idmap(spec, &st, base, err);
     if (idmap < 0 && !own_userns)
         return idmap;
-    int fd = mounts_clone(AT_FDCWD, m->source, false, attributes, idmap);
+    int fd = mounts_clone(source, "", false, attributes, idmap);
     if (fd == -EINVAL && own_userns)
-        fd = mounts_clone(AT_FDCWD, m->source, true, attributes, -1);
+        fd = mounts_clone(source, "", true, attributes, -1);
     if (fd < 0 && m->read_only && !own_userns)
-        fd = mounts_clone(AT_FDCWD, m->source, false, attributes, -1);
+        fd = mounts_clone(source, "", false, attributes, -1);
     if (fd < 0) {
         error_sys(err, -fd, "volume '%s' cannot be mapped to the sandbox's ids", m->source);
         return error_remedy(err, "its file system knows no id-mapped mounts: mount it read-only "

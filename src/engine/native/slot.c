@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/id.h"
+#include "engine/native/helper.h"
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/netns.h"
-#include "engine/native/userns.h"
 
 enum { REMOVE_MS = 10000 };
 
@@ -29,11 +29,12 @@ void slot_drop_root(struct slot *s) {
     s->has_root = false;
 }
 
-void slot_free(struct native *n, struct slot *s) {
+void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
     slot_drop_root(s);
     if (s->cgroup.host != NULL) {
         cgroup_close(&s->cgroup);
-        (void)cgroup_remove(&n->cgroups, s->group, clock_ms() + REMOVE_MS, NULL);
+        if (cgroup_remove(&n->cgroups, s->group, clock_ms() + REMOVE_MS, NULL) == 0)
+            helper_forget(helper, s->group);
     }
     fd_close(&s->sockets);
     fd_close(&s->netns);
@@ -41,20 +42,24 @@ void slot_free(struct native *n, struct slot *s) {
     *s = empty;
 }
 
-static int make_parts(struct native *n, const struct cgroup_limits *limits, struct slot *s,
-                      struct cay_error *err) {
-    struct id_map map = {0, s->base, IDRANGE_SIZE};
-    s->userns = userns_create(&map, &map, err);
-    if (s->userns < 0)
-        return s->userns;
-    s->netns = netns_create(&s->sockets, err);
-    if (s->netns < 0)
-        return s->netns;
-    return cgroup_create(&n->cgroups, s->group, limits, &s->cgroup, err);
+/* The helper works on the namespaces meanwhile; both must be taken, whatever else fails. */
+static int make_parts(struct native *n, const struct helper *helper,
+                      const struct cgroup_limits *limits, struct slot *s, struct cay_error *err) {
+    struct cay_error other;
+    int r = helper_ask_namespaces(helper, s->base, err);
+    if (r == 0)
+        r = helper_watch(helper, s->group, err);
+    if (r < 0)
+        return r;
+    r = cgroup_create(&n->cgroups, s->group, limits, &s->cgroup, err);
+    s->userns = helper_take_userns(helper, r < 0 ? &other : err);
+    r = r < 0 ? r : MIN(s->userns, 0);
+    s->netns = helper_take_netns(helper, &s->sockets, r < 0 ? &other : err);
+    return r < 0 ? r : MIN(s->netns, 0);
 }
 
-int slot_make(struct native *n, int ids, unsigned *hint, const struct cgroup_limits *limits,
-              struct slot *ret, struct cay_error *err) {
+int slot_make(struct native *n, const struct helper *helper, int ids, unsigned *hint,
+              const struct cgroup_limits *limits, struct slot *ret, struct cay_error *err) {
     struct slot s = empty;
     int r = id_new(s.group, err);
     if (r < 0)
@@ -62,9 +67,9 @@ int slot_make(struct native *n, int ids, unsigned *hint, const struct cgroup_lim
     s.base = idrange_take(ids, hint, err);
     if (s.base == 0)
         return -(int)err->code;
-    r = make_parts(n, limits, &s, err);
+    r = make_parts(n, helper, limits, &s, err);
     if (r < 0) {
-        slot_free(n, &s);
+        slot_free(n, helper, &s);
         return r;
     }
     s.state = SLOT_IDLE;

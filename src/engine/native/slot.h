@@ -12,6 +12,7 @@
 #include "engine/native/rootfs.h"
 
 struct cay_error;
+struct helper;
 struct native;
 
 enum slot_state { SLOT_NONE, SLOT_IDLE, SLOT_LEASED };
@@ -34,9 +35,9 @@ struct slot {
 };
 
 /* Makes a slot; ids is the open lease file. On failure nothing is left. */
-int slot_make(struct native *n, int ids, unsigned *hint, const struct cgroup_limits *limits,
-              struct slot *ret, struct cay_error *err);
-void slot_free(struct native *n, struct slot *s);
+int slot_make(struct native *n, const struct helper *helper, int ids, unsigned *hint,
+              const struct cgroup_limits *limits, struct slot *ret, struct cay_error *err);
+void slot_free(struct native *n, const struct helper *helper, struct slot *s);
 
 /* Makes the root ready for a sandbox of this spec; in the host's mount namespace. */
 int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_spec *spec,

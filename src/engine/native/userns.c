@@ -3,13 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,66 +20,48 @@
 #include "base/str.h"
 #include "engine/native/idrange.h"
 
-/* A process that sits in a new user namespace until it is told to end. */
+/* A process that sits in a new user namespace and waits for a word. */
 struct holder {
     pid_t pid;
-    int sock; /* our end of a socket pair with it */
+    int word; /* writing a byte lets it go on; closing makes it end */
 };
 
 static void holder_end(struct holder *h) {
     if (h->pid <= 0)
         return;
-    fd_close(&h->sock); /* it reads the end and exits */
+    fd_close(&h->word);
     while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     h->pid = 0;
 }
 
-/* Runs in the holder. The limit is a property of the namespace it is in, so it can only be set
- * from inside, once the ids are mapped. */
-static _noreturn_ void hold(int sock) {
+/* Runs in the holder, once the ids are mapped. How many user namespaces there may be below it is a
+ * property of a namespace that can only be set from inside. Ends with the errno of that. */
+static _noreturn_ void hold(int word) {
     char byte;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (unshare(CLONE_NEWUSER) < 0)
-        byte = (char)errno;
-    else
-        byte = 0;
-    if (fd_write_all(sock, &byte, 1) < 0 || byte != 0 || fd_read_all(sock, &byte, 1) <= 0)
-        _exit(1);
-    byte = (char)-fd_write_file_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
-    if (fd_write_all(sock, &byte, 1) < 0)
-        _exit(1);
-    (void)fd_read_all(sock, &byte, 1); /* returns when the parent closes its end */
-    _exit(0);
-}
-
-/* Waits for the holder's word: 0 or -errno of what it tried. */
-static int holder_wait(const struct holder *h) {
-    unsigned char byte;
-    int r = fd_read_all(h->sock, &byte, 1);
-    return r <= 0 ? -ECHILD : -(int)byte;
+    if (fd_read_all(word, &byte, 1) <= 0)
+        _exit(ECHILD);
+    _exit(-fd_write_file_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0"));
 }
 
 static int holder_start(struct holder *ret, struct cay_error *err) {
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return error_errno(err, "making a socket pair");
-    pid_t pid = fork();
+    int p[2];
+    if (pipe2(p, O_CLOEXEC) < 0)
+        return error_errno(err, "making a pipe");
+    struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0) {
-        (void)close(pair[0]);
-        hold(pair[1]);
+        (void)close(p[1]);
+        hold(p[0]);
     }
-    (void)close(pair[1]);
-    *ret = (struct holder){.pid = pid, .sock = pair[0]};
-    if (pid < 0) {
-        fd_close(&ret->sock);
-        return error_errno(err, "forking");
-    }
-    int r = holder_wait(ret);
-    if (r == 0)
+    int sys = errno;
+    (void)close(p[0]);
+    *ret = (struct holder){.pid = pid, .word = p[1]};
+    if (pid > 0)
         return 0;
-    holder_end(ret);
-    error_sys(err, -r, "making a user namespace");
+    fd_close(&ret->word);
+    error_sys(err, sys, "making a user namespace");
     return error_remedy(err, "allow them: sysctl user.max_user_namespaces, "
                              "kernel.unprivileged_userns_clone=1, "
                              "kernel.apparmor_restrict_unprivileged_userns=0; or run as root");
@@ -99,23 +82,33 @@ static int open_namespace(pid_t pid, struct cay_error *err) {
     return fd < 0 ? error_errno(err, "opening the user namespace") : fd;
 }
 
-static int forbid_nested(const struct holder *h, struct cay_error *err) {
-    int r = fd_write_all(h->sock, "", 1);
-    if (r == 0)
-        r = holder_wait(h);
+static int forbid_nested(struct holder *h, struct cay_error *err) {
+    int status = 0, r = fd_write_all(h->word, "", 1);
+    while (r == 0 && waitpid(h->pid, &status, 0) < 0)
+        if (errno != EINTR)
+            r = -errno;
+    if (r == 0) {
+        h->pid = 0;
+        r = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
+    }
+    fd_close(&h->word);
     return r < 0 ? error_sys(err, -r, "forbidding nested user namespaces") : 0;
 }
 
 int userns_create(const struct id_map *uids, const struct id_map *gids, struct cay_error *err) {
-    _cleanup_(holder_end) struct holder h = {.sock = -1};
+    _cleanup_(holder_end) struct holder h = {.word = -1};
     int r = holder_start(&h, err);
     if (r == 0)
         r = write_map(h.pid, "uid_map", uids, err);
     if (r == 0)
         r = write_map(h.pid, "gid_map", gids, err);
-    if (r == 0)
-        r = forbid_nested(&h, err);
-    return r < 0 ? r : open_namespace(h.pid, err);
+    if (r < 0)
+        return r;
+    _cleanup_(closep) int ns = open_namespace(h.pid, err);
+    if (ns < 0)
+        return ns;
+    r = forbid_nested(&h, err);
+    return r < 0 ? r : TAKE_FD(ns);
 }
 
 /* ---- an ordinary user ---- */
@@ -210,22 +203,20 @@ static int enter(int ns, bool ranges, struct cay_error *err) {
 }
 
 int userns_become_root(struct userns_self *ret, struct cay_error *err) {
-    _cleanup_(holder_end) struct holder h = {.sock = -1};
+    _cleanup_(holder_end) struct holder h = {.word = -1};
     int r = holder_start(&h, err);
     if (r < 0)
         return r;
     bool ranges = map_ranges(h.pid) == 0;
-    if (!ranges) {
-        r = map_self(h.pid, err);
-        if (r < 0)
-            return r;
-    }
-    r = forbid_nested(&h, err);
+    r = ranges ? 0 : map_self(h.pid, err);
     if (r < 0)
         return r;
     _cleanup_(closep) int ns = open_namespace(h.pid, err);
     if (ns < 0)
         return ns;
+    r = forbid_nested(&h, err);
+    if (r < 0)
+        return r;
     ret->ranges = ranges;
     return enter(ns, ranges, err);
 }
