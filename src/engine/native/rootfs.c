@@ -300,7 +300,7 @@ static int open_volume(const struct sandbox_spec *spec, const struct mount_spec 
     unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
     if (m->read_only)
         attributes |= MOUNT_ATTR_RDONLY;
-    /* By descriptor from here on: whoever writes above the folder could put another in its place. */
+    /* By descriptor from here on: whoever writes above it could put another folder in its place. */
     struct stat st;
     _cleanup_(closep) int source = open(m->source, O_PATH | O_CLOEXEC);
     if (source < 0 || fstat(source, &st) < 0)
