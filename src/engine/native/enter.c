@@ -79,6 +79,14 @@ static int drop_privilege(struct enter_plan *p) {
     return privilege_limit_capabilities(p->fs.spec->profile == PROFILE_BUILD);
 }
 
+/* The caller may have more open than the limit that was just set, and then nothing more could be
+ * opened; what is above is not needed any more. */
+static int cut_descriptors(struct enter_plan *p) {
+    if (!p->share_descriptors)
+        return 0;
+    return close_range(ENTER_LOW_FDS, ~0U, CLOSE_RANGE_UNSHARE) < 0 ? -errno : 0;
+}
+
 static int apply_landlock(struct enter_plan *p) {
     return p->landlock_abi > 0 ? landlock_restrict(p->landlock_abi) : 0;
 }
@@ -92,8 +100,6 @@ static int place(int fd, int number) {
 
 static int arrange_descriptors(struct enter_plan *p) {
     int source[] = {p->listener, p->connection, p->init};
-    if (p->share_descriptors && close_range(ENTER_LOW_FDS, ~0U, CLOSE_RANGE_UNSHARE) < 0)
-        return -errno;
     for (size_t i = 0; i < ARRAY_LEN(source); i++) {
         if (source[i] < 0)
             continue;
@@ -142,6 +148,7 @@ static const struct {
     {"setting hostname and resource limits", set_process},
     {"entering the user namespace", join_user},
     {"dropping capabilities", drop_privilege},
+    {"giving up the caller's descriptors", cut_descriptors},
     {"applying Landlock", apply_landlock},
     {"arranging descriptors", arrange_descriptors},
     {"loading the seccomp filter", load_filter},

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -18,6 +19,15 @@ static int fail(const struct cay_error *err) {
     return 1;
 }
 
+/* Each slot is several descriptors. Sandboxes get a limit of their own. */
+static void raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* fewer sandboxes then */
+}
+
 int main(int argc, char **argv) {
     struct cay_error err;
     struct native *n = NULL;
@@ -28,6 +38,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     (void)prctl(PR_SET_NAME, "cay-launcher", 0, 0, 0);
+    raise_descriptor_limit();
     struct sandbox_spec defaults = {
         .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};
     if (launcher_reserve_descriptors(&err) < 0 || native_open(argv[1], &n, &err) < 0)
