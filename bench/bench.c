@@ -1,0 +1,106 @@
+/* cay-bench: measures cay beside other programs, in one run. bench/run prepares them and calls it.
+ */
+#include "bench.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/path.h"
+#include "base/str.h"
+
+enum { PATH_SIZE = 256 };
+
+int bench_launcher(const struct bench_options *o, unsigned ready, struct launcher_client *ret,
+                   struct cay_error *err) {
+    char program[PATH_SIZE], state[PATH_SIZE];
+    if (str_format(program, sizeof program, "%s/cay-launcher", o->programs) < 0 ||
+        str_format(state, sizeof state, "%s/state", o->scratch) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the folder names are too long");
+    int r = path_make_dirs_trusted(state, 0700, err);
+    return r < 0 ? r : launcher_client_start(program, state, ready, ret, err);
+}
+
+static int usage(void) {
+    (void)fprintf(stderr, "usage: cay-bench --programs DIR --scratch DIR [--trues DIR]\n"
+                          "                 [--peers FILE] [--latency-ms N] [--rate-ms N]\n"
+                          "                 [--density N]\n");
+    return 2;
+}
+
+static int to_number(const char *text, int64_t max, int64_t *ret) {
+    return str_to_i64(text, 0, max, ret);
+}
+
+static int parse(int argc, char **argv, struct bench_options *o) {
+    static const struct option options[] = {
+        {"programs", required_argument, NULL, 'p'},   {"scratch", required_argument, NULL, 's'},
+        {"trues", required_argument, NULL, 't'},      {"peers", required_argument, NULL, 'e'},
+        {"latency-ms", required_argument, NULL, 'l'}, {"rate-ms", required_argument, NULL, 'r'},
+        {"density", required_argument, NULL, 'd'},    {0},
+    };
+    int letter, r = 0;
+    int64_t density = o->density;
+    while (r == 0 && (letter = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (letter == 'p')
+            o->programs = optarg;
+        else if (letter == 's')
+            o->scratch = optarg;
+        else if (letter == 't')
+            o->trues = optarg;
+        else if (letter == 'e')
+            o->peers = optarg;
+        else if (letter == 'l')
+            r = to_number(optarg, 3600000, &o->latency_ms);
+        else if (letter == 'r')
+            r = to_number(optarg, 60000, &o->rate_ms);
+        else if (letter == 'd')
+            r = to_number(optarg, 1500, &density);
+        else
+            r = -1;
+    }
+    o->density = (unsigned)density;
+    return r < 0 || optind != argc || o->programs == NULL || o->scratch == NULL ? -1 : 0;
+}
+
+/* A thousand sandboxes are thousands of descriptors, which the launcher inherits the right to. */
+static void raise_descriptors(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* fewer sandboxes then, which is reported */
+}
+
+static int part(int r, const char *name, const struct cay_error *err) {
+    if (r < 0)
+        (void)fprintf(stderr, "cay-bench: %s: %s; %s\n", name, err->message, err->remedy);
+    return r < 0;
+}
+
+int main(int argc, char **argv) {
+    static struct bench b = {
+        .options = {.trues = "", .latency_ms = 60000, .rate_ms = 3000, .density = 1000}};
+    struct cay_error err = {0};
+    if (parse(argc, argv, &b.options) < 0)
+        return usage();
+    raise_descriptors();
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* nothing may be printed twice by a fork */
+    if (part(bench_read_peers(&b, &err), "peers", &err))
+        return 1;
+    report_machine();
+    int failed = part(bench_latency(&b, &err), "latency", &err);
+    report_latency(&b);
+    if (b.options.rate_ms > 0)
+        failed |= part(bench_rates(&b, &err), "rates", &err);
+    report_rates(&b);
+    if (b.options.density > 0)
+        failed |= part(bench_density(&b, &err), "density", &err);
+    report_density(&b.density);
+    report_goals(&b);
+    return failed;
+}
