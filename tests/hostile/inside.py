@@ -75,6 +75,18 @@ def parents():
     return found
 
 
+def descendants(top):
+    """Pids of the host below one of them."""
+    tree, found = parents(), []
+    for pid in tree:
+        above = tree[pid]
+        while above in tree and above != top:
+            above = tree[above]
+        if above == top:
+            found.append(pid)
+    return found
+
+
 def pid_namespace(pid):
     return os.readlink(f"/proc/{pid}/ns/pid")
 
@@ -106,14 +118,11 @@ class Box:
         self.report = json.loads(line)
 
     def members(self):
-        """Host pids of everything inside: what descends from cay in a pid namespace of its own."""
-        tree, found = parents(), []
-        for pid in tree:
-            above = tree[pid]
-            while above in tree and above != self.process.pid:
-                above = tree[above]
+        """Host pids of everything inside."""
+        found = []
+        for pid in descendants(self.process.pid):
             with contextlib.suppress(OSError):
-                if above == self.process.pid and pid_namespace(pid) != pid_namespace("self"):
+                if pid_namespace(pid) != pid_namespace("self"):
                     found.append(pid)
         return found
 
