@@ -133,12 +133,22 @@ void spec_free_mounts(struct sandbox_spec *spec) {
     spec->mount_count = 0;
 }
 
-static int check_memory(const struct sandbox_spec *spec, struct cay_error *err) {
+int spec_look_up_host(struct spec_host *ret, struct cay_error *err) {
     struct sysinfo info;
-    char want[32], have[32];
+    char text[32];
+    int64_t pids = 32768; /* the kernel's default */
     if (sysinfo(&info) < 0)
         return error_errno(err, "reading the host's memory size");
-    uint64_t total = (uint64_t)info.totalram * info.mem_unit;
+    if (fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/pid_max", text, sizeof text) > 0)
+        (void)str_to_i64(text, 1, INT32_MAX, &pids); /* the default stands */
+    ret->memory_bytes = (uint64_t)info.totalram * info.mem_unit;
+    ret->cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    ret->pids = (uint32_t)pids;
+    return 0;
+}
+
+static int check_memory(const struct sandbox_spec *spec, uint64_t total, struct cay_error *err) {
+    char want[32], have[32];
     if (spec->memory_bytes > total) {
         error_set(err, CAY_INVALID_ARGUMENT, "--memory %s is more than this host has (%s)",
                   str_bytes(spec->memory_bytes, want), str_bytes(total, have));
@@ -175,40 +185,35 @@ static int finish_disk(struct sandbox_spec *spec, struct cay_error *err) {
     return 0;
 }
 
-static int check_cpu(const struct sandbox_spec *spec, struct cay_error *err) {
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
+static int check_cpu(const struct sandbox_spec *spec, uint32_t online, struct cay_error *err) {
     if (spec->cpu_quota_us > (uint64_t)online * CPU_PERIOD_US) {
-        error_set(err, CAY_INVALID_ARGUMENT, "--cpus %.2f is more than this host has (%ld)",
+        error_set(err, CAY_INVALID_ARGUMENT, "--cpus %.2f is more than this host has (%u)",
                   spec->cpu_quota_us / (double)CPU_PERIOD_US, online);
-        return error_remedy(err, "ask for at most %ld", online);
+        return error_remedy(err, "ask for at most %u", online);
     }
     if (spec->cpu_quota_us < CPU_QUOTA_MIN_US)
         return error_set(err, CAY_INVALID_ARGUMENT, "--cpus is below the minimum of 0.01");
     return 0;
 }
 
-static int check_pids(const struct sandbox_spec *spec, struct cay_error *err) {
-    char text[32];
-    int64_t max = 32768;
-    if (fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/pid_max", text, sizeof text) > 0)
-        (void)str_to_i64(text, 1, INT32_MAX, &max); /* the default stands */
+static int check_pids(const struct sandbox_spec *spec, uint32_t max, struct cay_error *err) {
     if (spec->pids < PIDS_MIN)
         return error_set(err, CAY_INVALID_ARGUMENT, "--pids must be at least %d", PIDS_MIN);
     if (spec->pids > max) {
-        error_set(err, CAY_INVALID_ARGUMENT, "--pids %u is more than this host has (%lld)",
-                  spec->pids, (long long)max);
+        error_set(err, CAY_INVALID_ARGUMENT, "--pids %u is more than this host has (%u)",
+                  spec->pids, max);
         return error_remedy(err, "ask for less, or raise the sysctl kernel.pid_max");
     }
     return 0;
 }
 
-int spec_finish(struct sandbox_spec *spec, struct cay_error *err) {
-    int r = check_memory(spec, err);
+int spec_finish(struct sandbox_spec *spec, const struct spec_host *host, struct cay_error *err) {
+    int r = check_memory(spec, host->memory_bytes, err);
     if (r == 0)
         r = finish_disk(spec, err);
     if (r == 0)
-        r = check_cpu(spec, err);
+        r = check_cpu(spec, host->cpus, err);
     if (r == 0)
-        r = check_pids(spec, err);
+        r = check_pids(spec, host->pids, err);
     return r;
 }

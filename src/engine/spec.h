@@ -60,6 +60,14 @@ int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error
 /* Releases what spec_add_mount made. */
 void spec_free_mounts(struct sandbox_spec *spec);
 
+/* What this host has; it changes rarely enough to be looked up once. */
+struct spec_host {
+    uint64_t memory_bytes;
+    uint32_t cpus;
+    uint32_t pids;
+};
+int spec_look_up_host(struct spec_host *ret, struct cay_error *err);
+
 /* Fills what is derived (inode limit, disk limit where none was asked for) and checks everything
- * against this host: memory, processors, process ids. */
-int spec_finish(struct sandbox_spec *spec, struct cay_error *err);
+ * against the host: memory, processors, process ids. */
+int spec_finish(struct sandbox_spec *spec, const struct spec_host *host, struct cay_error *err);

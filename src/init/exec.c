@@ -21,7 +21,7 @@
 #include "init/tree.h"
 #include "init/user.h"
 
-enum { TERM_GRACE_MS = 250, KILL_MS = 3000 };
+enum { TERM_GRACE_MS = 250, KILL_MS = 3000, ANNOUNCE_MS = 5 };
 
 struct exec {
     struct op_conn *conn;
@@ -41,6 +41,8 @@ struct exec {
     bool exited;
     int status;
     enum wire_reason reason;
+    int64_t started_us;
+    bool announced; /* WIRE_STARTED was sent */
 };
 
 static void exec_close(struct exec *x) {
@@ -151,6 +153,22 @@ static void send_credit(struct exec *x) {
 
 /* ---- from the command ---- */
 
+static void put_started(const struct exec *x, struct buf *b) {
+    wire_put_number(b, WIRE_TAG_PID, (uint64_t)x->cmd.pid);
+}
+
+/* Told with the first thing that there is to tell, or soon: a frame of its own would wake the host
+ * at the moment when the command needs the processor. */
+static void announce(struct exec *x) {
+    if (x->announced || x->host_gone)
+        return;
+    _cleanup_(buf_free) struct buf b = BUF_INIT(64);
+    put_started(x, &b);
+    x->announced = true;
+    if (wire_send(x->conn->fd, WIRE_STARTED, &b) < 0)
+        x->host_gone = true;
+}
+
 static void update_host_ready(struct exec *x) {
     struct pollfd p = {.fd = x->conn->fd, .events = POLLOUT};
     x->host_ready = poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) != 0;
@@ -173,6 +191,7 @@ static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
     }
     x->output += len;
     x->quiet_deadline = clock_deadline(x->quiet_ms);
+    announce(x);
     if (!x->host_gone && wire_send_data(x->conn->fd, type, data, len) < 0)
         x->host_gone = true;
     update_host_ready(x);
@@ -226,7 +245,13 @@ static void step(struct exec *x, int64_t deadline) {
         {.fd = output ? x->cmd.err : -1, .events = POLLIN},
         {.fd = x->input.len > 0 || x->input_ended ? x->cmd.in : -1, .events = POLLOUT},
     };
-    if (poll(fds, ARRAY_LEN(fds), clock_poll_timeout(deadline)) < 0)
+    int timeout = clock_poll_timeout(deadline);
+    if (!x->announced && (timeout < 0 || timeout > ANNOUNCE_MS))
+        timeout = ANNOUNCE_MS;
+    int ready = poll(fds, ARRAY_LEN(fds), timeout);
+    if (ready == 0)
+        announce(x);
+    if (ready < 0)
         return;
     if ((fds[1].revents & POLLOUT) != 0)
         x->host_ready = true;
@@ -266,7 +291,12 @@ static int answer(struct exec *x, unsigned left) {
     wire_put_number(&b, WIRE_TAG_SIGNAL, (uint64_t)number);
     wire_put_number(&b, WIRE_TAG_TRUNCATED, x->reason == WIRE_REASON_OUTPUT);
     wire_put_number(&b, WIRE_TAG_COUNT, left);
-    return wire_send(x->conn->fd, WIRE_DONE, &b);
+    wire_put_number(&b, WIRE_TAG_ELAPSED_US, (uint64_t)(clock_us() - x->started_us));
+    if (x->announced)
+        return wire_send(x->conn->fd, WIRE_DONE, &b);
+    _cleanup_(buf_free) struct buf started = BUF_INIT(64);
+    put_started(x, &started);
+    return wire_send_two(x->conn->fd, WIRE_STARTED, &started, WIRE_DONE, &b);
 }
 
 static int run(struct exec *x, struct cay_error *err) {
@@ -338,12 +368,6 @@ static int send_failure(int fd, const struct cay_error *failure, int code) {
     return wire_send(fd, WIRE_ERROR, &b);
 }
 
-static int send_started(const struct exec *x) {
-    _cleanup_(buf_free) struct buf b = BUF_INIT(64);
-    wire_put_number(&b, WIRE_TAG_PID, (uint64_t)x->cmd.pid);
-    return wire_send(x->conn->fd, WIRE_STARTED, &b);
-}
-
 static void set_limits(struct exec *x, const struct wire_message *m) {
     x->output_max = m->number[WIRE_TAG_OUTPUT_MAX];
     x->wall_deadline = clock_deadline((int64_t)m->number[WIRE_TAG_TIMEOUT_MS]);
@@ -377,12 +401,10 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
     if (spawn_command(&req, &x.cmd, &code, &failure) < 0)
         return send_failure(c->fd, &failure, code) < 0 ? error_set(err, CAY_UNAVAILABLE, "host gone")
                                                        : 0;
+    x.started_us = clock_us();
     set_limits(&x, m);
     for (int *fd = (int[]){x.cmd.in, x.cmd.out, x.cmd.err, -2}; *fd != -2; fd++)
         if (*fd >= 0)
             (void)fd_set_nonblocking(*fd, true);
-    r = send_started(&x);
-    if (r < 0)
-        return error_sys(err, -r, "answering");
     return run(&x, err);
 }

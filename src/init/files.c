@@ -127,7 +127,7 @@ int op_stat(struct op_conn *c, const struct wire_message *request, struct cay_er
     int r = files_path(c, request, WIRE_TAG_PATH, path, err);
     if (r < 0)
         return r;
-    bool follow = request->number[WIRE_TAG_RECURSIVE] != 0;
+    bool follow = request->number[WIRE_TAG_FOLLOW] != 0;
     struct stat st;
     if (fstatat(AT_FDCWD, path, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW) < 0)
         return files_error(err, errno, "looking at", path);

@@ -69,9 +69,9 @@ static int serve(struct op_conn *c, const struct wire_frame *frame, struct cay_e
     if (op == NULL)
         return error_set(err, CAY_UNSUPPORTED, "unknown operation %llu",
                          (unsigned long long)request.number[WIRE_TAG_OP]);
-    struct user user;
+    struct user user = {.home = "/root"}; /* root, who needs no looking up */
     const char *name = request.string[WIRE_TAG_USER];
-    r = user_lookup(name != NULL ? name : "0:0", &user, err);
+    r = name != NULL ? user_lookup(name, &user, err) : 0;
     if (r < 0)
         return r;
     c->uid = user.uid;

@@ -11,7 +11,6 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/str.h"
 
 enum { DATABASE_MAX = 1024 * 1024, ID_MAX = 65535 };
@@ -20,8 +19,12 @@ enum { DATABASE_MAX = 1024 * 1024, ID_MAX = 65535 };
 static void read_database(const char *path, struct buf *b) {
     _cleanup_(closep) int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || fd_read_to_end(fd, b) < 0)
-        buf_clear(b);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > DATABASE_MAX)
+        return;
+    char *to = buf_reserve(b, (size_t)st.st_size);
+    ssize_t n = to == NULL ? -1 : read(fd, to, (size_t)st.st_size);
+    if (n > 0)
+        buf_commit(b, (size_t)n);
 }
 
 enum { PASSWD_FIELDS = 7, GROUP_FIELDS = 4, FIELDS_MAX = 7 };

@@ -206,7 +206,10 @@ static int make_spec(const struct cay_spec *in, struct sandbox_spec *spec, struc
         r = take_limits(in, spec, err);
     for (const char *const *v = in->volumes; r == 0 && v != NULL && *v != NULL; v++)
         r = spec_add_mount(spec, *v, err);
-    return r < 0 ? r : spec_finish(spec, err);
+    struct spec_host host;
+    if (r == 0)
+        r = spec_look_up_host(&host, err);
+    return r < 0 ? r : spec_finish(spec, &host, err);
 }
 
 static void sandbox_freep(cay_sandbox **box) {
@@ -319,16 +322,20 @@ static void take_captured(struct buf *b, char **text, size_t *len, bool streamed
 static void fill_result(const cay_sandbox *box, const struct exec_outcome *o, int64_t begin,
                         struct cay_result *ret) {
     struct cgroup_stats stats;
-    int64_t end = clock_us(), started = o->started ? o->started_us : end;
+    /* How long the command ran is the sandbox's word, but never more than we saw. */
+    int64_t total = clock_us() - begin;
+    int64_t ran = o->started ? MIN(MAX(o->elapsed_us, 0), total) : 0;
+    if (o->started && o->elapsed_us == 0)
+        ran = total; /* it ended without a word */
     ret->exit_code = o->exit_code;
     ret->signal = o->signal;
     ret->timed_out = o->reason == WIRE_REASON_TIMEOUT || o->reason == WIRE_REASON_QUIET;
     ret->idle_output = o->reason == WIRE_REASON_QUIET;
     ret->output_truncated = o->truncated;
-    ret->duration_us = end - started;
+    ret->duration_us = ran;
     const struct native_phases *p = native_box_phases(box->box);
-    ret->phases = (struct cay_phases){p->prepare_us, p->root_us, p->start_us, started - begin,
-                                      end - started};
+    ret->phases =
+        (struct cay_phases){p->prepare_us, p->root_us, p->start_us, total - ran, ran};
     ret->tier = box->tier;
     if (native_box_stats(box->box, &stats, NULL) == 0)
         ret->oom_killed = stats.oom_kills > 0;

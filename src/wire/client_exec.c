@@ -46,7 +46,8 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
     wire_put_number(&b, WIRE_TAG_VERSION, WIRE_VERSION);
     wire_put_number(&b, WIRE_TAG_OP, WIRE_OP_EXEC);
-    wire_put_string(&b, WIRE_TAG_USER, req->user != NULL ? req->user : "0:0");
+    if (req->user != NULL)
+        wire_put_string(&b, WIRE_TAG_USER, req->user);
     wire_put_string(&b, WIRE_TAG_CWD, req->cwd);
     wire_put_number(&b, WIRE_TAG_TTY, req->tty);
     wire_put_number(&b, WIRE_TAG_ROWS, req->rows);
@@ -142,6 +143,7 @@ static void take_done(struct carry *c, const struct wire_message *m) {
     c->ret->reason =
         reason <= WIRE_REASON_OUTPUT ? (enum wire_reason)reason : WIRE_REASON_EXIT;
     c->ret->truncated |= m->number[WIRE_TAG_TRUNCATED] != 0;
+    c->ret->elapsed_us = (int64_t)MIN(m->number[WIRE_TAG_ELAPSED_US], (uint64_t)INT64_MAX);
     c->ret->left = (unsigned)MIN(m->number[WIRE_TAG_COUNT], UINT64_C(65536));
 }
 
@@ -161,7 +163,6 @@ static int take_message(struct carry *c, const struct wire_frame *f) {
         if (c->ret->started)
             return protocol_error(c, "a second start");
         c->ret->started = true;
-        c->ret->started_us = clock_us();
         return 0;
     case WIRE_CREDIT:
         c->credit = MIN(c->credit + m.number[WIRE_TAG_COUNT], (uint64_t)WIRE_INPUT_CREDIT);
@@ -237,7 +238,7 @@ static int wait_and_move(struct carry *c, int64_t deadline) {
     size_t pending = c->pending[0].len + c->pending[1].len;
     struct pollfd fds[] = {
         {.fd = c->ended || pending >= PENDING_MAX ? -1 : c->fd, .events = POLLIN},
-        {.fd = c->ended || c->credit == 0 || !c->ret->started ? -1 : s->in, .events = POLLIN},
+        {.fd = c->ended || c->credit == 0 ? -1 : s->in, .events = POLLIN},
         {.fd = c->pending[0].len > 0 ? s->out[0] : -1, .events = POLLOUT},
         {.fd = c->pending[1].len > 0 ? s->out[1] : -1, .events = POLLOUT},
         {.fd = s->signals, .events = POLLIN},

@@ -38,7 +38,7 @@ struct exec_outcome {
     enum wire_reason reason;
     bool truncated;
     unsigned left;        /* processes that the inside could not end */
-    int64_t started_us;   /* monotonic, when the command was executed */
+    int64_t elapsed_us;   /* how long it ran, as the inside says */
 };
 
 /* Sends the request. The answer is read by exec_carry. */

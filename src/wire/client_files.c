@@ -198,7 +198,7 @@ int wire_stat(const struct wire_call *c, const char *path, bool follow, struct w
     _cleanup_(buf_free) struct buf b = REQUEST_INIT;
     wire_call_begin(c, WIRE_OP_STAT, &b);
     wire_put_string(&b, WIRE_TAG_PATH, path);
-    wire_put_number(&b, WIRE_TAG_RECURSIVE, follow);
+    wire_put_number(&b, WIRE_TAG_FOLLOW, follow);
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
     struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_REQUEST, &b, err);

@@ -59,11 +59,17 @@ static int write_vectors(int fd, struct iovec *iov, int count) {
     return 0;
 }
 
-static int send_frame(int fd, enum wire_type type, const void *data, size_t len) {
-    unsigned char header[WIRE_HEADER_SIZE] = {0};
+static void fill_header(unsigned char header[static WIRE_HEADER_SIZE], enum wire_type type,
+                        size_t len) {
     uint32_t n = htole32((uint32_t)len);
+    memset(header, 0, WIRE_HEADER_SIZE);
     memcpy(header, &n, sizeof n);
     header[4] = (unsigned char)type;
+}
+
+static int send_frame(int fd, enum wire_type type, const void *data, size_t len) {
+    unsigned char header[WIRE_HEADER_SIZE];
+    fill_header(header, type, len);
     struct iovec iov[2] = {
         {.iov_base = header, .iov_len = sizeof header},
         {.iov_base = (void *)(uintptr_t)data, .iov_len = len},
@@ -77,6 +83,24 @@ int wire_send(int fd, enum wire_type type, const struct buf *b) {
     if (b->failed)
         return -ENOBUFS;
     return b->len > WIRE_MESSAGE_MAX ? -EMSGSIZE : send_frame(fd, type, b->data, b->len);
+}
+
+int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
+                  enum wire_type second_type, const struct buf *second) {
+    unsigned char headers[2][WIRE_HEADER_SIZE];
+    if (first->failed || second->failed)
+        return -ENOBUFS;
+    if (first->len > WIRE_MESSAGE_MAX || second->len > WIRE_MESSAGE_MAX)
+        return -EMSGSIZE;
+    fill_header(headers[0], first_type, first->len);
+    fill_header(headers[1], second_type, second->len);
+    struct iovec iov[4] = {
+        {.iov_base = headers[0], .iov_len = WIRE_HEADER_SIZE},
+        {.iov_base = first->data, .iov_len = first->len},
+        {.iov_base = headers[1], .iov_len = WIRE_HEADER_SIZE},
+        {.iov_base = second->data, .iov_len = second->len},
+    };
+    return write_vectors(fd, iov, (int)ARRAY_LEN(iov));
 }
 
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len) {

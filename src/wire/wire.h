@@ -108,13 +108,15 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_REGEX, 37, WIRE_KIND_NUMBER)      /* 1: PATTERN is a POSIX extended expression */   \
     X(WIRE_TAG_IGNORE_CASE, 38, WIRE_KIND_NUMBER)                                                  \
     X(WIRE_TAG_TRUNCATED, 39, WIRE_KIND_NUMBER)  /* 1: a limit cut the answer */                   \
-    X(WIRE_TAG_PATHS, 40, WIRE_KIND_STRINGS)
+    X(WIRE_TAG_PATHS, 40, WIRE_KIND_STRINGS)                                                       \
+    X(WIRE_TAG_FOLLOW, 41, WIRE_KIND_NUMBER)     /* STAT: what a symlink leads to */               \
+    X(WIRE_TAG_ELAPSED_US, 42, WIRE_KIND_NUMBER) /* EXEC: how long the command ran */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-    WIRE_TAG_COUNT_ = 41,
+    WIRE_TAG_COUNT_ = 43,
 };
 
 /* Why a command ended. */
@@ -135,6 +137,9 @@ void wire_put_number(struct buf *b, enum wire_tag tag, uint64_t value);
 /* Sends one frame; b NULL for an empty payload. 0 or -errno; -ENOBUFS if building b failed,
  * -EMSGSIZE if it is more than the other side takes. */
 int wire_send(int fd, enum wire_type type, const struct buf *b);
+/* Sends two frames at once, so that the other side is woken once. */
+int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
+                  enum wire_type second_type, const struct buf *second);
 /* Sends bytes as frames of at most WIRE_DATA_MAX. */
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len);
 /* Sends err as WIRE_ERROR. */

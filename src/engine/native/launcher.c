@@ -31,6 +31,7 @@
 
 enum {
     SLOTS_MAX = 1536,
+    QUIET_MS = 1,
     CONNECTION_PLACE = 6, /* low numbers for what a child keeps */
     LISTENER_PLACE = 7,
     INIT_PLACE = 8,
@@ -44,12 +45,14 @@ struct launcher {
     unsigned hint;
     int host_ns, lean_ns; /* mount namespaces; -1: this kernel cannot do without the host's */
     int dev; /* shared by all; -1: this kernel cannot clone it, each sandbox gets its own */
+    struct spec_host host;
     struct sandbox_spec defaults;
     struct cgroup_limits limits;
     unsigned ready;
     struct helper helper;
     struct slot *slots;
     size_t slot_count;
+    bool idle; /* nothing to tidy */
     bool hung_up;
 };
 
@@ -192,6 +195,18 @@ static bool refill(struct launcher *l) {
     return count_idle(l) < l->ready && add_slot(l, &s, &err) == 0;
 }
 
+/* Work that nobody waits for, until there is none or somebody comes. */
+static void tidy(struct launcher *l) {
+    for (size_t i = 0; i < l->slot_count; i++)
+        if (l->slots[i].state == SLOT_LEASED)
+            slot_drop_root(&l->slots[i]); /* the sandbox has it now */
+    struct pollfd client = {.fd = l->client, .events = POLLIN};
+    while (refill(l))
+        if (poll(&client, 1, 0) != 0)
+            return;
+    l->idle = true;
+}
+
 /* ---- starting ---- */
 
 static int lease(struct launcher *l, const struct sandbox_spec *spec, struct slot **ret,
@@ -243,14 +258,13 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
 static int start(struct launcher *l, const struct launcher_request *r, struct slot **ret,
                  struct cay_error *err) {
     struct sandbox_spec spec = r->spec;
-    int code = spec_finish(&spec, err);
+    int code = spec_finish(&spec, &l->host, err);
     if (code == 0)
         code = lease(l, &spec, ret, err);
     if (code < 0)
         return code;
     struct slot *s = *ret;
     pid_t pid = launch(l, s, r->fds, err);
-    slot_drop_root(s); /* the sandbox has it now; nothing of ours keeps it alive */
     s->spec.mounts = NULL;
     s->spec.mount_count = 0;
     if (pid < 0) {
@@ -440,7 +454,9 @@ static int set_up(struct launcher *l, struct cay_error *err) {
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (dup3(l->n->init, INIT_PLACE, O_CLOEXEC) < 0)
         return error_errno(err, "placing cay-init");
-    int r = spec_finish(&l->defaults, err);
+    int r = spec_look_up_host(&l->host, err);
+    if (r == 0)
+        r = spec_finish(&l->defaults, &l->host, err);
     if (r < 0)
         return r;
     l->ids = idrange_open(l->n->state_dir, err);
@@ -452,17 +468,22 @@ static int set_up(struct launcher *l, struct cay_error *err) {
     return r < 0 ? r : set_up_mounts(l, err);
 }
 
-static void wait_and_serve(struct launcher *l, bool busy) {
+/* Waits for something to do; false if there was nothing for a moment. What makes the next start fast
+ * must not slow down the one that has just begun, so it waits for such a moment. */
+static bool wait_and_serve(struct launcher *l) {
     struct pollfd fds[] = {
         {.fd = l->client, .events = POLLIN},
         {.fd = l->signals, .events = POLLIN},
     };
-    if (poll(fds, ARRAY_LEN(fds), busy ? 0 : -1) < 0)
-        return;
+    int n = poll(fds, ARRAY_LEN(fds), l->idle ? -1 : QUIET_MS);
+    if (n <= 0)
+        return n < 0;
+    l->idle = false;
     if (fds[0].revents != 0)
         handle_request(l); /* first: somebody waits for it */
-    else if (fds[1].revents != 0)
+    else
         reap(l);
+    return true;
 }
 
 int launcher_serve(struct native *n, int sock, unsigned ready, const struct sandbox_spec *defaults,
@@ -477,9 +498,8 @@ int launcher_serve(struct native *n, int sock, unsigned ready, const struct sand
         return r;
     l.limits = (struct cgroup_limits){l.defaults.memory_bytes, l.defaults.cpu_quota_us,
                                       l.defaults.pids};
-    while (!l.hung_up) {
-        bool busy = refill(&l);
-        wait_and_serve(&l, busy);
-    }
+    while (!l.hung_up)
+        if (!wait_and_serve(&l))
+            tidy(&l);
     return 0;
 }
