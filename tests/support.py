@@ -187,4 +187,4 @@ def clean_host():
     run("--", "true")  # what the first run makes for good
     before = host_state()
     yield
-    assert not left_over(before)
+    assert left_over(before) == set()

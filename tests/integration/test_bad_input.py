@@ -18,7 +18,7 @@ def nothing_left():
     run("--", "true")
     before = host_state()
     yield
-    assert not left_over(before)
+    assert left_over(before) == set()
 
 
 # ---- the command line ----

@@ -80,7 +80,7 @@ def test_leaves_nothing():
     before = host_state()
     for _ in range(5):
         facts()
-    assert not left_over(before)
+    assert left_over(before) == set()
 
 
 def test_default_tier():

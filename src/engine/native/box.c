@@ -16,7 +16,10 @@
 #include "engine/native/internal.h"
 #include "engine/native/rootfs.h"
 
-enum { REMOVE_MS = 10000 };
+enum {
+    REMOVE_MS = 10000,
+    INIT_PIDS = 2, /* cay-init and the process that serves the command */
+};
 
 struct native_box {
     struct native *n;
@@ -70,7 +73,6 @@ static int make_cgroup(struct native_box *b, struct cay_error *err) {
     const struct cgroup_host *host = &b->n->cgroups;
     if (host->version == CGROUP_NONE)
         return 0;
-    enum { INIT_PIDS = 2 }; /* cay-init and the process that serves the command */
     struct cgroup_limits limits = {
         .memory_bytes = host->support[CGROUP_MEMORY].usable ? b->spec.memory_bytes : 0,
         .cpu_quota_us_per_100ms = host->support[CGROUP_CPU].usable ? b->spec.cpu_quota_us : 0,
@@ -138,6 +140,11 @@ static void close_netns(struct native_box *b) {
     fd_close(&b->netns);
 }
 
+/* The resource limit counts by user, so cay itself counts too. */
+static uint32_t pids_rlimit(const struct native_box *b) {
+    return b->n->cgroups.support[CGROUP_PIDS].usable ? 0 : b->spec.pids + INIT_PIDS + 1;
+}
+
 static int start_init(struct native_box *b, struct cay_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
@@ -155,7 +162,7 @@ static int start_init(struct native_box *b, struct cay_error *err) {
         .netns = b->netns,
         .userns = b->userns,
         .single_id = b->n->single_id,
-        .pids_rlimit = b->n->cgroups.support[CGROUP_PIDS].usable ? 0 : b->spec.pids,
+        .pids_rlimit = pids_rlimit(b),
         .landlock_abi = b->n->landlock_abi,
         .filter = &b->n->program,
         .init = b->n->init,

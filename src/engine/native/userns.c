@@ -3,14 +3,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/sched.h>
+#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@
 /* A process that sits in a new user namespace and waits for a word. */
 struct holder {
     pid_t pid;
-    int word; /* writing a byte lets it go on; closing makes it end */
+    int word; /* a byte from it: it is there; a byte to it: go on; closed: end */
 };
 
 static void holder_end(struct holder *h) {
@@ -35,33 +36,77 @@ static void holder_end(struct holder *h) {
     h->pid = 0;
 }
 
-/* Runs in the holder, once the ids are mapped. How many user namespaces there may be below it is a
- * property of a namespace that can only be set from inside. Ends with the errno of that. */
-static _noreturn_ void hold(int word) {
-    char byte;
+/* What the kernel counts for each user (inotify instances, pending signals, …) it counts once more
+ * for the maker of his user namespace: were that root, one sandbox could use up the share of the
+ * host and of all others. */
+static int become_owner(uid_t owner) {
+    if (owner == geteuid())
+        return 0;
+    /* Capabilities stay: where users may not make namespaces, they are needed. */
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return -errno;
+    return setresuid(owner, owner, owner) < 0 ? -errno : 0;
+}
+
+/* The maker's own limits become those of the whole namespace. */
+static int raise_limits(void) {
+    static const int counted[] = {RLIMIT_NPROC, RLIMIT_MSGQUEUE, RLIMIT_SIGPENDING, RLIMIT_MEMLOCK};
+    for (size_t i = 0; i < ARRAY_LEN(counted); i++) {
+        struct rlimit limit;
+        if (getrlimit((unsigned)counted[i], &limit) < 0)
+            return -errno;
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit((unsigned)counted[i], &limit) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static int make_namespace(uid_t owner) {
+    int r = become_owner(owner);
+    if (r == 0)
+        r = raise_limits();
+    if (r < 0)
+        return r;
+    return unshare(CLONE_NEWUSER) < 0 ? -errno : 0;
+}
+
+/* Runs in the holder. How many user namespaces there may be below it is a property of a namespace
+ * that can only be set from inside, once the ids are mapped. Ends with the errno of that. */
+static _noreturn_ void hold(int word, uid_t owner) {
+    int r = make_namespace(owner);
+    char byte = (char)-r;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (fd_read_all(word, &byte, 1) <= 0)
+    if (fd_write_all(word, &byte, 1) < 0 || r < 0 || fd_read_all(word, &byte, 1) <= 0)
         _exit(ECHILD);
     _exit(-fd_write_file_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0"));
 }
 
-static int holder_start(struct holder *ret, struct cay_error *err) {
-    int p[2];
-    if (pipe2(p, O_CLOEXEC) < 0)
-        return error_errno(err, "making a pipe");
-    struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
-    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+/* 0 or -errno of what the holder tried. */
+static int holder_wait(const struct holder *h) {
+    unsigned char byte;
+    return fd_read_all(h->word, &byte, 1) <= 0 ? -ECHILD : -(int)byte;
+}
+
+static int holder_start(uid_t owner, struct holder *ret, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making a socket pair");
+    pid_t pid = fork();
     if (pid == 0) {
-        (void)close(p[1]);
-        hold(p[0]);
+        (void)close(pair[0]);
+        hold(pair[1], owner);
     }
-    int sys = errno;
-    (void)close(p[0]);
-    *ret = (struct holder){.pid = pid, .word = p[1]};
+    int r = -errno;
+    (void)close(pair[1]);
+    *ret = (struct holder){.pid = pid, .word = pair[0]};
     if (pid > 0)
+        r = holder_wait(ret);
+    if (r == 0)
         return 0;
+    holder_end(ret);
     fd_close(&ret->word);
-    error_sys(err, sys, "making a user namespace");
+    error_sys(err, -r, "making a user namespace");
     return error_remedy(err, "allow them: sysctl user.max_user_namespaces, "
                              "kernel.unprivileged_userns_clone=1, "
                              "kernel.apparmor_restrict_unprivileged_userns=0; or run as root");
@@ -97,7 +142,7 @@ static int forbid_nested(struct holder *h, struct cay_error *err) {
 
 int userns_create(const struct id_map *uids, const struct id_map *gids, struct cay_error *err) {
     _cleanup_(holder_end) struct holder h = {.word = -1};
-    int r = holder_start(&h, err);
+    int r = holder_start(uids->outside, &h, err);
     if (r == 0)
         r = write_map(h.pid, "uid_map", uids, err);
     if (r == 0)
@@ -158,9 +203,16 @@ static int run_mapper(const char *program, pid_t pid, unsigned self, uint32_t fi
     const char *env[] = {"PATH=/usr/bin:/bin", NULL};
     pid_t child;
     int status;
-    if (posix_spawnp(&child, program, NULL, NULL, (char **)(uintptr_t)argv,
-                     (char **)(uintptr_t)env) != 0)
-        return -ENOENT;
+    posix_spawn_file_actions_t quiet; /* what it complains about is no error: one id is left */
+    if (posix_spawn_file_actions_init(&quiet) != 0)
+        return -ENOMEM;
+    int r = posix_spawn_file_actions_addopen(&quiet, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    if (r == 0)
+        r = posix_spawnp(&child, program, &quiet, NULL, (char **)(uintptr_t)argv,
+                         (char **)(uintptr_t)env);
+    (void)posix_spawn_file_actions_destroy(&quiet);
+    if (r != 0)
+        return -r;
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
@@ -204,7 +256,7 @@ static int enter(int ns, bool ranges, struct cay_error *err) {
 
 int userns_become_root(struct userns_self *ret, struct cay_error *err) {
     _cleanup_(holder_end) struct holder h = {.word = -1};
-    int r = holder_start(&h, err);
+    int r = holder_start(geteuid(), &h, err);
     if (r < 0)
         return r;
     bool ranges = map_ranges(h.pid) == 0;
