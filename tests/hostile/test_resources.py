@@ -1,7 +1,9 @@
 """Section F of the checklist: a sandbox that wants everything gets its share, and the host and cay
 itself do not notice."""
 
+import ctypes
 import json
+import os
 import re
 import subprocess
 import textwrap
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import support
-from inside import code, descendants, need_wall, owned, probe, status, until, walls
+from inside import box, code, descendants, need_wall, owned, probe, status, until, walls
 
 MB = 1 << 20
 
@@ -456,3 +458,45 @@ def test_f10_churn_leaves_nothing(clean_host):
     """Many sandboxes, ended in every way, leave no mount, group, process or file."""
     for script, options, expected in ENDINGS * 5:
         assert support.sh(script, *options).returncode == expected, (script, options)
+
+
+EXHAUST = """
+    held, counts = [], {}
+    def until_refused(name, call, most=100000):
+        counts[name] = 0
+        while counts[name] < most and attempt(lambda: held.append(call())) == "ok":
+            counts[name] += 1
+    def watch():
+        fd = libc.inotify_init()
+        if fd < 0:
+            raise OSError(ctypes.get_errno(), "")
+        return fd
+    def queue():
+        if libc.sigqueue(os.getpid(), 40, ctypes.c_void_p(0)) < 0:
+            raise OSError(ctypes.get_errno(), "")
+    def message_queue():
+        if libc.msgget(0, 0o1600) < 0:
+            raise OSError(ctypes.get_errno(), "")
+    signal.pthread_sigmask(signal.SIG_BLOCK, {40})
+    until_refused("inotify", watch)
+    until_refused("terminals", lambda: os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY))
+    until_refused("signals", queue)
+    until_refused("messages", message_queue)
+    until_refused("files", lambda: os.open("/dev/null", os.O_RDONLY))
+    report["counts"] = counts
+    """
+
+
+def test_h8_what_is_counted_by_user_is_counted_by_sandbox():
+    """A sandbox that has used up its inotify instances, terminals, signals, queues and files has
+    used up nothing of the host's or of a neighbour."""
+    need_wall("own id range")
+    with box(EXHAUST) as greedy:
+        counts = greedy.report["counts"]
+        assert all(0 < count < 100000 for count in counts.values()), counts
+        fd = ctypes.CDLL(None, use_errno=True).inotify_init()
+        assert fd >= 0, "the host has no inotify instance left"
+        os.close(fd)
+        for fd in os.openpty():
+            os.close(fd)
+        assert probe(EXHAUST)["counts"] == counts
