@@ -63,14 +63,26 @@ static bool is_below(const char *path, const char *folder) {
     return strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-static int check_target(const struct sandbox_spec *spec, const char *text, const char *target,
-                        struct cay_error *err) {
+static bool is_reserved(const char *target) {
     static const char *const reserved[] = {"/proc", "/dev", "/sys"};
-    if (strcmp(target, "/") == 0)
-        return bad_volume(err, text, "would cover the root of the sandbox");
     for (size_t i = 0; i < ARRAY_LEN(reserved); i++)
         if (is_below(target, reserved[i]))
-            return bad_volume(err, text, "has its target in /proc, /dev or /sys");
+            return true;
+    return false;
+}
+
+bool spec_target_is_allowed(const char *target) {
+    char normal[SPEC_PATH_SIZE];
+    return path_normalize("volume target", target, normal, sizeof normal, NULL) == 0 &&
+           str_equal(normal, target) && !str_equal(target, "/") && !is_reserved(target);
+}
+
+static int check_target(const struct sandbox_spec *spec, const char *text, const char *target,
+                        struct cay_error *err) {
+    if (str_equal(target, "/"))
+        return bad_volume(err, text, "would cover the root of the sandbox");
+    if (is_reserved(target))
+        return bad_volume(err, text, "has its target in /proc, /dev or /sys");
     for (size_t i = 0; i < spec->mount_count; i++)
         if (strcmp(spec->mounts[i].target, target) == 0)
             return bad_volume(err, text, "has the same target as another volume");

@@ -57,6 +57,9 @@ enum tier tier_from_name(const char *name);
 /* Parses "HOST:BOX[:ro|:rw]" and adds it. The host path must exist; the target may not be "/", lie
  * in /proc, /dev or /sys, or occur twice. */
 int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err);
+/* True for a target as spec_add_mount leaves it: absolute, normalised, not "/", not in /proc, /dev or
+ * /sys. */
+bool spec_target_is_allowed(const char *target);
 /* Releases what spec_add_mount made. */
 void spec_free_mounts(struct sandbox_spec *spec);
 
