@@ -398,10 +398,10 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
     };
     int code;
     struct cay_error failure = {0};
+    x.started_us = clock_us(); /* before: the processor may be the command's for all its life */
     if (spawn_command(&req, &x.cmd, &code, &failure) < 0)
         return send_failure(c->fd, &failure, code) < 0 ? error_set(err, CAY_UNAVAILABLE, "host gone")
                                                        : 0;
-    x.started_us = clock_us();
     set_limits(&x, m);
     for (int *fd = (int[]){x.cmd.in, x.cmd.out, x.cmd.err, -2}; *fd != -2; fd++)
         if (*fd >= 0)

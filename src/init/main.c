@@ -5,7 +5,10 @@
  * connection is one operation and is served by a process forked for it; PID 1 itself only accepts,
  * forks and reaps, so nothing that a sandbox does to one operation touches another. Without a
  * listener the first connection is all there is: PID 1 serves it by itself, and when it ends, the
- * kernel ends whatever else runs in the sandbox. */
+ * kernel ends whatever else runs in the sandbox.
+ *
+ * A sandbox that was made before anybody asked for it gets a sequenced-packet socket as 4, and waits
+ * there for the one message that brings the two descriptors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,9 +22,11 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/fd.h"
 #include "init/serve.h"
 
 enum { LISTENER_FD = 3, CONNECTION_FD = 4 };
+enum { CONNECTION_COMES = 1, LISTENER_COMES = 2 }; /* bits of the message, in this order */
 
 struct init {
     int listener;
@@ -33,6 +38,29 @@ struct init {
 /* The descriptor if the host gave it, closed in every program that runs inside. */
 static int inherited(int fd) {
     return fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ? -1 : fd;
+}
+
+static bool is_waiting_place(int fd) {
+    int type = 0;
+    socklen_t len = sizeof type;
+    return fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 &&
+           type == SOCK_SEQPACKET;
+}
+
+/* Waits for the descriptors; false if the host has no use for this sandbox after all. */
+static bool wait_for_descriptors(int *connection, int *listener) {
+    char what;
+    int fds[2];
+    size_t count = 0, at = 0;
+    ssize_t n = fd_receive(*connection, &what, 1, fds, ARRAY_LEN(fds), &count);
+    fd_close(connection);
+    if (n != 1 || count != (size_t)__builtin_popcount((unsigned char)what))
+        return false;
+    if ((what & CONNECTION_COMES) != 0)
+        *connection = fds[at++];
+    if ((what & LISTENER_COMES) != 0)
+        *listener = fds[at];
+    return true;
 }
 
 static int block_signals(void) {
@@ -98,6 +126,8 @@ int main(void) {
     int connection = inherited(CONNECTION_FD);
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     (void)prctl(PR_SET_NAME, "cay-init", 0, 0, 0);
+    if (is_waiting_place(connection) && !wait_for_descriptors(&connection, &init.listener))
+        return 1;
     if (init.listener < 0)
         return connection < 0 ? 1 : serve_connection(connection, -1);
     init.signals = block_signals();

@@ -15,6 +15,7 @@
 #include "engine/native/enter.h"
 #include "engine/native/internal.h"
 #include "engine/native/rootfs.h"
+#include "engine/native/userns.h"
 
 enum {
     REMOVE_MS = 10000,
@@ -93,10 +94,11 @@ static void remove_cgroup(struct native_box *b) {
     b->has_cgroup = false;
 }
 
-static int take_userns(struct native_box *b, struct cay_error *err) {
+static int make_userns(struct native_box *b, struct cay_error *err) {
     if (b->n->own_userns)
         return 0;
-    b->userns = helper_take_userns(&b->helper, err);
+    struct id_map map = {0, b->ids.base, IDRANGE_SIZE};
+    b->userns = userns_create(&map, &map, err);
     return b->userns < 0 ? b->userns : 0;
 }
 
@@ -199,7 +201,7 @@ static const struct step {
 #define PHASE(member) offsetof(struct native_phases, member)
     {"leasing ids and starting the helper", begin, end, PHASE(prepare_us)},
     {"making the control group", make_cgroup, remove_cgroup, PHASE(prepare_us)},
-    {"making the user namespace", take_userns, close_userns, PHASE(prepare_us)},
+    {"making the user namespace", make_userns, close_userns, PHASE(prepare_us)},
     {"opening the image", open_trees, close_trees, PHASE(root_us)},
     {"preparing the root file system", prepare_root, close_root, PHASE(root_us)},
     {"making the network namespace", take_netns, close_netns, PHASE(prepare_us)},

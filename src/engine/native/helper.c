@@ -24,7 +24,7 @@
 
 enum { CLEAN_UP_MS = 30000 };
 
-enum op { OP_NAMESPACES = 1, OP_WATCH, OP_FORGET, OP_QUIT };
+enum op { OP_USERNS = 1, OP_NETNS, OP_WATCH, OP_FORGET, OP_QUIT };
 
 struct request {
     enum op op;
@@ -52,11 +52,15 @@ static void send_answer(int sock, int result, const struct cay_error *err, const
     (void)fd_send(sock, &a, sizeof a, fds, result < 0 ? 0 : count); /* it hung up: seen next */
 }
 
-static void make_namespaces(int sock, uid_t base) {
+static void make_userns(int sock, uid_t base) {
     struct cay_error err;
     struct id_map map = {0, base, IDRANGE_SIZE};
     _cleanup_(closep) int userns = userns_create(&map, &map, &err);
     send_answer(sock, userns, &err, &userns, 1);
+}
+
+static void make_netns(int sock) {
+    struct cay_error err;
     _cleanup_(closep) int sockets = -1;
     _cleanup_(closep) int netns = netns_create(&sockets, &err);
     send_answer(sock, netns, &err, (const int[]){netns, sockets}, 2);
@@ -117,8 +121,10 @@ static _noreturn_ void serve(int sock, int keep) {
             break;
         if (r.op == OP_QUIT)
             _exit(0);
-        if (r.op == OP_NAMESPACES)
-            make_namespaces(sock, r.base);
+        if (r.op == OP_USERNS)
+            make_userns(sock, r.base);
+        else if (r.op == OP_NETNS)
+            make_netns(sock);
         else if (r.op == OP_WATCH)
             watch(&w, r.id);
         else
@@ -156,9 +162,14 @@ static int ask_about(const struct helper *h, enum op op, const char *id) {
     return ask(h, &r);
 }
 
-int helper_ask_namespaces(const struct helper *h, uid_t base, struct cay_error *err) {
-    int r = ask(h, &(struct request){.op = OP_NAMESPACES, .base = base});
-    return r < 0 ? error_sys(err, -r, "asking for namespaces") : 0;
+int helper_ask_userns(const struct helper *h, uid_t base, struct cay_error *err) {
+    int r = ask(h, &(struct request){.op = OP_USERNS, .base = base});
+    return r < 0 ? error_sys(err, -r, "asking for a user namespace") : 0;
+}
+
+int helper_ask_netns(const struct helper *h, struct cay_error *err) {
+    int r = ask(h, &(struct request){.op = OP_NETNS});
+    return r < 0 ? error_sys(err, -r, "asking for a network namespace") : 0;
 }
 
 static int take(const struct helper *h, int *fds, size_t count, struct cay_error *err) {

@@ -20,9 +20,10 @@ struct helper {
  * after the clean-up. */
 int helper_start(int keep, struct helper *ret, struct cay_error *err);
 
-/* Asks for a user namespace with the id range that starts at base, and a network namespace with
- * loopback only. Each is then taken once, in this order. */
-int helper_ask_namespaces(const struct helper *h, uid_t base, struct cay_error *err);
+/* Asks for a user namespace with the id range that starts at base; for a network namespace with
+ * loopback only. Each is then taken once, in the order of asking. */
+int helper_ask_userns(const struct helper *h, uid_t base, struct cay_error *err);
+int helper_ask_netns(const struct helper *h, struct cay_error *err);
 /* A descriptor or negative. */
 int helper_take_userns(const struct helper *h, struct cay_error *err);
 /* The same; *ret_sockets is for netns_is_clean. */

@@ -144,26 +144,26 @@ static void remove_slot(struct launcher *l, struct slot *s) {
     slot_free(l->n, &l->helper, s);
 }
 
-static size_t count_idle(const struct launcher *l) {
+static size_t count_slots(const struct launcher *l, enum slot_state state) {
     size_t n = 0;
     for (size_t i = 0; i < l->slot_count; i++)
-        n += l->slots[i].state == SLOT_IDLE;
+        n += l->slots[i].state == state;
     return n;
 }
 
-/* The best one that is idle: with a ready root if possible. */
-static struct slot *find_idle(struct launcher *l, const struct sandbox_spec *spec) {
-    struct slot *best = NULL;
+/* One that fits in this state; if none does, any in this state, or NULL. */
+static struct slot *find_slot(struct launcher *l, enum slot_state state,
+                              const struct sandbox_spec *spec) {
+    struct slot *any = NULL;
     for (size_t i = 0; i < l->slot_count; i++) {
         struct slot *s = &l->slots[i];
-        if (s->state != SLOT_IDLE)
+        if (s->state != state)
             continue;
-        if (slot_root_fits(s, spec))
+        if (slot_fits(s, spec))
             return s;
-        if (best == NULL || (best->has_root && !s->has_root))
-            best = s;
+        any = s;
     }
-    return best;
+    return any;
 }
 
 static struct rootfs_entry entry_of(const struct launcher *l, const struct slot *s) {
@@ -191,50 +191,46 @@ static int prepare(struct launcher *l, struct slot *s, const struct sandbox_spec
         return r < 0 ? r : back;
     struct rootfs_entry e = entry_of(l, s);
     r = l->dev < 0 ? 0 : rootfs_assemble(&e, &s->root);
-    return r < 0 ? error_sys(err, -r, "assembling the file tree") : 0;
-}
-
-/* One piece of the work that makes the next start fast. False if there is none left. */
-static bool refill(struct launcher *l) {
-    struct cay_error err;
-    for (size_t i = 0; i < l->slot_count; i++)
-        if (l->slots[i].state == SLOT_IDLE && !l->slots[i].has_root)
-            return prepare(l, &l->slots[i], &l->defaults, &err) == 0;
-    struct slot *s;
-    return count_idle(l) < l->ready && add_slot(l, &s, &err) == 0;
-}
-
-/* Work that nobody waits for, until there is none or somebody comes. */
-static void tidy(struct launcher *l) {
-    for (size_t i = 0; i < l->slot_count; i++)
-        if (l->slots[i].state == SLOT_LEASED)
-            slot_drop_root(&l->slots[i]); /* the sandbox has it now */
-    struct pollfd client = {.fd = l->client, .events = POLLIN};
-    while (refill(l))
-        if (poll(&client, 1, 0) != 0)
-            return;
-    l->idle = true;
+    if (r == 0)
+        return 0;
+    slot_drop_root(s); /* half of one fits nobody */
+    return error_sys(err, -r, "assembling the file tree");
 }
 
 /* ---- starting ---- */
 
-static int lease(struct launcher *l, const struct sandbox_spec *spec, struct slot **ret,
-                 struct cay_error *err) {
-    struct slot *s = find_idle(l, spec);
-    int r = s != NULL ? 0 : add_slot(l, &s, err);
-    if (r < 0)
-        return r;
-    r = slot_root_fits(s, spec) ? 0 : prepare(l, s, spec, err);
-    if (r < 0)
-        return r;
+static int set_limits(struct slot *s, const struct sandbox_spec *spec, struct cay_error *err) {
     enum { INIT_PIDS = 2 };
     struct cgroup_limits limits = {spec->memory_bytes, spec->cpu_quota_us, spec->pids + INIT_PIDS};
-    r = cgroup_set_limits(&s->cgroup, &limits, err);
-    if (r < 0)
-        return r;
-    s->state = SLOT_LEASED;
+    return cgroup_set_limits(&s->cgroup, &limits, err);
+}
+
+static int lease_idle(struct launcher *l, const struct sandbox_spec *spec, struct slot **ret,
+                      struct cay_error *err) {
+    struct slot *s = find_slot(l, SLOT_IDLE, spec);
+    int r = s != NULL ? 0 : add_slot(l, &s, err);
+    if (r == 0 && !slot_fits(s, spec))
+        r = prepare(l, s, spec, err);
+    if (r == 0)
+        r = set_limits(s, spec, err);
     *ret = s;
+    return r;
+}
+
+/* Puts the received descriptors where children find them; the order is that of the bits. */
+static int place_descriptors(const struct launcher_request *r, const int *fds) {
+    size_t at = 0;
+    if ((r->fds & LAUNCHER_CONNECTION) != 0 && dup3(fds[at++], CONNECTION_PLACE, O_CLOEXEC) < 0)
+        return -errno;
+    if ((r->fds & LAUNCHER_LISTENER) != 0 && dup3(fds[at], LISTENER_PLACE, O_CLOEXEC) < 0)
+        return -errno;
     return 0;
+}
+
+/* The places must not keep a connection open that its owner thinks closed. */
+static void clear_places(void) {
+    (void)dup3(INIT_PLACE, CONNECTION_PLACE, O_CLOEXEC);
+    (void)dup3(INIT_PLACE, LISTENER_PLACE, O_CLOEXEC);
 }
 
 static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay_error *err) {
@@ -264,16 +260,61 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
     return pid;
 }
 
-static int start(struct launcher *l, const struct launcher_request *r, struct slot **ret,
-                 struct cay_error *err) {
-    struct sandbox_spec spec = r->spec;
-    int code = spec_finish(&spec, &l->host, err);
-    if (code == 0)
-        code = lease(l, &spec, ret, err);
+/* A sandbox that waits for a client, so that starting is nothing but handing it over. */
+static int make_ready(struct launcher *l, struct slot *s, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making a socket pair");
+    pid_t pid = dup3(pair[1], CONNECTION_PLACE, O_CLOEXEC) < 0
+                    ? error_errno(err, "placing a socket")
+                    : launch(l, s, LAUNCHER_CONNECTION, err);
+    (void)close(pair[1]);
+    clear_places();
+    slot_drop_root(s); /* the sandbox has it now */
+    if (pid < 0) {
+        (void)close(pair[0]);
+        return (int)pid;
+    }
+    s->waiting = pair[0];
+    s->pid = pid;
+    s->state = SLOT_READY;
+    return 0;
+}
+
+/* One piece of the work that makes the next start fast. False if there is none left. */
+static bool refill(struct launcher *l) {
+    struct cay_error err;
+    if (count_slots(l, SLOT_READY) >= l->ready)
+        return false;
+    struct slot *s = find_slot(l, SLOT_IDLE, &l->defaults);
+    if (s == NULL)
+        return add_slot(l, &s, &err) == 0;
+    if (!slot_fits(s, &l->defaults))
+        return prepare(l, s, &l->defaults, &err) == 0;
+    return make_ready(l, s, &err) == 0;
+}
+
+/* Work that nobody waits for, until there is none or somebody comes. */
+static void tidy(struct launcher *l) {
+    for (size_t i = 0; i < l->slot_count; i++)
+        if (l->slots[i].state == SLOT_LEASED)
+            slot_drop_root(&l->slots[i]); /* the sandbox has it now */
+    struct pollfd client = {.fd = l->client, .events = POLLIN};
+    while (refill(l))
+        if (poll(&client, 1, 0) != 0)
+            return;
+    l->idle = true;
+}
+
+static int start_idle(struct launcher *l, const struct launcher_request *r, const int *fds,
+                      const struct sandbox_spec *spec, struct slot **ret, struct cay_error *err) {
+    struct slot *s;
+    int code = lease_idle(l, spec, &s, err);
     if (code < 0)
         return code;
-    struct slot *s = *ret;
-    pid_t pid = launch(l, s, r->fds, err);
+    code = place_descriptors(r, fds);
+    pid_t pid = code < 0 ? error_sys(err, -code, "placing descriptors") : launch(l, s, r->fds, err);
+    clear_places();
     s->spec.mounts = NULL;
     s->spec.mount_count = 0;
     if (pid < 0) {
@@ -281,14 +322,44 @@ static int start(struct launcher *l, const struct launcher_request *r, struct sl
         return (int)pid;
     }
     s->pid = pid;
-    s->tag = r->tag;
+    *ret = s;
     return 0;
 }
 
-static void handle_start(struct launcher *l, const struct launcher_request *r) {
+/* Hands a waiting sandbox over. NULL if there is none that fits; one that has died meanwhile is
+ * found out here and passed over. */
+static struct slot *start_ready(struct launcher *l, const struct launcher_request *r,
+                                const int *fds, const struct sandbox_spec *spec) {
+    char what = (char)r->fds;
+    size_t count = (size_t)__builtin_popcount(r->fds);
+    struct slot *s = find_slot(l, SLOT_READY, spec);
+    if (s == NULL || !slot_fits(s, spec) || set_limits(s, spec, NULL) < 0 ||
+        fd_send(s->waiting, &what, 1, fds, count) < 0)
+        return NULL;
+    fd_close(&s->waiting);
+    return s;
+}
+
+static int start(struct launcher *l, const struct launcher_request *r, const int *fds,
+                 struct slot **ret, struct cay_error *err) {
+    struct sandbox_spec spec = r->spec;
+    int code = spec_finish(&spec, &l->host, err);
+    if (code < 0)
+        return code;
+    struct slot *s = start_ready(l, r, fds, &spec);
+    code = s != NULL ? 0 : start_idle(l, r, fds, &spec, &s, err);
+    if (code < 0)
+        return code;
+    s->state = SLOT_LEASED;
+    s->tag = r->tag;
+    *ret = s;
+    return 0;
+}
+
+static void handle_start(struct launcher *l, const struct launcher_request *r, const int *fds) {
     struct cay_error err;
     struct slot *s = NULL;
-    if (start(l, r, &s, &err) < 0) {
+    if (start(l, r, fds, &s, &err) < 0) {
         answer_failure(l, r->tag, &err);
         return;
     }
@@ -303,51 +374,36 @@ static void handle_end(struct launcher *l, uint64_t tag) {
             (void)kill(l->slots[i].pid, SIGKILL); /* reaped, and answered, like any other end */
 }
 
-/* Puts the received descriptors where children find them; the order is that of the bits. */
-static int place_descriptors(const struct launcher_request *r, int *fds, size_t count) {
-    size_t wanted = (size_t)__builtin_popcount(r->fds);
-    size_t at = 0;
-    if (count != wanted)
-        return -EINVAL;
-    if ((r->fds & LAUNCHER_CONNECTION) != 0 && dup3(fds[at++], CONNECTION_PLACE, O_CLOEXEC) < 0)
-        return -errno;
-    if ((r->fds & LAUNCHER_LISTENER) != 0 && dup3(fds[at], LISTENER_PLACE, O_CLOEXEC) < 0)
-        return -errno;
-    return 0;
-}
-
-/* The places must not keep a connection open that its owner thinks closed. */
-static void clear_places(void) {
-    (void)dup3(INIT_PLACE, CONNECTION_PLACE, O_CLOEXEC);
-    (void)dup3(INIT_PLACE, LISTENER_PLACE, O_CLOEXEC);
-}
-
 static void handle_request(struct launcher *l) {
-    static struct launcher_request r;
+    static union {
+        struct launcher_request request;
+        char bytes[sizeof(struct launcher_request) + 1]; /* so that one that is too long shows */
+    } in;
+    struct launcher_request *r = &in.request;
+    memset(r, 0, launcher_request_size(0)); /* a short one must not get a part of the last */
     int fds[2];
     size_t count;
-    ssize_t n = fd_receive(l->client, &r, sizeof r, fds, ARRAY_LEN(fds), &count);
+    ssize_t n = fd_receive(l->client, &in, sizeof in, fds, ARRAY_LEN(fds), &count);
     if (n <= 0) {
         l->hung_up = n != -EAGAIN;
         return;
     }
     struct cay_error err;
-    int code = launcher_check(&r, (size_t)n);
-    if (code == 0 && r.op == LAUNCHER_START)
-        code = place_descriptors(&r, fds, count);
-    for (size_t i = 0; i < count; i++)
-        (void)close(fds[i]);
+    int code = launcher_check(r, (size_t)n);
+    if (code == 0 && count != (size_t)__builtin_popcount(r->fds))
+        code = -EINVAL;
     if (code < 0) {
         error_sys(&err, -code, "malformed request to the launcher");
-        answer_failure(l, r.tag, &err);
-    } else if (r.op == LAUNCHER_END) {
-        handle_end(l, r.tag);
+        answer_failure(l, r->tag, &err);
+    } else if (r->op == LAUNCHER_END) {
+        handle_end(l, r->tag);
     } else {
-        r.spec.mounts = r.mounts;
-        r.spec.mount_count = ((size_t)n - launcher_request_size(0)) / sizeof(struct mount_spec);
-        handle_start(l, &r);
+        r->spec.mounts = r->mounts;
+        r->spec.mount_count = ((size_t)n - launcher_request_size(0)) / sizeof(struct mount_spec);
+        handle_start(l, r, fds);
     }
-    clear_places();
+    for (size_t i = 0; i < count; i++)
+        (void)close(fds[i]);
 }
 
 /* ---- ending ---- */
@@ -355,13 +411,16 @@ static void handle_request(struct launcher *l) {
 static void handle_ended(struct launcher *l, struct slot *s, int status) {
     struct launcher_answer a = {.event = LAUNCHER_ENDED, .tag = s->tag, .status = status};
     struct cgroup_stats stats = {0};
-    if (cgroup_stats(&s->cgroup, &stats, NULL) == 0)
+    if (cgroup_stats(&s->cgroup, &stats, NULL) == 0) {
         a.oom_killed = stats.oom_kills > s->oom_before;
-    s->oom_before = stats.oom_kills;
+        s->oom_before = stats.oom_kills;
+    }
     memcpy(a.id, s->spec.id, ID_SIZE);
+    bool leased = s->state == SLOT_LEASED;
     if (slot_recycle(s) < 0)
         remove_slot(l, s);
-    answer(l, &a);
+    if (leased)
+        answer(l, &a);
 }
 
 static void reap(struct launcher *l) {
@@ -372,7 +431,7 @@ static void reap(struct launcher *l) {
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (size_t i = 0; i < l->slot_count; i++)
-            if (l->slots[i].state == SLOT_LEASED && l->slots[i].pid == pid) {
+            if (l->slots[i].state >= SLOT_READY && l->slots[i].pid == pid) {
                 handle_ended(l, &l->slots[i], status);
                 break;
             }
@@ -382,11 +441,11 @@ static void reap(struct launcher *l) {
 
 static void launcher_close(struct launcher *l) {
     for (size_t i = 0; i < l->slot_count; i++)
-        if (l->slots[i].state == SLOT_LEASED)
+        if (l->slots[i].state >= SLOT_READY)
             (void)kill(l->slots[i].pid, SIGKILL);
     for (size_t i = 0; i < l->slot_count; i++) {
         struct slot *s = &l->slots[i];
-        while (s->state == SLOT_LEASED && waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
+        while (s->state >= SLOT_READY && waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
             ;
         if (s->state != SLOT_NONE)
             slot_free(l->n, &l->helper, s);

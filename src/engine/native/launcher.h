@@ -4,7 +4,8 @@
  *
  * The client makes the descriptors that the sandbox's cay-init gets (a connection, a listening
  * socket, or both) and sends them along, so it can write its first request before the sandbox
- * exists and read the answer without asking the launcher. */
+ * exists and read the answer without asking the launcher. It must keep reading answers: the launcher
+ * waits for a client that does not. */
 #pragma once
 
 #include <stdint.h>

@@ -93,7 +93,7 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
         return r;
     r = helper_start(ids->lock, helper, err);
     if (r == 0)
-        r = helper_ask_namespaces(helper, ids->base, err);
+        r = helper_ask_netns(helper, err); /* which takes longest */
     if (r < 0) {
         helper_stop(helper);
         idrange_release(ids);

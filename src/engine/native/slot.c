@@ -21,6 +21,7 @@ static const struct slot empty = {
     .cgroup = CGROUP_EMPTY,
     .trees = IMAGE_TREES_EMPTY,
     .root = ROOTFS_EMPTY,
+    .waiting = -1,
 };
 
 void slot_drop_root(struct slot *s) {
@@ -36,6 +37,7 @@ void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
         if (cgroup_remove(&n->cgroups, s->group, clock_ms() + REMOVE_MS, NULL) == 0)
             helper_forget(helper, s->group);
     }
+    fd_close(&s->waiting);
     fd_close(&s->sockets);
     fd_close(&s->netns);
     fd_close(&s->userns);
@@ -46,7 +48,9 @@ void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
 static int make_parts(struct native *n, const struct helper *helper,
                       const struct cgroup_limits *limits, struct slot *s, struct cay_error *err) {
     struct cay_error other;
-    int r = helper_ask_namespaces(helper, s->base, err);
+    int r = helper_ask_userns(helper, s->base, err);
+    if (r == 0)
+        r = helper_ask_netns(helper, err);
     if (r == 0)
         r = helper_watch(helper, s->group, err);
     if (r < 0)
@@ -97,15 +101,17 @@ int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_sp
     return r;
 }
 
-bool slot_root_fits(const struct slot *s, const struct sandbox_spec *spec) {
-    return s->has_root && spec->mount_count == 0 && spec->id[0] == '\0' &&
+bool slot_fits(const struct slot *s, const struct sandbox_spec *spec) {
+    return (s->has_root || s->state == SLOT_READY) && spec->mount_count == 0 && spec->id[0] == '\0' &&
            spec->hostname[0] == '\0' && !spec->read_only && !s->spec.read_only &&
-           s->spec.mount_count == 0 && spec->disk_bytes == s->spec.disk_bytes &&
+           s->spec.mount_count == 0 && spec->profile == s->spec.profile &&
+           spec->disk_bytes == s->spec.disk_bytes &&
            spec->inodes == s->spec.inodes;
 }
 
 int slot_recycle(struct slot *s) {
     slot_drop_root(s);
+    fd_close(&s->waiting);
     s->pid = 0;
     s->state = SLOT_IDLE;
     if (cgroup_is_empty(&s->cgroup) != 1)

@@ -15,7 +15,9 @@ struct cay_error;
 struct helper;
 struct native;
 
-enum slot_state { SLOT_NONE, SLOT_IDLE, SLOT_LEASED };
+/* none: not made. idle: nobody is in it. ready: a sandbox is, which nobody has used yet. leased: a
+ * client has it. */
+enum slot_state { SLOT_NONE, SLOT_IDLE, SLOT_READY, SLOT_LEASED };
 
 struct slot {
     enum slot_state state;
@@ -28,8 +30,9 @@ struct slot {
     uint64_t oom_before; /* the group's count when the lease began */
     bool has_root;
     struct image_trees trees;
-    struct sandbox_spec spec; /* what the ready root was made for; of the lease afterwards */
+    struct sandbox_spec spec; /* what root and sandbox were made for */
     struct rootfs root;
+    int waiting; /* where the ready sandbox's cay-init waits for its descriptors */
     pid_t pid;
     uint64_t tag;
 };
@@ -43,8 +46,8 @@ void slot_free(struct native *n, const struct helper *helper, struct slot *s);
 int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_spec *spec,
                  struct cay_error *err);
 
-/* True if the ready root fits the spec as it is. */
-bool slot_root_fits(const struct slot *s, const struct sandbox_spec *spec);
+/* True if what was made with slot_prepare is what a sandbox of this spec needs. */
+bool slot_fits(const struct slot *s, const struct sandbox_spec *spec);
 
 /* Drops the root, ready or used. */
 void slot_drop_root(struct slot *s);
