@@ -1,5 +1,6 @@
 /* `cay`: finds the verb, reads its options, runs it. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -114,6 +115,8 @@ int main(int argc, char **argv) {
     struct cay_error err;
     if (fd_open_standard() < 0)
         return 125;
+    /* A caller that ignores it would keep from us how our own children ended. */
+    (void)signal(SIGCHLD, SIG_DFL);
     const char *verb = argc > 1 ? argv[1] : "help";
     if (strcmp(verb, "--version") == 0)
         return run(&cli_version, 0, argv + argc);
