@@ -56,6 +56,7 @@ class Lowest:
 BOMBS = {
     "shell": "bomb() { bomb | bomb & }; bomb; sleep 60",
     "fork": """python3 -c '
+import os
 while True:
     try: os.fork()
     except OSError: pass'""",
@@ -112,6 +113,7 @@ HOGS = {
     "heap": "b = bytearray(400 << 20)",
     "mapped": "import mmap; m = mmap.mmap(-1, 400 << 20); m.write(bytes(400 << 20))",
     "memfd": """
+import os
 f = os.memfd_create('x')
 while True: os.write(f, bytes(1 << 20))""",
     "sysv": """
@@ -207,6 +209,7 @@ def test_f3_reading_much_needs_no_memory():
     """The page cache of what a sandbox reads is given back when it is needed: no kill."""
     need_wall("memory limit")
     result = run_json("""
+import os
 total = 0
 for top, _, files in os.walk('/usr/lib'):
     for name in files:
@@ -226,6 +229,7 @@ def test_f4_a_full_disk_is_an_error_not_a_kill():
     folder, all of them share one limit, and the sandbox goes on."""
     need_wall("memory limit")
     result = run_json("""
+import os
 total = 0
 for folder in ('/tmp', '/workspace', '/dev/shm', '/usr/local', '/root', '/run'):
     try:
@@ -244,6 +248,7 @@ def test_f4_inodes_run_out_as_an_error():
     """Files without content end at a limit too, and do not cost the host its memory."""
     need_wall("memory limit")
     result = run_json("""
+import os
 count = 0
 os.chdir('/tmp')
 try:
@@ -338,6 +343,8 @@ LINGER = """
             if os.fork() == 0:
                 beat()
             os._exit(0)
+    while not os.path.exists("/v/beat"):
+        time.sleep(0.01)
     report["base"] = int(read("/proc/self/uid_map").split()[1])
     """
 
@@ -377,8 +384,9 @@ def test_f7_orphans_are_reaped():
             os.wait()
         end = time.time() + 5
         while time.time() < end:
-            states = [read(f"/proc/{p}/stat").rsplit(")", 1)[1].split()[0]
-                      for p in os.listdir("/proc") if p.isdigit()]
+            states = []
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                attempt(lambda: states.append(read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()[0]))
             if "Z" not in states:
                 break
             time.sleep(0.05)
