@@ -167,7 +167,7 @@ def host_state():
             "temporary": temporary, "state": state}
 
 
-def left_over(before, seconds=5.0):
+def left_over(before, seconds=20.0):
     """What is there that was not before, and stays: a watchdog may need a moment, and other
     programs on this machine may use cay at the same time."""
     deadline = time.monotonic() + seconds

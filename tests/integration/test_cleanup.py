@@ -103,16 +103,13 @@ def test_same_name_twice(clean_host):
 
 def leases(path):
     """How many of the id ranges are held, by the locks on the lease file."""
-    held, at = 0, 0
+    held = 0
     with open(path, "rb") as file:
-        while at < 4096:
+        for at in range(4096):
             # struct flock: type, whence, start, length, pid
-            ask = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, at, 4096 - at, 0)
-            kind, _, first, length, _ = struct.unpack("hhqqi4x", fcntl.fcntl(file, F_OFD_GETLK, ask))
-            if kind == fcntl.F_UNLCK:
-                break
-            held += length
-            at = first + length
+            ask = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, at, 1, 0)
+            kind = struct.unpack("hhqqi4x", fcntl.fcntl(file, F_OFD_GETLK, ask))[0]
+            held += kind != fcntl.F_UNLCK
     return held
 
 

@@ -111,18 +111,20 @@ def test_each_call_fails_in_turn(folder):
     ok(run("--", "true"))
     todo = cases(folder / "trace")
     deadline = time.monotonic() + SECONDS
-    wrong, done = [], 0
+    wrong, left, done = [], [], 0
     before = host_state()
     for call, n in todo:
         if time.monotonic() > deadline:
             break
         what = attempt(call, n)
-        left = left_over(before)
-        if left:
-            what += f" left on the host: {sorted(left)}"
-            before = host_state()
         if what:
             wrong.append(f"{call} {n}: {what}")
+        for item in left_over(before, 1.0):
+            left.append((f"{call} {n}", item))
+            before[item[0]].add(item[1])
         done += 1
+    # What is gone by now belonged to another user of this machine.
+    now = host_state()
+    wrong += [f"{case}: left on the host: {item}" for case, item in left if item[1] in now[item[0]]]
     assert not wrong, f"{done} of {len(todo)} calls tried\n" + "\n".join(wrong)
     assert done > 100 or done == len(todo)
