@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "engine/native/enter.h"
 #include "engine/native/internal.h"
+#include "engine/native/lean.h"
 #include "engine/native/rootfs.h"
-#include "engine/native/userns.h"
 
 enum {
     REMOVE_MS = 10000,
@@ -30,6 +30,7 @@ struct native_box {
     struct helper helper;
     int userns;
     int netns;
+    int lean; /* a mount namespace to start from */
     struct cgroup cgroup;
     bool has_cgroup;
     struct image_trees trees;
@@ -65,7 +66,7 @@ static void end(struct native_box *b) {
 
 /* An ordinary user's helper has nothing to make, only to watch. */
 static int start_watching(struct native_box *b, struct cay_error *err) {
-    int r = helper_start(-1, &b->helper, err);
+    int r = helper_start(-1, b->n->state_path, &b->helper, err);
     return r < 0 ? r : helper_watch(&b->helper, b->spec.id, err);
 }
 
@@ -94,11 +95,10 @@ static void remove_cgroup(struct native_box *b) {
     b->has_cgroup = false;
 }
 
-static int make_userns(struct native_box *b, struct cay_error *err) {
+static int take_userns(struct native_box *b, struct cay_error *err) {
     if (b->n->own_userns)
         return 0;
-    struct id_map map = {0, b->ids.base, IDRANGE_SIZE};
-    b->userns = userns_create(&map, &map, err);
+    b->userns = helper_take(&b->helper, err);
     return b->userns < 0 ? b->userns : 0;
 }
 
@@ -130,21 +130,52 @@ static void close_root(struct native_box *b) {
     rootfs_close(&b->root);
 }
 
-static int take_netns(struct native_box *b, struct cay_error *err) {
+static int take_namespaces(struct native_box *b, struct cay_error *err) {
     if (b->n->own_userns)
         return 0;
     _cleanup_(closep) int sockets = -1; /* for those who lease it again */
-    b->netns = helper_take_netns(&b->helper, &sockets, err);
-    return b->netns < 0 ? b->netns : 0;
+    _cleanup_(closep) int netns = helper_take_netns(&b->helper, &sockets, err);
+    if (netns < 0)
+        return netns;
+    b->lean = helper_take(&b->helper, err);
+    if (b->lean < 0)
+        return b->lean;
+    b->netns = TAKE_FD(netns);
+    return 0;
 }
 
-static void close_netns(struct native_box *b) {
+static void close_namespaces(struct native_box *b) {
     fd_close(&b->netns);
+    fd_close(&b->lean);
 }
 
 /* The resource limit counts by user, so cay itself counts too. */
 static uint32_t pids_rlimit(const struct native_box *b) {
     return b->n->cgroups.support[CGROUP_PIDS].usable ? 0 : b->spec.pids + INIT_PIDS + 1;
+}
+
+/* From the lean namespace and back, where the tree can be put together without the host's mounts. */
+static pid_t start_lean(struct native_box *b, struct enter_plan *plan, struct cay_error *err) {
+    bool lean = b->lean >= 0 && b->root.overlay >= 0;
+    if (!lean)
+        return enter_start(plan, &b->pidfd, err);
+    plan->fs.lean = true;
+    _cleanup_(closep) int host = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (host < 0)
+        return error_errno(err, "opening the mount namespace");
+    int r = lean_enter(b->lean, err);
+    if (r < 0)
+        return r;
+    struct cay_error other;
+    pid_t pid = enter_start(plan, &b->pidfd, err);
+    r = lean_enter(host, pid < 0 ? &other : err);
+    if (pid > 0 && r < 0) {
+        (void)pidfd_send_signal(b->pidfd, SIGKILL, NULL, 0);
+        fd_close(&b->pidfd);
+        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    return r < 0 && pid > 0 ? r : pid;
 }
 
 static int start_init(struct native_box *b, struct cay_error *err) {
@@ -172,7 +203,7 @@ static int start_init(struct native_box *b, struct cay_error *err) {
         .connection = pair[1],
         .die_with_parent = true,
     };
-    pid_t pid = enter_start(&plan, &b->pidfd, err);
+    pid_t pid = start_lean(b, &plan, err);
     (void)close(pair[1]);
     if (pid < 0) {
         (void)close(pair[0]);
@@ -201,10 +232,10 @@ static const struct step {
 #define PHASE(member) offsetof(struct native_phases, member)
     {"leasing ids and starting the helper", begin, end, PHASE(prepare_us)},
     {"making the control group", make_cgroup, remove_cgroup, PHASE(prepare_us)},
-    {"making the user namespace", make_userns, close_userns, PHASE(prepare_us)},
+    {"making the user namespace", take_userns, close_userns, PHASE(prepare_us)},
     {"opening the image", open_trees, close_trees, PHASE(root_us)},
     {"preparing the root file system", prepare_root, close_root, PHASE(root_us)},
-    {"making the network namespace", take_netns, close_netns, PHASE(prepare_us)},
+    {"making the other namespaces", take_namespaces, close_namespaces, PHASE(prepare_us)},
     {"starting the sandbox", start_init, kill_init, PHASE(start_us)},
 #undef PHASE
 };
@@ -237,7 +268,7 @@ int native_start(struct native *n, const struct sandbox_spec *spec, struct nativ
     if (b == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     *b = (struct native_box){
-        .n = n, .spec = *spec, .ids = IDRANGE_EMPTY, .helper = HELPER_NONE, .userns = -1, .netns = -1,
+        .n = n, .spec = *spec, .ids = IDRANGE_EMPTY, .helper = HELPER_NONE, .userns = -1, .netns = -1, .lean = -1,
         .cgroup = CGROUP_EMPTY, .trees = IMAGE_TREES_EMPTY, .dev = -1, .root = ROOTFS_EMPTY,
         .connection = -1, .pidfd = -1,
     };

@@ -19,12 +19,13 @@
 #include "base/fd.h"
 #include "engine/native/cgroup.h"
 #include "engine/native/idrange.h"
+#include "engine/native/lean.h"
 #include "engine/native/netns.h"
 #include "engine/native/userns.h"
 
 enum { CLEAN_UP_MS = 30000 };
 
-enum op { OP_USERNS = 1, OP_NETNS, OP_WATCH, OP_FORGET, OP_QUIT };
+enum op { OP_USERNS = 1, OP_NETNS, OP_LEAN, OP_WATCH, OP_FORGET, OP_QUIT };
 
 struct request {
     enum op op;
@@ -64,6 +65,12 @@ static void make_netns(int sock) {
     _cleanup_(closep) int sockets = -1;
     _cleanup_(closep) int netns = netns_create(&sockets, &err);
     send_answer(sock, netns, &err, (const int[]){netns, sockets}, 2);
+}
+
+static void make_lean(int sock, const char *staging) {
+    struct cay_error err;
+    _cleanup_(closep) int lean = lean_create(staging, &err);
+    send_answer(sock, lean, &err, &lean, 1);
 }
 
 static void watch(struct watched *w, const char *id) {
@@ -109,7 +116,7 @@ static void detach(int sock, int keep) {
     (void)close_range((unsigned)last + 1, ~0U, 0);
 }
 
-static _noreturn_ void serve(int sock, int keep) {
+static _noreturn_ void serve(int sock, int keep, const char *staging) {
     struct watched w = {0};
     struct request r;
     detach(sock, keep);
@@ -125,6 +132,8 @@ static _noreturn_ void serve(int sock, int keep) {
             make_userns(sock, r.base);
         else if (r.op == OP_NETNS)
             make_netns(sock);
+        else if (r.op == OP_LEAN)
+            make_lean(sock, staging);
         else if (r.op == OP_WATCH)
             watch(&w, r.id);
         else
@@ -136,13 +145,13 @@ static _noreturn_ void serve(int sock, int keep) {
 
 /* ---- in the maker ---- */
 
-int helper_start(int keep, struct helper *ret, struct cay_error *err) {
+int helper_start(int keep, const char *staging, struct helper *ret, struct cay_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the helper's socket");
     pid_t pid = fork();
     if (pid == 0)
-        serve(pair[1], keep);
+        serve(pair[1], keep, staging);
     (void)close(pair[1]);
     if (pid < 0) {
         (void)close(pair[0]);
@@ -172,6 +181,11 @@ int helper_ask_netns(const struct helper *h, struct cay_error *err) {
     return r < 0 ? error_sys(err, -r, "asking for a network namespace") : 0;
 }
 
+int helper_ask_lean(const struct helper *h, struct cay_error *err) {
+    int r = ask(h, &(struct request){.op = OP_LEAN});
+    return r < 0 ? error_sys(err, -r, "asking for a mount namespace") : 0;
+}
+
 static int take(const struct helper *h, int *fds, size_t count, struct cay_error *err) {
     struct answer a;
     size_t got = 0;
@@ -184,7 +198,7 @@ static int take(const struct helper *h, int *fds, size_t count, struct cay_error
     return a.result < 0 ? a.result : error_set(err, CAY_INTERNAL, "the helper sent %zu files", got);
 }
 
-int helper_take_userns(const struct helper *h, struct cay_error *err) {
+int helper_take(const struct helper *h, struct cay_error *err) {
     int fd;
     int r = take(h, &fd, 1, err);
     return r < 0 ? r : fd;

@@ -7,15 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/pidfd.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +22,7 @@
 #include "engine/native/enter.h"
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
+#include "engine/native/lean.h"
 #include "engine/native/mounts.h"
 #include "engine/native/helper.h"
 #include "engine/native/slot.h"
@@ -115,11 +113,6 @@ static void answer_failure(struct launcher *l, uint64_t tag, const struct cay_er
 
 /* ---- slots ---- */
 
-static int enter_mounts(int ns, struct cay_error *err) {
-    return ns >= 0 && setns(ns, CLONE_NEWNS) < 0 ? error_errno(err, "changing the mount namespace")
-                                                 : 0;
-}
-
 static int add_slot(struct launcher *l, struct slot **ret, struct cay_error *err) {
     struct slot *s = NULL;
     for (size_t i = 0; i < l->slot_count && s == NULL; i++)
@@ -183,10 +176,10 @@ static struct rootfs_entry entry_of(const struct launcher *l, const struct slot 
 /* Clones of host folders can only be made where the host's mounts are. */
 static int prepare(struct launcher *l, struct slot *s, const struct sandbox_spec *spec,
                    struct cay_error *err) {
-    int r = enter_mounts(l->host_ns, err);
+    int r = lean_enter(l->host_ns, err);
     if (r == 0)
         r = slot_prepare(l->n, s, spec, err);
-    int back = enter_mounts(l->lean_ns, err);
+    int back = lean_enter(l->lean_ns, err);
     if (r < 0 || back < 0)
         return r < 0 ? r : back;
     struct rootfs_entry e = entry_of(l, s);
@@ -469,26 +462,6 @@ int launcher_reserve_descriptors(struct cay_error *err) {
     return 0;
 }
 
-static int go_lean(struct launcher *l, struct cay_error *err) {
-    l->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    if (l->host_ns < 0)
-        return error_errno(err, "opening the host's mount namespace");
-    _cleanup_(closep) int root = mounts_tmpfs(4096, 4, "0555", 0);
-    if (root < 0)
-        return error_sys(err, -root, "making an empty root");
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-                                          MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
-    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount_setattr(root, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0 ||
-        move_mount(root, "", AT_FDCWD, l->n->state_path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-        return error_errno(err, "making a mount namespace");
-    l->lean_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    if (l->lean_ns < 0 || fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-        umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-        return error_errno(err, "leaving the host's mounts");
-    return 0;
-}
-
 /* Before 6.15 a detached mount cannot be cloned: then nothing is shared, and the launcher stays with
  * the host's mounts. */
 static int set_up_mounts(struct launcher *l, struct cay_error *err) {
@@ -496,10 +469,15 @@ static int set_up_mounts(struct launcher *l, struct cay_error *err) {
     if (l->dev < 0)
         return error_sys(err, -l->dev, "making /dev");
     _cleanup_(closep) int clone = mounts_clone(l->dev, "", false, 0, -1);
-    if (clone >= 0)
-        return go_lean(l, err);
-    fd_close(&l->dev);
-    return 0;
+    if (clone < 0) {
+        fd_close(&l->dev);
+        return 0;
+    }
+    l->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (l->host_ns < 0)
+        return error_errno(err, "opening the host's mount namespace");
+    l->lean_ns = lean_create(l->n->state_path, err);
+    return l->lean_ns < 0 ? l->lean_ns : lean_enter(l->lean_ns, err);
 }
 
 static int set_up_signals(struct launcher *l, struct cay_error *err) {
@@ -530,7 +508,7 @@ static int set_up(struct launcher *l, struct cay_error *err) {
     l->ids = idrange_open(l->n->state_dir, err);
     if (l->ids < 0)
         return l->ids;
-    r = helper_start(l->ids, &l->helper, err);
+    r = helper_start(l->ids, l->n->state_path, &l->helper, err);
     if (r == 0)
         r = set_up_signals(l, err);
     return r < 0 ? r : set_up_mounts(l, err);

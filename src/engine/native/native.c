@@ -91,9 +91,13 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
     int r = idrange_lease(n->state_dir, ids, err);
     if (r < 0)
         return r;
-    r = helper_start(ids->lock, helper, err);
+    r = helper_start(ids->lock, n->state_path, helper, err);
     if (r == 0)
-        r = helper_ask_netns(helper, err); /* which takes longest */
+        r = helper_ask_userns(helper, ids->base, err);
+    if (r == 0)
+        r = helper_ask_netns(helper, err);
+    if (r == 0)
+        r = helper_ask_lean(helper, err);
     if (r < 0) {
         helper_stop(helper);
         idrange_release(ids);

@@ -69,8 +69,10 @@ static int lock_securebits(bool build) {
 /* Ambient capabilities are the only ones that the exec of an ordinary file keeps. They must be
  * inheritable to be raised, which the bounding set limits, and be raised before the securebits
  * forbid it; each step needs CAP_SETPCAP. */
-int privilege_limit_capabilities(bool build) {
+int privilege_limit_capabilities(bool build, bool set_file_capabilities) {
     uint64_t keep = build ? build_capabilities : init_capabilities;
+    if (!set_file_capabilities)
+        keep &= ~CAP_BIT(CAP_SETFCAP);
     int r = set_capabilities(keep | CAP_BIT(CAP_SETPCAP), keep);
     if (r == 0)
         r = limit_bounding_set(build ? keep : 0);

@@ -13,8 +13,9 @@ int privilege_set_ids(uid_t uid, gid_t gid, bool change_groups);
 /* What cay-init keeps across its exec, inside its user namespace only: to start commands as any
  * user of the sandbox and to end them. In the profile strict that is all, nothing of it reaches a
  * command, the bounding set is empty and the securebits are locked. In the profile build commands
- * that run as root inside get the capabilities over files and users that package managers need. */
-int privilege_limit_capabilities(bool build);
+ * that run as root inside get the capabilities over files and users that package managers need; the
+ * one to give capabilities to files only if set_file_capabilities. */
+int privilege_limit_capabilities(bool build, bool set_file_capabilities);
 
 /* The same limits for every sandbox, whatever its maker's are: no core dumps, bounded descriptors,
  * no priority. A hard limit of the maker stays where it may not be raised. pids is for hosts

@@ -82,8 +82,7 @@ static int make_nodes(int dev) {
                  {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0}};
     for (size_t i = 0; i < ARRAY_LEN(nodes); i++)
         if (mknodat(dev, nodes[i].name, S_IFCHR | 0666, makedev(nodes[i].major, nodes[i].minor)) <
-                0 ||
-            fchmodat(dev, nodes[i].name, 0666, 0) < 0)
+            0)
             return -errno;
     return 0;
 }
@@ -105,9 +104,11 @@ int rootfs_make_dev(void) {
     _cleanup_(closep) int dev = mounts_tmpfs(DEV_BYTES, DEV_INODES, "0755", attributes);
     if (dev < 0)
         return dev;
+    mode_t mask = umask(0);
     int r = make_nodes(dev);
     if (r == 0)
         r = make_dev_links(dev);
+    (void)umask(mask);
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     if (r == 0 && mount_setattr(dev, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
         r = -errno;
@@ -135,7 +136,7 @@ static const struct box_dir read_only_dirs[] = {
 };
 
 static int make_box_dir(int box, const struct box_dir *d, uid_t base) {
-    if (mkdirat(box, d->name, d->mode) < 0 || fchmodat(box, d->name, d->mode, 0) < 0)
+    if (mkdirat(box, d->name, d->mode) < 0)
         return -errno;
     return d->inside && fchownat(box, d->name, base, base, 0) < 0 ? -errno : 0;
 }
@@ -180,10 +181,12 @@ static int make_identity(int box, const struct sandbox_spec *spec, uid_t base) {
 
 static int fill_box(int box, const struct sandbox_spec *spec, uid_t base) {
     int r = 0;
+    mode_t mask = umask(0);
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(box_dirs); i++)
         r = make_box_dir(box, &box_dirs[i], base);
     for (size_t i = 0; r == 0 && spec->read_only && i < ARRAY_LEN(read_only_dirs); i++)
         r = make_box_dir(box, &read_only_dirs[i], base);
+    (void)umask(mask);
     return r == 0 ? make_identity(box, spec, base) : r;
 }
 
@@ -361,7 +364,16 @@ void rootfs_close(struct rootfs *r) {
     *r = ROOTFS_EMPTY;
 }
 
+/* Folders of the box are put in several places, which before 6.15 only works for one that is
+ * attached: then the overlay is made by name, beside the attached box. */
+static bool box_can_be_cloned(const struct rootfs *root) {
+    _cleanup_(closep) int clone = mounts_clone(root->box, "void", false, 0, -1);
+    return clone >= 0;
+}
+
 static int make_overlay(struct rootfs *root, bool own_userns) {
+    if (!box_can_be_cloned(root))
+        return 0;
     _cleanup_(closep) int upper = openat(root->box, "u", O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_(closep) int work = openat(root->box, "w", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (upper < 0 || work < 0)

@@ -56,7 +56,7 @@ static int make_parts(struct native *n, const struct helper *helper,
     if (r < 0)
         return r;
     r = cgroup_create(&n->cgroups, s->group, limits, &s->cgroup, err);
-    s->userns = helper_take_userns(helper, r < 0 ? &other : err);
+    s->userns = helper_take(helper, r < 0 ? &other : err);
     r = r < 0 ? r : MIN(s->userns, 0);
     s->netns = helper_take_netns(helper, &s->sockets, r < 0 ? &other : err);
     return r < 0 ? r : MIN(s->netns, 0);
