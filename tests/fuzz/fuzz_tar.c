@@ -123,8 +123,8 @@ static void make_top(void) {
 static int open_folder(void *arg, const struct walk_entry *e, struct cay_error *err) {
     (void)arg;
     (void)err;
-    if (S_ISDIR(e->st->st_mode))
-        (void)fchmodat(e->dirfd, e->name, 0700, AT_SYMLINK_NOFOLLOW);
+    if (S_ISDIR(e->st->st_mode) && fchmodat(e->dirfd, e->name, 0700, AT_SYMLINK_NOFOLLOW) < 0)
+        return WALK_ON; /* what is in it may stay, then */
     return WALK_ON;
 }
 
