@@ -14,9 +14,9 @@
  *         cay_sandbox_exec(box, &exec, &result, &err) == 0)
  *         …
  *
- * Functions return 0, or the negative of an enum cay_code with *err filled. The library must be used
- * from one thread, in a process without others: it clones. As an ordinary user, opening the engine
- * puts the process into a user namespace of its own, for good. */
+ * Functions return 0, or the negative of an enum cay_code with *err filled. The library must be
+ * used from one thread, in a process without others: it clones. As an ordinary user, opening the
+ * engine puts the process into a user namespace of its own, for good. */
 #pragma once
 
 #include <cay/errors.h>
@@ -45,7 +45,7 @@ void cay_engine_close(cay_engine *engine);
 struct cay_wall {
     const char *name;
     const char *detail;
-    const char *remedy; /* "" when ok */
+    const char *remedy;     /* "" when ok */
     const char *needed_for; /* the lowest tier that needs it */
     bool ok;
 };
@@ -58,8 +58,8 @@ const char *cay_engine_tier(const cay_engine *engine);
 
 /* What a sandbox should be. Strings are borrowed for the call. Always start from cay_spec_init. */
 struct cay_spec {
-    const char *name;  /* its hostname too; NULL: generated */
-    const char *image; /* "host" */
+    const char *name;    /* its hostname too; NULL: generated */
+    const char *image;   /* "host" */
     const char *network; /* "none" */
     uint64_t memory_bytes;
     uint64_t disk_bytes; /* 0: half of the memory */
@@ -93,17 +93,17 @@ void cay_sandbox_destroy(cay_sandbox *box);
 /* ---- a command ---- */
 
 struct cay_exec {
-    const char *const *argv; /* NULL-terminated */
-    const char *const *env;  /* "K=V", NULL-terminated; NULL: the defaults only */
-    const char *work_dir;    /* absolute; made if missing */
-    const char *user;        /* "name", "uid" or "uid:gid"; NULL: the sandbox's */
-    bool tty;                /* a terminal; stdin_fd should be one too, in raw mode */
+    const char *const *argv;            /* NULL-terminated */
+    const char *const *env;             /* "K=V", NULL-terminated; NULL: the defaults only */
+    const char *work_dir;               /* absolute; made if missing */
+    const char *user;                   /* "name", "uid" or "uid:gid"; NULL: the sandbox's */
+    bool tty;                           /* a terminal; stdin_fd should be one too, in raw mode */
     int stdin_fd, stdout_fd, stderr_fd; /* streamed; -1: empty input, captured output */
-    size_t capture_max;      /* bytes of captured output for each stream */
-    int signal_fd;           /* a signalfd whose signals go to the command; -1: none */
-    int64_t timeout_ms;      /* 0: none */
-    int64_t idle_output_timeout_ms; /* 0: none */
-    uint64_t output_max;     /* bytes of both streams together; 0: none */
+    size_t capture_max;                 /* bytes of captured output for each stream */
+    int signal_fd;                      /* a signalfd whose signals go to the command; -1: none */
+    int64_t timeout_ms;                 /* 0: none */
+    int64_t idle_output_timeout_ms;     /* 0: none */
+    uint64_t output_max;                /* bytes of both streams together; 0: none */
 };
 #define CAY_EXEC_INIT                                                                              \
     ((struct cay_exec){.work_dir = "/workspace",                                                   \

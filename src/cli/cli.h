@@ -22,7 +22,8 @@ extern const struct opt_command *const cli_commands[];
 
 extern const struct opt_command cli_run, cli_doctor, cli_version, cli_completion;
 
-/* Prints "cay: message; remedy" to standard error and returns the exit code of the error's class. */
+/* Prints "cay: message; remedy" to standard error and returns the exit code of the error's class.
+ */
 int cli_fail(const struct cay_error *err);
 /* The same, for verbs whose exit codes are the command's: always 125 unless given. */
 int cli_fail_with(const struct cay_error *err, int code);

@@ -45,7 +45,8 @@ struct sandbox_spec {
     gid_t run_gid;
     enum tier tier; /* the least that is acceptable */
     enum profile profile;
-    bool read_only; /* the root file system; /tmp, /run, /dev/shm and the work folder stay writable */
+    bool read_only; /* the root file system; /tmp, /run, /dev/shm and the work folder stay writable
+                     */
     struct mount_spec *mounts; /* borrowed by all but whoever added them */
     size_t mount_count;
 };
@@ -57,8 +58,8 @@ enum tier tier_from_name(const char *name);
 /* Parses "HOST:BOX[:ro|:rw]" and adds it. The host path must exist; the target may not be "/", lie
  * in /proc, /dev or /sys, or occur twice. */
 int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err);
-/* True for a target as spec_add_mount leaves it: absolute, normalised, not "/", not in /proc, /dev or
- * /sys. */
+/* True for a target as spec_add_mount leaves it: absolute, normalised, not "/", not in /proc, /dev
+ * or /sys. */
 bool spec_target_is_allowed(const char *target);
 /* Releases what spec_add_mount made. */
 void spec_free_mounts(struct sandbox_spec *spec);

@@ -26,12 +26,12 @@ enum { TERM_GRACE_MS = 250, KILL_MS = 3000, ANNOUNCE_MS = 5 };
 struct exec {
     struct op_conn *conn;
     struct spawned cmd;
-    int signals;        /* SIGCHLD */
+    int signals; /* SIGCHLD */
     bool tty;
-    struct buf input;   /* received, not yet taken by the command */
+    struct buf input; /* received, not yet taken by the command */
     bool input_ended;
-    uint64_t credit;    /* taken by the command, not yet reported to the host */
-    bool host_ready;    /* the connection takes more output without blocking */
+    uint64_t credit; /* taken by the command, not yet reported to the host */
+    bool host_ready; /* the connection takes more output without blocking */
     bool host_gone;
     uint64_t output;
     uint64_t output_max;
@@ -346,7 +346,7 @@ static const char **environment(const struct op_conn *c, const struct wire_messa
     size_t n = m->count[WIRE_TAG_ENV];
     if (env == NULL || has_variable(env, "HOME="))
         return env;
-    static char home[sizeof "HOME=" + sizeof ((struct user *)0)->home];
+    static char home[sizeof "HOME=" + sizeof((struct user *)0)->home];
     const char **more = realloc(env, (n + 2) * sizeof *env);
     if (more == NULL || str_format(home, sizeof home, "HOME=%s", c->home) < 0) {
         free(more == NULL ? env : more);
@@ -377,8 +377,12 @@ static void set_limits(struct exec *x, const struct wire_message *m) {
 
 int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *err) {
     _cleanup_(exec_close) struct exec x = {
-        .conn = c, .cmd = {0, -1, -1, -1}, .signals = -1, .host_ready = true,
-        .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX), .tty = m->number[WIRE_TAG_TTY] != 0,
+        .conn = c,
+        .cmd = {0, -1, -1, -1},
+        .signals = -1,
+        .host_ready = true,
+        .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX),
+        .tty = m->number[WIRE_TAG_TTY] != 0,
     };
     _cleanup_(freep) const char **argv = wire_string_array(m, WIRE_TAG_ARG);
     _cleanup_(freep) const char **env = environment(c, m);
@@ -390,7 +394,10 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
     if (r < 0)
         return r;
     struct spawn_request req = {
-        .argv = argv, .env = env, .user = c->user, .tty = x.tty,
+        .argv = argv,
+        .env = env,
+        .user = c->user,
+        .tty = x.tty,
         .cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : "/",
         .want_stdin = m->number[WIRE_TAG_STDIN] != 0,
         .rows = (unsigned short)m->number[WIRE_TAG_ROWS],
@@ -400,8 +407,9 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
     struct cay_error failure = {0};
     x.started_us = clock_us(); /* before: the processor may be the command's for all its life */
     if (spawn_command(&req, &x.cmd, &code, &failure) < 0)
-        return send_failure(c->fd, &failure, code) < 0 ? error_set(err, CAY_UNAVAILABLE, "host gone")
-                                                       : 0;
+        return send_failure(c->fd, &failure, code) < 0
+                   ? error_set(err, CAY_UNAVAILABLE, "host gone")
+                   : 0;
     set_limits(&x, m);
     for (int *fd = (int[]){x.cmd.in, x.cmd.out, x.cmd.err, -2}; *fd != -2; fd++)
         if (*fd >= 0)

@@ -7,8 +7,8 @@
  * listener the first connection is all there is: PID 1 serves it by itself, and when it ends, the
  * kernel ends whatever else runs in the sandbox.
  *
- * A sandbox that was made before anybody asked for it gets a sequenced-packet socket as 4, and waits
- * there for the one message that brings the two descriptors. */
+ * A sandbox that was made before anybody asked for it gets a sequenced-packet socket as 4, and
+ * waits there for the one message that brings the two descriptors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

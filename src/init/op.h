@@ -24,8 +24,7 @@ struct op_conn {
 
 /* Runs the operation and sends all answer frames, WIRE_DONE included. On failure fills err and
  * returns negative: the caller sends it as WIRE_ERROR. */
-typedef int op_run_fn(struct op_conn *c, const struct wire_message *request,
-                      struct cay_error *err);
+typedef int op_run_fn(struct op_conn *c, const struct wire_message *request, struct cay_error *err);
 
 struct op {
     enum wire_op number;

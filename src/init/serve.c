@@ -1,30 +1,20 @@
 #include "init/serve.h"
 
-
 #include "base/error.h"
 #include "base/fd.h"
 #include "init/op.h"
 #include "init/user.h"
 
 static const struct op ops[] = {
-    {WIRE_OP_PING, "ping", op_ping, false},
-    {WIRE_OP_EXEC, "exec", op_exec, true},
-    {WIRE_OP_STAT, "stat", op_stat, false},
-    {WIRE_OP_LIST, "list", op_list, false},
-    {WIRE_OP_READ, "read", op_read, false},
-    {WIRE_OP_WRITE, "write", op_write, false},
-    {WIRE_OP_MKDIR, "mkdir", op_mkdir, false},
-    {WIRE_OP_MOVE, "move", op_move, false},
-    {WIRE_OP_REMOVE, "remove", op_remove, false},
-    {WIRE_OP_CHMOD, "chmod", op_chmod, false},
-    {WIRE_OP_CHOWN, "chown", op_chown, false},
-    {WIRE_OP_FIND, "find", op_find_names, false},
-    {WIRE_OP_SEARCH, "search", op_search, false},
-    {WIRE_OP_REPLACE, "replace", op_replace, false},
-    {WIRE_OP_TAR_IN, "tar-in", op_tar_in, false},
-    {WIRE_OP_TAR_OUT, "tar-out", op_tar_out, false},
-    {WIRE_OP_DIAL, "dial", op_dial, false},
-    {WIRE_OP_SHUTDOWN, "shutdown", op_shutdown, true},
+    {WIRE_OP_PING, "ping", op_ping, false},       {WIRE_OP_EXEC, "exec", op_exec, true},
+    {WIRE_OP_STAT, "stat", op_stat, false},       {WIRE_OP_LIST, "list", op_list, false},
+    {WIRE_OP_READ, "read", op_read, false},       {WIRE_OP_WRITE, "write", op_write, false},
+    {WIRE_OP_MKDIR, "mkdir", op_mkdir, false},    {WIRE_OP_MOVE, "move", op_move, false},
+    {WIRE_OP_REMOVE, "remove", op_remove, false}, {WIRE_OP_CHMOD, "chmod", op_chmod, false},
+    {WIRE_OP_CHOWN, "chown", op_chown, false},    {WIRE_OP_FIND, "find", op_find_names, false},
+    {WIRE_OP_SEARCH, "search", op_search, false}, {WIRE_OP_REPLACE, "replace", op_replace, false},
+    {WIRE_OP_TAR_IN, "tar-in", op_tar_in, false}, {WIRE_OP_TAR_OUT, "tar-out", op_tar_out, false},
+    {WIRE_OP_DIAL, "dial", op_dial, false},       {WIRE_OP_SHUTDOWN, "shutdown", op_shutdown, true},
 };
 
 const struct op *op_find(uint64_t number) {

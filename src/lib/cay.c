@@ -77,8 +77,9 @@ static int default_state_dir(char *out, size_t size, struct cay_error *err) {
     else if (home != NULL && home[0] == '/')
         r = path_join(out, size, home, ".local/state/cay");
     else {
-        error_set(err, CAY_INVALID_ARGUMENT, "no state folder: neither HOME nor XDG_STATE_HOME "
-                                             "is set");
+        error_set(err, CAY_INVALID_ARGUMENT,
+                  "no state folder: neither HOME nor XDG_STATE_HOME "
+                  "is set");
         return error_remedy(err, "name one with --state-dir");
     }
     return r < 0 ? error_set(err, CAY_INVALID_ARGUMENT, "the state folder's path is too long") : 0;
@@ -86,9 +87,8 @@ static int default_state_dir(char *out, size_t size, struct cay_error *err) {
 
 int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *err) {
     char path[PATH_MAX];
-    int r = state_dir != NULL
-                ? path_normalize("--state-dir", state_dir, path, sizeof path, err)
-                : default_state_dir(path, sizeof path, err);
+    int r = state_dir != NULL ? path_normalize("--state-dir", state_dir, path, sizeof path, err)
+                              : default_state_dir(path, sizeof path, err);
     if (r < 0)
         return r;
     r = path_make_dirs_trusted(path, 0700, err);
@@ -334,8 +334,7 @@ static void fill_result(const cay_sandbox *box, const struct exec_outcome *o, in
     ret->output_truncated = o->truncated;
     ret->duration_us = ran;
     const struct native_phases *p = native_box_phases(box->box);
-    ret->phases =
-        (struct cay_phases){p->prepare_us, p->root_us, p->start_us, total - ran, ran};
+    ret->phases = (struct cay_phases){p->prepare_us, p->root_us, p->start_us, total - ran, ran};
     ret->tier = box->tier;
     if (native_box_stats(box->box, &stats, NULL) == 0)
         ret->oom_killed = stats.oom_kills > 0;
@@ -357,9 +356,15 @@ int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_r
         return -(int)err->code;
     const char *user = exec->user != NULL ? exec->user : box->user[0] != '\0' ? box->user : NULL;
     struct exec_request req = {
-        .argv = exec->argv, .env = env, .cwd = cwd, .user = user, .tty = exec->tty,
-        .want_stdin = exec->stdin_fd >= 0, .timeout_ms = exec->timeout_ms,
-        .quiet_ms = exec->idle_output_timeout_ms, .output_max = exec->output_max,
+        .argv = exec->argv,
+        .env = env,
+        .cwd = cwd,
+        .user = user,
+        .tty = exec->tty,
+        .want_stdin = exec->stdin_fd >= 0,
+        .timeout_ms = exec->timeout_ms,
+        .quiet_ms = exec->idle_output_timeout_ms,
+        .output_max = exec->output_max,
     };
     window_size(exec, &req);
     int64_t begin = clock_us();
@@ -367,7 +372,8 @@ int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_r
     if (r < 0)
         return r;
     struct exec_streams s = {
-        .in = exec->stdin_fd, .out = {exec->stdout_fd, exec->stderr_fd},
+        .in = exec->stdin_fd,
+        .out = {exec->stdout_fd, exec->stderr_fd},
         .captured = {BUF_INIT(exec->capture_max), BUF_INIT(exec->capture_max)},
         .signals = exec->signal_fd,
     };

@@ -140,8 +140,7 @@ static void take_done(struct carry *c, const struct wire_message *m) {
     c->ended = true;
     c->ret->exit_code = code <= 255 ? (int)code : 255;
     c->ret->signal = m->number[WIRE_TAG_SIGNAL] < NSIG ? (int)m->number[WIRE_TAG_SIGNAL] : 0;
-    c->ret->reason =
-        reason <= WIRE_REASON_OUTPUT ? (enum wire_reason)reason : WIRE_REASON_EXIT;
+    c->ret->reason = reason <= WIRE_REASON_OUTPUT ? (enum wire_reason)reason : WIRE_REASON_EXIT;
     c->ret->truncated |= m->number[WIRE_TAG_TRUNCATED] != 0;
     c->ret->elapsed_us = (int64_t)MIN(m->number[WIRE_TAG_ELAPSED_US], (uint64_t)INT64_MAX);
     c->ret->left = (unsigned)MIN(m->number[WIRE_TAG_COUNT], UINT64_C(65536));
@@ -272,9 +271,14 @@ int exec_carry(int fd, struct exec_streams *s, int64_t deadline_ms, struct exec_
     *ret = (struct exec_outcome){.exit_code = 125};
     size_t max = PENDING_MAX + WIRE_DATA_MAX;
     _cleanup_(carry_free) struct carry c = {
-        .fd = fd, .s = s, .reader = WIRE_READER_INIT, .pending = {BUF_INIT(max), BUF_INIT(max)},
-        .chunk = {chunk_of(s->out[0]), chunk_of(s->out[1])}, .credit = WIRE_INPUT_CREDIT,
-        .ret = ret, .err = err,
+        .fd = fd,
+        .s = s,
+        .reader = WIRE_READER_INIT,
+        .pending = {BUF_INIT(max), BUF_INIT(max)},
+        .chunk = {chunk_of(s->out[0]), chunk_of(s->out[1])},
+        .credit = WIRE_INPUT_CREDIT,
+        .ret = ret,
+        .err = err,
     };
     while (!is_finished(&c)) {
         if (!c.ended && clock_expired(deadline_ms)) {

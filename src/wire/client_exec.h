@@ -25,10 +25,10 @@ struct exec_request {
 };
 
 struct exec_streams {
-    int in;        /* -1: none */
-    int out[2];    /* stdout and stderr; -1: captured */
+    int in;     /* -1: none */
+    int out[2]; /* stdout and stderr; -1: captured */
     struct buf captured[2];
-    int signals;   /* signalfd; -1: none */
+    int signals; /* signalfd; -1: none */
 };
 
 struct exec_outcome {
@@ -37,8 +37,8 @@ struct exec_outcome {
     int signal;
     enum wire_reason reason;
     bool truncated;
-    unsigned left;        /* processes that the inside could not end */
-    int64_t elapsed_us;   /* how long it ran, as the inside says */
+    unsigned left;      /* processes that the inside could not end */
+    int64_t elapsed_us; /* how long it ran, as the inside says */
 };
 
 /* Sends the request. The answer is read by exec_carry. */

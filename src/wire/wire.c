@@ -287,8 +287,7 @@ const char **wire_string_array(const struct wire_message *m, enum wire_tag tag) 
     if (v == NULL)
         return NULL;
     size_t n = 0;
-    for (const char *s = wire_next_string(m, tag, NULL); s != NULL;
-         s = wire_next_string(m, tag, s))
+    for (const char *s = wire_next_string(m, tag, NULL); s != NULL; s = wire_next_string(m, tag, s))
         v[n++] = s;
     return v;
 }

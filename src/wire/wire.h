@@ -19,10 +19,10 @@ enum {
     WIRE_VERSION = 1,
     WIRE_HEADER_SIZE = 8,
     WIRE_FIELD_HEADER_SIZE = 6,
-    WIRE_DATA_MAX = 64 * 1024,           /* payload of a data frame */
-    WIRE_MESSAGE_MAX = 4 * 1024 * 1024,  /* payload of a request or an answer */
-    WIRE_REPEATED_MAX = 262144,          /* arguments, environment entries */
-    WIRE_INPUT_CREDIT = 256 * 1024,      /* EXEC: input bytes that may be under way at the start */
+    WIRE_DATA_MAX = 64 * 1024,          /* payload of a data frame */
+    WIRE_MESSAGE_MAX = 4 * 1024 * 1024, /* payload of a request or an answer */
+    WIRE_REPEATED_MAX = 262144,         /* arguments, environment entries */
+    WIRE_INPUT_CREDIT = 256 * 1024,     /* EXEC: input bytes that may be under way at the start */
 };
 
 enum wire_type {
@@ -35,13 +35,13 @@ enum wire_type {
     WIRE_STDOUT_END = 6, /* empty: nobody reads standard output any more (EXEC) */
     WIRE_STDERR_END = 7, /* the same of standard error */
     /* init to host */
-    WIRE_STARTED = 16,   /* fields: WIRE_TAG_PID; the command was executed */
-    WIRE_STDOUT = 17,    /* bytes: standard output, file content, tar stream */
-    WIRE_STDERR = 18,    /* bytes: standard error */
-    WIRE_ENTRY = 19,     /* fields: one file, one match; any number of them */
-    WIRE_DONE = 20,      /* fields: the operation succeeded; last frame (but for WIRE_OP_DIAL) */
-    WIRE_ERROR = 21,     /* fields: WIRE_TAG_CODE, _MESSAGE, _REMEDY, _ERRNO; last frame */
-    WIRE_CREDIT = 22,    /* fields: WIRE_TAG_COUNT; so many more input bytes may be sent (EXEC) */
+    WIRE_STARTED = 16, /* fields: WIRE_TAG_PID; the command was executed */
+    WIRE_STDOUT = 17,  /* bytes: standard output, file content, tar stream */
+    WIRE_STDERR = 18,  /* bytes: standard error */
+    WIRE_ENTRY = 19,   /* fields: one file, one match; any number of them */
+    WIRE_DONE = 20,    /* fields: the operation succeeded; last frame (but for WIRE_OP_DIAL) */
+    WIRE_ERROR = 21,   /* fields: WIRE_TAG_CODE, _MESSAGE, _REMEDY, _ERRNO; last frame */
+    WIRE_CREDIT = 22,  /* fields: WIRE_TAG_COUNT; so many more input bytes may be sent (EXEC) */
 };
 
 enum wire_op {
@@ -71,11 +71,11 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
 #define WIRE_TAG_TABLE(X)                                                                          \
     X(WIRE_TAG_VERSION, 1, WIRE_KIND_NUMBER)                                                       \
     X(WIRE_TAG_OP, 2, WIRE_KIND_NUMBER)                                                            \
-    X(WIRE_TAG_USER, 3, WIRE_KIND_STRING)        /* "name", "uid", "uid:gid" */                    \
+    X(WIRE_TAG_USER, 3, WIRE_KIND_STRING) /* "name", "uid", "uid:gid" */                           \
     X(WIRE_TAG_ARG, 4, WIRE_KIND_STRINGS)                                                          \
-    X(WIRE_TAG_ENV, 5, WIRE_KIND_STRINGS)        /* "K=V" */                                       \
-    X(WIRE_TAG_CWD, 6, WIRE_KIND_STRING)         /* made if missing */                             \
-    X(WIRE_TAG_TTY, 7, WIRE_KIND_NUMBER)         /* 1: a pseudo-terminal */                        \
+    X(WIRE_TAG_ENV, 5, WIRE_KIND_STRINGS) /* "K=V" */                                              \
+    X(WIRE_TAG_CWD, 6, WIRE_KIND_STRING)  /* made if missing */                                    \
+    X(WIRE_TAG_TTY, 7, WIRE_KIND_NUMBER)  /* 1: a pseudo-terminal */                               \
     X(WIRE_TAG_ROWS, 8, WIRE_KIND_NUMBER)                                                          \
     X(WIRE_TAG_COLS, 9, WIRE_KIND_NUMBER)                                                          \
     X(WIRE_TAG_STDIN, 10, WIRE_KIND_NUMBER)      /* 1: input frames follow; 0: empty */            \
@@ -83,31 +83,31 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_QUIET_MS, 12, WIRE_KIND_NUMBER)   /* no-output limit; 0: none */                    \
     X(WIRE_TAG_OUTPUT_MAX, 13, WIRE_KIND_NUMBER) /* bytes of stdout+stderr; 0: none */             \
     X(WIRE_TAG_PATH, 14, WIRE_KIND_STRING)                                                         \
-    X(WIRE_TAG_TARGET, 15, WIRE_KIND_STRING)     /* destination; link target */                    \
+    X(WIRE_TAG_TARGET, 15, WIRE_KIND_STRING) /* destination; link target */                        \
     X(WIRE_TAG_MODE, 16, WIRE_KIND_NUMBER)                                                         \
     X(WIRE_TAG_UID, 17, WIRE_KIND_NUMBER)                                                          \
     X(WIRE_TAG_GID, 18, WIRE_KIND_NUMBER)                                                          \
     X(WIRE_TAG_SIZE, 19, WIRE_KIND_NUMBER)                                                         \
-    X(WIRE_TAG_MTIME_MS, 20, WIRE_KIND_NUMBER)   /* since 1970, two's complement */                \
+    X(WIRE_TAG_MTIME_MS, 20, WIRE_KIND_NUMBER) /* since 1970, two's complement */                  \
     X(WIRE_TAG_RECURSIVE, 21, WIRE_KIND_NUMBER)                                                    \
     X(WIRE_TAG_OFFSET, 22, WIRE_KIND_NUMBER)                                                       \
-    X(WIRE_TAG_LIMIT, 23, WIRE_KIND_NUMBER)      /* bytes or entries, by operation */              \
+    X(WIRE_TAG_LIMIT, 23, WIRE_KIND_NUMBER) /* bytes or entries, by operation */                   \
     X(WIRE_TAG_PATTERN, 24, WIRE_KIND_STRING)                                                      \
-    X(WIRE_TAG_TEXT, 25, WIRE_KIND_STRING)       /* replacement; matching line */                  \
+    X(WIRE_TAG_TEXT, 25, WIRE_KIND_STRING) /* replacement; matching line */                        \
     X(WIRE_TAG_LINE, 26, WIRE_KIND_NUMBER)                                                         \
     X(WIRE_TAG_COUNT, 27, WIRE_KIND_NUMBER)                                                        \
     X(WIRE_TAG_PORT, 28, WIRE_KIND_NUMBER)                                                         \
     X(WIRE_TAG_SIGNAL, 29, WIRE_KIND_NUMBER)                                                       \
     X(WIRE_TAG_PID, 30, WIRE_KIND_NUMBER)                                                          \
-    X(WIRE_TAG_EXIT, 31, WIRE_KIND_NUMBER)       /* 0..255, or 128+n */                            \
-    X(WIRE_TAG_REASON, 32, WIRE_KIND_NUMBER)     /* enum wire_reason */                            \
+    X(WIRE_TAG_EXIT, 31, WIRE_KIND_NUMBER)   /* 0..255, or 128+n */                                \
+    X(WIRE_TAG_REASON, 32, WIRE_KIND_NUMBER) /* enum wire_reason */                                \
     X(WIRE_TAG_CODE, 33, WIRE_KIND_NUMBER)                                                         \
     X(WIRE_TAG_ERRNO, 34, WIRE_KIND_NUMBER)                                                        \
     X(WIRE_TAG_MESSAGE, 35, WIRE_KIND_STRING)                                                      \
     X(WIRE_TAG_REMEDY, 36, WIRE_KIND_STRING)                                                       \
-    X(WIRE_TAG_REGEX, 37, WIRE_KIND_NUMBER)      /* 1: PATTERN is a POSIX extended expression */   \
+    X(WIRE_TAG_REGEX, 37, WIRE_KIND_NUMBER) /* 1: PATTERN is a POSIX extended expression */        \
     X(WIRE_TAG_IGNORE_CASE, 38, WIRE_KIND_NUMBER)                                                  \
-    X(WIRE_TAG_TRUNCATED, 39, WIRE_KIND_NUMBER)  /* 1: a limit cut the answer */                   \
+    X(WIRE_TAG_TRUNCATED, 39, WIRE_KIND_NUMBER) /* 1: a limit cut the answer */                    \
     X(WIRE_TAG_PATHS, 40, WIRE_KIND_STRINGS)                                                       \
     X(WIRE_TAG_FOLLOW, 41, WIRE_KIND_NUMBER)     /* STAT: what a symlink leads to */               \
     X(WIRE_TAG_ELAPSED_US, 42, WIRE_KIND_NUMBER) /* EXEC: how long the command ran */
@@ -116,7 +116,7 @@ enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-    WIRE_TAG_COUNT_ = 43,
+        WIRE_TAG_COUNT_ = 43,
 };
 
 /* Why a command ended. */
@@ -178,7 +178,7 @@ struct wire_message {
     const char *string[WIRE_TAG_COUNT_]; /* NULL if absent; for WIRE_KIND_STRINGS the first */
     uint64_t number[WIRE_TAG_COUNT_];    /* 0 if absent */
     bool present[WIRE_TAG_COUNT_];
-    uint32_t count[WIRE_TAG_COUNT_];     /* occurrences */
+    uint32_t count[WIRE_TAG_COUNT_]; /* occurrences */
 };
 
 /* Checks the whole payload: 0, or -EPROTO (unknown tag, wrong length, missing or inner NUL,

@@ -149,8 +149,8 @@ static int check_entry(const char *path, const struct stat *st, int type, struct
     if ((st->st_mode & (S_ISUID | S_ISGID)) != 0)
         fail_msg("%s is set-id", path);
     if (type == FTW_D) {
-        bool open = str_ends(path, "/tmp") || str_ends(path, "/workspace") ||
-                    str_ends(path, "/home/user");
+        bool open =
+            str_ends(path, "/tmp") || str_ends(path, "/workspace") || str_ends(path, "/home/user");
         mode_t want = open ? 01777 : str_ends(path, "/rootfs/root") ? 0700 : 0755;
         if ((st->st_mode & 07777) != want)
             fail_msg("%s has mode %o", path, st->st_mode & 07777);

@@ -154,7 +154,8 @@ static uint32_t pids_rlimit(const struct native_box *b) {
     return b->n->cgroups.support[CGROUP_PIDS].usable ? 0 : b->spec.pids + INIT_PIDS + 1;
 }
 
-/* From the lean namespace and back, where the tree can be put together without the host's mounts. */
+/* From the lean namespace and back, where the tree can be put together without the host's mounts.
+ */
 static pid_t start_lean(struct native_box *b, struct enter_plan *plan, struct cay_error *err) {
     bool lean = b->lean >= 0 && b->root.overlay >= 0;
     if (!lean)
@@ -268,9 +269,19 @@ int native_start(struct native *n, const struct sandbox_spec *spec, struct nativ
     if (b == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     *b = (struct native_box){
-        .n = n, .spec = *spec, .ids = IDRANGE_EMPTY, .helper = HELPER_NONE, .userns = -1, .netns = -1, .lean = -1,
-        .cgroup = CGROUP_EMPTY, .trees = IMAGE_TREES_EMPTY, .dev = -1, .root = ROOTFS_EMPTY,
-        .connection = -1, .pidfd = -1,
+        .n = n,
+        .spec = *spec,
+        .ids = IDRANGE_EMPTY,
+        .helper = HELPER_NONE,
+        .userns = -1,
+        .netns = -1,
+        .lean = -1,
+        .cgroup = CGROUP_EMPTY,
+        .trees = IMAGE_TREES_EMPTY,
+        .dev = -1,
+        .root = ROOTFS_EMPTY,
+        .connection = -1,
+        .pidfd = -1,
     };
     while (b->done < ARRAY_LEN(steps)) {
         const struct step *s = &steps[b->done];

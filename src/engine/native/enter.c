@@ -1,7 +1,8 @@
 /* The order of the steps is the security argument: limits first, so that nothing is ever unlimited;
  * the tree while there is still the right to mount; the user namespace late, so that the other
- * namespaces belong to the host and root inside has no power over them; then capabilities, Landlock,
- * descriptors, and seccomp last, because everything before it needs calls that it forbids. */
+ * namespaces belong to the host and root inside has no power over them; then capabilities,
+ * Landlock, descriptors, and seccomp last, because everything before it needs calls that it
+ * forbids. */
 #include "engine/native/enter.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* A process beside the maker of sandboxes. It makes namespaces, which takes the kernel long, while
- * the maker does other things; and it outlives a killed maker for the moment that it takes to remove
- * what the kernel would not remove by itself: the control groups. */
+ * the maker does other things; and it outlives a killed maker for the moment that it takes to
+ * remove what the kernel would not remove by itself: the control groups. */
 #pragma once
 
 #include <sys/types.h>

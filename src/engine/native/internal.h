@@ -32,8 +32,8 @@ struct native {
     size_t wall_count;
 };
 
-/* An id range, and a helper that is making the namespaces: user, network, lean mount, in this order.
- * As an ordinary user both are empty: the namespaces are made with the first process. */
+/* An id range, and a helper that is making the namespaces: user, network, lean mount, in this
+ * order. As an ordinary user both are empty: the namespaces are made with the first process. */
 int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
                  struct cay_error *err);
 

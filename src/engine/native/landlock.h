@@ -1,5 +1,6 @@
 /* Landlock: a second wall behind the mount namespace. It allows what lies below the sandbox's root
- * and nothing else, so that a descriptor of a host folder, should one ever leak in, opens nothing. */
+ * and nothing else, so that a descriptor of a host folder, should one ever leak in, opens nothing.
+ */
 #pragma once
 
 /* The ABI version of the running kernel, 0 if there is none. */

@@ -1,7 +1,7 @@
 /* Making a sandbox must not depend on how many mounts, descriptors or processes there are. So the
- * launcher sits in a mount namespace of its own that holds one empty, read-only tmpfs, and goes back
- * to the host's only to make slots; and children share its descriptor table until they cut it off
- * above a few low numbers that are set aside for what they keep. */
+ * launcher sits in a mount namespace of its own that holds one empty, read-only tmpfs, and goes
+ * back to the host's only to make slots; and children share its descriptor table until they cut it
+ * off above a few low numbers that are set aside for what they keep. */
 #include "engine/native/launcher.h"
 
 #include <errno.h>
@@ -20,11 +20,11 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "engine/native/enter.h"
+#include "engine/native/helper.h"
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/lean.h"
 #include "engine/native/mounts.h"
-#include "engine/native/helper.h"
 #include "engine/native/slot.h"
 
 enum {
@@ -462,8 +462,8 @@ int launcher_reserve_descriptors(struct cay_error *err) {
     return 0;
 }
 
-/* Before 6.15 a detached mount cannot be cloned: then nothing is shared, and the launcher stays with
- * the host's mounts. */
+/* Before 6.15 a detached mount cannot be cloned: then nothing is shared, and the launcher stays
+ * with the host's mounts. */
 static int set_up_mounts(struct launcher *l, struct cay_error *err) {
     l->dev = rootfs_make_dev();
     if (l->dev < 0)
@@ -514,8 +514,8 @@ static int set_up(struct launcher *l, struct cay_error *err) {
     return r < 0 ? r : set_up_mounts(l, err);
 }
 
-/* Waits for something to do; false if there was nothing for a moment. What makes the next start fast
- * must not slow down the one that has just begun, so it waits for such a moment. */
+/* Waits for something to do; false if there was nothing for a moment. What makes the next start
+ * fast must not slow down the one that has just begun, so it waits for such a moment. */
 static bool wait_and_serve(struct launcher *l) {
     struct pollfd fds[] = {
         {.fd = l->client, .events = POLLIN},
@@ -535,15 +535,23 @@ static bool wait_and_serve(struct launcher *l) {
 int launcher_serve(struct native *n, int sock, unsigned ready, const struct sandbox_spec *defaults,
                    struct cay_error *err) {
     _cleanup_(launcher_close) struct launcher l = {
-        .n = n, .client = sock, .signals = -1, .ids = -1, .host_ns = -1, .lean_ns = -1, .dev = -1,
-        .defaults = *defaults, .ready = ready, .helper = HELPER_NONE,
+        .n = n,
+        .client = sock,
+        .signals = -1,
+        .ids = -1,
+        .host_ns = -1,
+        .lean_ns = -1,
+        .dev = -1,
+        .defaults = *defaults,
+        .ready = ready,
+        .helper = HELPER_NONE,
         .hint = (unsigned)getpid() * 64,
     };
     int r = set_up(&l, err);
     if (r < 0)
         return r;
-    l.limits = (struct cgroup_limits){l.defaults.memory_bytes, l.defaults.cpu_quota_us,
-                                      l.defaults.pids};
+    l.limits =
+        (struct cgroup_limits){l.defaults.memory_bytes, l.defaults.cpu_quota_us, l.defaults.pids};
     while (!l.hung_up)
         if (!wait_and_serve(&l))
             tidy(&l);

@@ -1,11 +1,11 @@
 /* The launcher: a small single-threaded process that holds the privilege and makes sandboxes for a
- * client, from slots that it keeps ready. They talk over a sequenced-packet socket with fixed binary
- * requests, which the launcher checks again.
+ * client, from slots that it keeps ready. They talk over a sequenced-packet socket with fixed
+ * binary requests, which the launcher checks again.
  *
  * The client makes the descriptors that the sandbox's cay-init gets (a connection, a listening
  * socket, or both) and sends them along, so it can write its first request before the sandbox
- * exists and read the answer without asking the launcher. It must keep reading answers: the launcher
- * waits for a client that does not. */
+ * exists and read the answer without asking the launcher. It must keep reading answers: the
+ * launcher waits for a client that does not. */
 #pragma once
 
 #include <stdint.h>
@@ -28,7 +28,7 @@ enum { LAUNCHER_CONNECTION = 1, LAUNCHER_LISTENER = 2 }; /* bits of `fds`, in th
 struct launcher_request {
     uint32_t op;
     uint32_t fds;
-    uint64_t tag; /* chosen by the client, names the sandbox in every answer */
+    uint64_t tag;             /* chosen by the client, names the sandbox in every answer */
     struct sandbox_spec spec; /* START; its mounts follow */
     struct mount_spec mounts[SPEC_MOUNTS_MAX]; /* as many as there are; the length tells */
 };
@@ -51,8 +51,8 @@ size_t launcher_request_size(size_t mounts);
 /* 0, or -EINVAL for a request of `len` bytes that no client of ours could have sent. */
 int launcher_check(const struct launcher_request *r, size_t len);
 
-/* Takes the low descriptor numbers that are not in use, so that nothing else ever lands there. To be
- * called before anything else is opened. */
+/* Takes the low descriptor numbers that are not in use, so that nothing else ever lands there. To
+ * be called before anything else is opened. */
 int launcher_reserve_descriptors(struct cay_error *err);
 
 /* Serves the client at the other end of sock until it hangs up; then ends every sandbox. `ready` is

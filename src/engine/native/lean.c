@@ -18,8 +18,8 @@ static int leave_host(const char *staging) {
     _cleanup_(closep) int root = mounts_tmpfs(4096, 4, "0555", 0);
     if (root < 0)
         return root;
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-                                          MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC};
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                                          MOUNT_ATTR_NOEXEC};
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
         mount_setattr(root, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0 ||
         move_mount(root, "", AT_FDCWD, staging, MOVE_MOUNT_F_EMPTY_PATH) < 0 || fchdir(root) < 0 ||

@@ -105,8 +105,8 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
     return r;
 }
 
-/* Descriptors must belong to the mount namespace that we end up in, so an ordinary user becomes root
- * of his own before the state folder is opened. */
+/* Descriptors must belong to the mount namespace that we end up in, so an ordinary user becomes
+ * root of his own before the state folder is opened. */
 static int open_parts(struct native *n, const char *state_dir, struct cay_error *err) {
     bool privileged = is_privileged();
     int r = 0;

@@ -20,14 +20,13 @@
 #include "image/host.h"
 
 enum {
-    OWN_INODES = 48,   /* folders and files of ours in the box, on top of what was asked for */
+    OWN_INODES = 48, /* folders and files of ours in the box, on top of what was asked for */
     LOWER_DEPTH_MAX = 16,
     DEV_BYTES = 64 * 1024,
     DEV_INODES = 64,
 };
 
-static const unsigned bind_attributes =
-    MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+static const unsigned bind_attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 
 /* ---- parts of the image ---- */
 
@@ -90,8 +89,10 @@ static int make_nodes(int dev) {
 static int make_dev_links(int dev) {
     static const struct {
         const char *name, *target;
-    } links[] = {{"fd", "/proc/self/fd"},         {"stdin", "/proc/self/fd/0"},
-                 {"stdout", "/proc/self/fd/1"},   {"stderr", "/proc/self/fd/2"},
+    } links[] = {{"fd", "/proc/self/fd"},
+                 {"stdin", "/proc/self/fd/0"},
+                 {"stdout", "/proc/self/fd/1"},
+                 {"stderr", "/proc/self/fd/2"},
                  {"ptmx", "pts/ptmx"}};
     for (size_t i = 0; i < ARRAY_LEN(links); i++)
         if (symlinkat(links[i].target, dev, links[i].name) < 0)
@@ -126,8 +127,8 @@ struct box_dir {
 /* u, w: the overlay's layers. local, shm, tmp, run, work: folders that stay writable when something
  * read-only lies over or under them. void, none: what hides things. */
 static const struct box_dir box_dirs[] = {
-    {"u", 0755, true},    {"w", 0755, false},  {"u/etc", 0755, true}, {"local", 0755, true},
-    {"shm", 01777, true}, {"void", 0555, false},
+    {"u", 0755, true},     {"w", 0755, false},   {"u/etc", 0755, true},
+    {"local", 0755, true}, {"shm", 01777, true}, {"void", 0555, false},
 };
 static const struct box_dir read_only_dirs[] = {
     {"tmp", 01777, true},

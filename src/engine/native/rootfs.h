@@ -77,7 +77,7 @@ struct rootfs_entry {
     const struct image_trees *trees;
     const struct rootfs *root;
     const struct proc_masks *masks;
-    int dev;             /* a prepared /dev, or -1 to make one by binding the host's nodes */
+    int dev; /* a prepared /dev, or -1 to make one by binding the host's nodes */
     uid_t base;
     bool own_userns;
     bool share_dev;      /* dev stays for other sandboxes: attach a clone of it */

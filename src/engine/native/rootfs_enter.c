@@ -1,7 +1,7 @@
 /* Assembling a sandbox's file tree, in its first process, before it has given up its rights. That
  * process shares memory with its maker, so there is no malloc and no stdio here. Nothing of the
- * sandbox runs yet, but the image may have been made by an attacker: mount points are opened without
- * following symlinks, and mounts are put in place by descriptor. */
+ * sandbox runs yet, but the image may have been made by an attacker: mount points are opened
+ * without following symlinks, and mounts are put in place by descriptor. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,11 +23,11 @@
 /* Files that only their owner, the host's root, may read are left as they are: nobody inside is
  * that. */
 static const char *const masked[] = {
-    "acpi",          "asound",      "bootconfig", "cmdline",   "config.gz",   "diskstats",
-    "dynamic_debug", "interrupts",  "iomem",      "ioports",   "kallsyms",    "kcore",
-    "keys",          "key-users",   "kmsg",       "kpagecgroup", "kpagecount", "kpageflags",
-    "latency_stats", "mdstat",      "modules",    "pagetypeinfo", "pressure",    "sched_debug",
-    "scsi",          "slabinfo",    "swaps",      "timer_list", "timer_stats", "vmallocinfo",
+    "acpi",          "asound",     "bootconfig", "cmdline",      "config.gz",   "diskstats",
+    "dynamic_debug", "interrupts", "iomem",      "ioports",      "kallsyms",    "kcore",
+    "keys",          "key-users",  "kmsg",       "kpagecgroup",  "kpagecount",  "kpageflags",
+    "latency_stats", "mdstat",     "modules",    "pagetypeinfo", "pressure",    "sched_debug",
+    "scsi",          "slabinfo",   "swaps",      "timer_list",   "timer_stats", "vmallocinfo",
 };
 /* Read-only where the sandbox's root owns it (a user namespace that owns the other namespaces). */
 static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
@@ -50,8 +50,7 @@ static int overlay_by_name(const struct rootfs_entry *e) {
         mkdirat(stage, "m", 0700) < 0)
         return -errno;
     if (move_mount(stage, "", AT_FDCWD, e->staging, MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
-        fchdir(stage) < 0 ||
-        move_mount(e->root->box, "", stage, "b", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        fchdir(stage) < 0 || move_mount(e->root->box, "", stage, "b", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return -errno;
     if (move_mount(e->root->lower, "", stage, "l", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
         mount("overlay", "m", "overlay", MS_NOSUID | MS_NODEV, options) < 0)
@@ -127,8 +126,10 @@ static int bind_nodes(int dev) {
 static int make_own_dev(int root) {
     static const struct {
         const char *name, *target;
-    } links[] = {{"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"},
-                 {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
+    } links[] = {{"fd", "/proc/self/fd"},
+                 {"stdin", "/proc/self/fd/0"},
+                 {"stdout", "/proc/self/fd/1"},
+                 {"stderr", "/proc/self/fd/2"},
                  {"ptmx", "pts/ptmx"}};
     _cleanup_(closep) int dev =
         mounts_tmpfs(65536, 64, "0755", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
@@ -197,9 +198,8 @@ static int mask_proc(const struct rootfs_entry *e, int proc) {
 
 static int protect_proc(int proc) {
     for (size_t i = 0; i < ARRAY_LEN(read_only); i++) {
-        _cleanup_(closep) int tree =
-            mounts_clone(proc, read_only[i], true,
-                         MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, -1);
+        _cleanup_(closep) int tree = mounts_clone(
+            proc, read_only[i], true, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, -1);
         int r = tree == -ENOENT ? 0 : tree < 0 ? tree : mounts_attach(tree, proc, read_only[i]);
         if (r < 0)
             return r;
@@ -209,8 +209,8 @@ static int protect_proc(int proc) {
 
 static int attach_proc(const struct rootfs_entry *e, int root) {
     const char *none[] = {NULL};
-    _cleanup_(closep) int proc = mounts_simple(
-        "proc", none, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    _cleanup_(closep) int proc =
+        mounts_simple("proc", none, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
     if (proc < 0)
         return proc;
     int r = mounts_attach(proc, root, "proc");

@@ -102,11 +102,10 @@ int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_sp
 }
 
 bool slot_fits(const struct slot *s, const struct sandbox_spec *spec) {
-    return (s->has_root || s->state == SLOT_READY) && spec->mount_count == 0 && spec->id[0] == '\0' &&
-           spec->hostname[0] == '\0' && !spec->read_only && !s->spec.read_only &&
-           s->spec.mount_count == 0 && spec->profile == s->spec.profile &&
-           spec->disk_bytes == s->spec.disk_bytes &&
-           spec->inodes == s->spec.inodes;
+    return (s->has_root || s->state == SLOT_READY) && spec->mount_count == 0 &&
+           spec->id[0] == '\0' && spec->hostname[0] == '\0' && !spec->read_only &&
+           !s->spec.read_only && s->spec.mount_count == 0 && spec->profile == s->spec.profile &&
+           spec->disk_bytes == s->spec.disk_bytes && spec->inodes == s->spec.inodes;
 }
 
 int slot_recycle(struct slot *s) {

@@ -12,8 +12,8 @@ static struct native_wall *add(struct native *n, const char *name, bool ok, enum
     return w;
 }
 
-#define DETAIL(w, ...) (void)snprintf((w)->detail, sizeof (w)->detail, __VA_ARGS__)
-#define REMEDY(w, ...) (void)snprintf((w)->remedy, sizeof (w)->remedy, __VA_ARGS__)
+#define DETAIL(w, ...) (void)snprintf((w)->detail, sizeof(w)->detail, __VA_ARGS__)
+#define REMEDY(w, ...) (void)snprintf((w)->remedy, sizeof(w)->remedy, __VA_ARGS__)
 
 static void add_namespaces(struct native *n) {
     struct native_wall *w = add(n, "namespaces", true, TIER_BASIC);
