@@ -133,7 +133,7 @@ int fd_send(int sock, const void *data, size_t len, const int *fds, size_t count
 }
 
 /* Moves the descriptors of one control message out; those beyond max are closed. */
-static size_t take_fds(const struct cmsghdr *c, int *fds, size_t max, size_t have) {
+static size_t take_fds(struct cmsghdr *c, int *fds, size_t max, size_t have) {
     size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < count; i++) {
         int fd;
