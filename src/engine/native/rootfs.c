@@ -86,7 +86,7 @@ static int make_nodes(int dev) {
     return 0;
 }
 
-static int make_dev_links(int dev) {
+int rootfs_make_dev_links(int dev) {
     static const struct {
         const char *name, *target;
     } links[] = {{"fd", "/proc/self/fd"},
@@ -108,7 +108,7 @@ int rootfs_make_dev(void) {
     mode_t mask = umask(0);
     int r = make_nodes(dev);
     if (r == 0)
-        r = make_dev_links(dev);
+        r = rootfs_make_dev_links(dev);
     (void)umask(mask);
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     if (r == 0 && mount_setattr(dev, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)

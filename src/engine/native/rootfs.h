@@ -38,6 +38,8 @@ void image_trees_close(struct image_trees *t);
  * namespace nodes cannot be made: they are bound from the host's, and the tree is made per sandbox
  * by rootfs_enter. */
 int rootfs_make_dev(void);
+/* The links and folders of a /dev, without its nodes; for both ways to make one. 0 or -errno. */
+int rootfs_make_dev_links(int dev);
 
 /* What a sandbox must not see of /proc, as far as this kernel has it and shows it to everybody. */
 struct proc_masks {

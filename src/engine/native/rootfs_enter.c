@@ -124,23 +124,13 @@ static int bind_nodes(int dev) {
 }
 
 static int make_own_dev(int root) {
-    static const struct {
-        const char *name, *target;
-    } links[] = {{"fd", "/proc/self/fd"},
-                 {"stdin", "/proc/self/fd/0"},
-                 {"stdout", "/proc/self/fd/1"},
-                 {"stderr", "/proc/self/fd/2"},
-                 {"ptmx", "pts/ptmx"}};
     _cleanup_(closep) int dev =
         mounts_tmpfs(65536, 64, "0755", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
     if (dev < 0)
         return dev;
-    for (size_t i = 0; i < ARRAY_LEN(links); i++)
-        if (symlinkat(links[i].target, dev, links[i].name) < 0)
-            return -errno;
-    if (mkdirat(dev, "pts", 0755) < 0 || mkdirat(dev, "shm", 0755) < 0)
-        return -errno;
-    int r = mounts_attach(dev, root, "dev");
+    int r = rootfs_make_dev_links(dev);
+    if (r == 0)
+        r = mounts_attach(dev, root, "dev");
     if (r == 0)
         r = bind_nodes(dev);
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
