@@ -124,7 +124,7 @@ static int open_folder(void *arg, const struct walk_entry *e, struct cay_error *
     (void)arg;
     (void)err;
     if (S_ISDIR(e->st->st_mode) && fchmodat(e->dirfd, e->name, 0700, AT_SYMLINK_NOFOLLOW) < 0)
-        return WALK_ON; /* what is in it may stay, then */
+        return WALK_SKIP;
     return WALK_ON;
 }
 
