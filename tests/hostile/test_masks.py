@@ -94,7 +94,8 @@ def test_own_process_entries_change_only_ourselves():
 def test_no_sys_no_cgroup_no_debug():
     """/sys is not there: no hardware, no firmware, no cgroup to leave, no tracing."""
     seen = probe("""
-        for path in ("/sys/kernel", "/sys/firmware", "/sys/fs/cgroup", "/sys/class/net", "/sys/block",
+        for path in ("/sys/kernel", "/sys/firmware", "/sys/fs/cgroup", "/sys/class/net",
+                     "/sys/block",
                      "/sys/kernel/debug", "/sys/kernel/tracing", "/sys/devices/virtual/powercap",
                      "/sys/devices/virtual/dmi/id", "/sys/fs/bpf", "/sys/fs/selinux", "/boot",
                      "/lib/modules/" + os.uname().release + "/vmlinux", "/dev/kmsg", "/dev/mem",
@@ -111,7 +112,7 @@ def test_time_and_log_of_the_host_are_out_of_reach():
         report["syslog"] = [syscall(103, action, bytes(64), 64) for action in (2, 3, 5, 8)]
         report["clock"] = [syscall(164, bytes(16), None), syscall(227, 0, bytes(16))]
         report["adjust"] = [syscall(159, bytes(256)), syscall(305, 0, bytes(256))]
-        report["swap"] = [syscall(167, b"/tmp/x", 0), syscall(168, b"/tmp/x"), syscall(163, b"/tmp/x")]
+        report["swap"] = [syscall(n, b"/tmp/x", 0) for n in (163, 167, 168)]
         report["modules"] = [syscall(n, 0, 0, 0) for n in (175, 176, 313, 246, 320)]
         """)
     assert set(seen["syslog"] + seen["clock"] + seen["swap"]) == {"EPERM"}, seen

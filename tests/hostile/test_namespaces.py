@@ -1,4 +1,4 @@
-"""Section A of the checklist: what a sandbox can see and reach of the host and of its neighbours."""
+"""Section A of the checklist: what a sandbox sees and reaches of the host and of its neighbours."""
 
 import ctypes
 import os
@@ -12,8 +12,8 @@ import support
 from inside import box, need_wall, probe, status, walls
 from support import as_root_only
 
-MOUNTS = {"/", "/dev", "/dev/pts", "/dev/shm", "/proc", "/usr", "/usr/local", "/usr/src", "/usr/etc",
-          "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+MOUNTS = {"/", "/dev", "/dev/pts", "/dev/shm", "/proc", "/usr", "/usr/local", "/usr/src",
+          "/usr/etc", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 
 
 def test_a1_host_processes_are_neither_seen_nor_signalled():

@@ -146,7 +146,8 @@ def test_e3_read_only_is_read_only(folder):
         report["again"] = opens(f"/proc/self/fd/{held}", os.O_RDWR)
         report["make"] = [opens("/v/new", os.O_WRONLY | os.O_CREAT), attempt(os.mkdir, "/v/d"),
                           attempt(os.symlink, "x", "/v/l"), attempt(os.mkfifo, "/v/p"),
-                          attempt(os.link, "/v/file", "/v/h"), opens("/v", os.O_TMPFILE | os.O_RDWR)]
+                          attempt(os.link, "/v/file", "/v/h"),
+                          opens("/v", os.O_TMPFILE | os.O_RDWR)]
         report["change"] = [attempt(os.chmod, "/v/file", 0o777), attempt(os.utime, "/v/file"),
                             attempt(os.truncate, "/v/file", 0), attempt(os.unlink, "/v/file"),
                             attempt(os.rename, "/v/file", "/v/x"),
@@ -213,7 +214,8 @@ def test_e9_the_mount_table_shows_no_path_of_ours(folder):
                                 "/proc/1/mountstats 2>/dev/null; true", "-v", f"{folder}:/v"))
     assert str(support.state_dir()) not in out
     roots = {line.split()[3] for line in out.splitlines() if " - " in line}
-    fixed = {"/", "/usr", "/local", "/void", "/none", "/shm", "/boot_id", "/u", "/tmp", "/run", "/work"}
+    fixed = {"/", "/usr", "/local", "/void", "/none", "/shm", "/boot_id", "/u", "/tmp", "/run",
+             "/work"}
     fixed |= {f"/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")}
     fixed |= {"/bus", "/fs", "/irq", "/sys"}  # of our own /proc
     shared = {root for root in roots - fixed if not str(folder).endswith(root)}
