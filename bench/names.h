@@ -2,10 +2,10 @@
 #pragma once
 
 #define ROW_PLAIN        "plain vfork+exec: busybox true"
-#define ROW_PLAIN_GAP    "  the same after 25 ms of idling"
+#define ROW_PLAIN_GAP    "plain, after 25 ms of idling"
 #define ROW_LAUNCHER     "launcher: sandbox runs busybox true"
-#define ROW_LAUNCHER_GAP "  the same, after 25 ms of idling"
-#define ROW_GONE         "  until everything of it is gone"
+#define ROW_LAUNCHER_GAP "launcher, after 25 ms of idling"
+#define ROW_GONE         "launcher, until everything is gone"
 #define ROW_EXEC         "exec in a running sandbox"
 #define ROW_VERSION      "cay version"
 #define ROW_RUN          "cay run -- /bin/true"

@@ -54,52 +54,7 @@ struct launcher {
     bool hung_up;
 };
 
-/* ---- requests ---- */
-
-size_t launcher_request_size(size_t mounts) {
-    return offsetof(struct launcher_request, mounts) + mounts * sizeof(struct mount_spec);
-}
-
-static bool is_text(const char *text, size_t size) {
-    return memchr(text, '\0', size) != NULL;
-}
-
-/* Any other value in a bool is a trap for whoever reads it. */
-static bool is_flag(const bool *flag) {
-    unsigned char byte;
-    memcpy(&byte, flag, sizeof byte);
-    return byte <= 1;
-}
-
-static bool mount_is_sane(const struct mount_spec *m) {
-    return is_text(m->source, sizeof m->source) && is_text(m->target, sizeof m->target) &&
-           is_flag(&m->read_only) && m->source[0] == '/' && spec_target_is_allowed(m->target);
-}
-
-static bool spec_is_sane(const struct sandbox_spec *s) {
-    if (!is_text(s->id, sizeof s->id) || (s->id[0] != '\0' && !id_is_valid(s->id)))
-        return false;
-    if (!is_text(s->hostname, sizeof s->hostname) ||
-        (s->hostname[0] != '\0' && id_check_name("hostname", s->hostname, NULL) < 0))
-        return false;
-    return (unsigned)s->tier <= TIER_FULL && (unsigned)s->profile <= PROFILE_BUILD &&
-           is_flag(&s->read_only) && s->run_uid < IDRANGE_SIZE && s->run_gid < IDRANGE_SIZE;
-}
-
-int launcher_check(const struct launcher_request *r, size_t len) {
-    if (len < launcher_request_size(0) || (r->fds & ~3U) != 0)
-        return -EINVAL;
-    if (r->op == LAUNCHER_END)
-        return len == launcher_request_size(0) && r->fds == 0 ? 0 : -EINVAL;
-    size_t mounts = (len - launcher_request_size(0)) / sizeof(struct mount_spec);
-    if (r->op != LAUNCHER_START || r->fds == 0 || mounts > SPEC_MOUNTS_MAX ||
-        len != launcher_request_size(mounts) || !spec_is_sane(&r->spec))
-        return -EINVAL;
-    for (size_t i = 0; i < mounts; i++)
-        if (!mount_is_sane(&r->mounts[i]))
-            return -EINVAL;
-    return 0;
-}
+/* ---- answers ---- */
 
 static void answer(struct launcher *l, const struct launcher_answer *a) {
     if (fd_send(l->client, a, sizeof *a, NULL, 0) < 0)
