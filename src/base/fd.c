@@ -52,7 +52,7 @@ int fd_read_to_end(int fd, struct buf *b) {
                 continue;
             return n < 0 ? -errno : n == 0 ? 0 : -ENOBUFS;
         }
-        size_t want = MIN(room, (size_t)65536);
+        size_t want = MIN(room, (size_t)16384);
         char *to = buf_reserve(b, want);
         if (to == NULL)
             return -ENOMEM;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "engine/native/internal.h"
 #include "engine/native/lean.h"
 #include "engine/native/rootfs.h"
+#include "engine/native/syscalls.h"
 
 enum {
     REMOVE_MS = 10000,

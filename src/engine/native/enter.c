@@ -27,6 +27,7 @@
 #include "engine/native/privilege.h"
 #include "engine/native/seccomp.h"
 #include "engine/native/spawn.h"
+#include "engine/native/syscalls.h"
 
 static int reset_priority(struct enter_plan *p) {
     (void)p;

@@ -21,6 +21,7 @@
 #include "engine/native/idrange.h"
 #include "engine/native/lean.h"
 #include "engine/native/netns.h"
+#include "engine/native/syscalls.h"
 #include "engine/native/userns.h"
 
 enum { CLEAN_UP_MS = 30000 };

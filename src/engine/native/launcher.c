@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -26,6 +25,7 @@
 #include "engine/native/lean.h"
 #include "engine/native/mounts.h"
 #include "engine/native/slot.h"
+#include "engine/native/syscalls.h"
 
 enum {
     SLOTS_MAX = 1536,

@@ -3,13 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/error.h"
 #include "engine/native/mounts.h"
+#include "engine/native/syscalls.h"
 
 #define SELF_MNT "/proc/self/ns/mnt"
 

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/path.h"
+#include "engine/native/syscalls.h"
 
 static int set_string(int fs, const char *key, const char *value) {
     return fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0) < 0 ? -errno : 0;

@@ -138,9 +138,10 @@ static int reset_io_priority(void) {
 
 int privilege_reset_priority(void) {
     const struct sched_param ordinary = {0};
-    int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+    /* Raw calls: musl does not make these two. */
+    int policy = (int)syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
     bool urgent = policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE;
-    if (urgent && sched_setscheduler(0, SCHED_OTHER, &ordinary) < 0)
+    if (urgent && syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary) < 0)
         return -errno;
     if (getpriority(PRIO_PROCESS, 0) < 0 && setpriority(PRIO_PROCESS, 0, 0) < 0)
         return -errno;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include "base/str.h"
 #include "engine/native/idrange.h"
 #include "engine/native/mounts.h"
+#include "engine/native/syscalls.h"
 #include "engine/native/userns.h"
 #include "image/host.h"
 

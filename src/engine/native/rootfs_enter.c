@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/fsuid.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "base/path.h"
 #include "engine/native/mounts.h"
 #include "engine/native/rootfs.h"
+#include "engine/native/syscalls.h"
 #include "image/host.h"
 
 /* Files that only their owner, the host's root, may read are left as they are: nobody inside is

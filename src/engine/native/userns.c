@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -20,6 +19,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "engine/native/idrange.h"
+#include "engine/native/syscalls.h"
 
 /* A process that sits in a new user namespace and waits for a word. */
 struct holder {
