@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <linux/stat.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -12,6 +13,61 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
+
+static bool is_symlink(int dirfd, const char *name) {
+    struct stat st;
+    return fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode);
+}
+
+/* One component. O_DIRECTORY hides that it was a symlink, and O_PATH opens the symlink itself. */
+static int open_step(int dirfd, const char *name, int flags, mode_t mode, uint64_t resolve) {
+    bool link_is_wanted = (flags & O_NOFOLLOW) != 0;
+    _cleanup_(closep) int fd = openat(dirfd, name, flags | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (fd < 0) {
+        int r = -errno;
+        return r == -ENOTDIR && !link_is_wanted && is_symlink(dirfd, name) ? -ELOOP : r;
+    }
+    struct statx st;
+    if (syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_TYPE, &st) < 0)
+        return -errno;
+    if (S_ISLNK(st.stx_mode) && !link_is_wanted)
+        return -ELOOP;
+    if ((resolve & RESOLVE_NO_XDEV) != 0 && (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0)
+        return -EXDEV;
+    return TAKE_FD(fd);
+}
+
+/* What the kernel's walk refuses is refused here too; what it would follow safely is not followed,
+ * because between two steps the tree can change. */
+static int open_by_steps(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve) {
+    if (path[0] == '\0')
+        return -ENOENT;
+    if (path[0] == '/' && (resolve & RESOLVE_BENEATH) != 0)
+        return -EXDEV;
+    _cleanup_(closep) int at = -1; /* or still at dirfd */
+    for (;;) {
+        char name[NAME_MAX + 1] = ".";
+        path += strspn(path, "/");
+        size_t len = strcspn(path, "/");
+        if (len > NAME_MAX)
+            return -ENAMETOOLONG;
+        if (len > 0) {
+            memcpy(name, path, len);
+            name[len] = '\0';
+        }
+        if (strcmp(name, "..") == 0)
+            return -EXDEV;
+        path += len;
+        bool is_folder = *path == '/';
+        path += strspn(path, "/");
+        int step = *path != '\0' ? O_PATH : is_folder ? flags | O_DIRECTORY : flags;
+        int fd = open_step(at < 0 ? dirfd : at, name, step, mode, resolve);
+        if (fd < 0 || *path == '\0')
+            return fd;
+        fd_close(&at);
+        at = fd;
+    }
+}
 
 static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, uint64_t resolve) {
     /* O_TMPFILE contains O_DIRECTORY; a mode without a file to make is EINVAL */
@@ -29,7 +85,7 @@ static int open_resolved(int dirfd, const char *path, int flags, mode_t mode, ui
         if (errno != EAGAIN && errno != EINTR)
             break;
     }
-    return -errno;
+    return errno == ENOSYS ? open_by_steps(dirfd, path, flags, how.mode, resolve) : -errno;
 }
 
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode) {

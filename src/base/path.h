@@ -9,6 +9,9 @@
 
 struct cay_error;
 
+/* The first three need openat2(2). Where a filter denies it, they walk step by step, take no ".."
+ * (-EXDEV) and follow no symlink (-ELOOP), be it one that would have stayed below. */
+
 /* Opens path below dirfd: it may not leave it by "..", an absolute name or a symlink
  * (RESOLVE_BENEATH, no magic links). An fd or -errno. */
 int path_open_beneath(int dirfd, const char *path, int flags, mode_t mode);

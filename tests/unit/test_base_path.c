@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +11,10 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cmocka.h>
@@ -47,6 +51,7 @@ static int make_tree(void **state) {
         {"dir/../../secret", "to-mixed"},
         {"absent", "dangling"},
     };
+    memset(folder + sizeof folder - 7, 'X', 6); /* it is made twice */
     if (mkdtemp(folder) == NULL)
         return -1;
     outer = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -148,6 +153,64 @@ static void open_flags(void **state) {
     assert_true(fd >= 0);
     (void)close(fd);
     assert_int_equal(unlinkat(top, "new", 0), 0);
+}
+
+/* As walks, where the kernel does not do it: the same, or a refusal. */
+static void walks_by_steps(void **state) {
+    (void)state;
+    static const struct {
+        const char *path;
+        int beneath, in_root; /* the latter with and without symlinks */
+    } cases[] = {
+        {"file", 0, 0},
+        {"dir/inner", 0, 0},
+        {"./dir//inner", 0, 0},
+        {".", 0, 0},
+        {"dir/", 0, 0},
+        {"/", -EXDEV, 0},
+        {"/file", -EXDEV, 0},
+        {"/dir/inner", -EXDEV, 0},
+        {"dir/../file", -EXDEV, -EXDEV},
+        {"../secret", -EXDEV, -EXDEV},
+        {"dir/../../secret", -EXDEV, -EXDEV},
+        {"..", -EXDEV, -EXDEV},
+        {"to-file", -ELOOP, -ELOOP},
+        {"to-dir/inner", -ELOOP, -ELOOP},
+        {"to-parent", -ELOOP, -ELOOP},
+        {"to-dir/", -ELOOP, -ELOOP},
+        {"to-absolute", -ELOOP, -ELOOP},
+        {"to-magic/etc", -ELOOP, -ELOOP},
+        {"loop", -ELOOP, -ELOOP},
+        {"dangling", -ELOOP, -ELOOP},
+        {"absent", -ENOENT, -ENOENT},
+        {"absent/x", -ENOENT, -ENOENT},
+        {"file/x", -ENOTDIR, -ENOTDIR},
+        {"file/", -ENOTDIR, -ENOTDIR},
+        {"", -ENOENT, -ENOENT},
+    };
+    static const int flags[] = {O_RDONLY, O_PATH};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const int expect[] = {cases[i].beneath, cases[i].in_root, cases[i].in_root};
+        for (size_t k = 0; k < ARRAY_LEN(flags); k++) {
+            int got[] = {path_open_beneath(top, cases[i].path, flags[k], 0),
+                         path_open_in_root(top, cases[i].path, flags[k], 0),
+                         path_open_no_symlinks(top, cases[i].path, flags[k], 0)};
+            for (size_t j = 0; j < 3; j++) {
+                if (MIN(got[j], 0) != expect[j])
+                    fail_msg("'%s' by way %zu: %d", cases[i].path, j, got[j]);
+                if (got[j] >= 0)
+                    assert_true((fcntl(got[j], F_GETFD) & FD_CLOEXEC) != 0);
+                fd_close(&got[j]);
+            }
+        }
+    }
+    char name[NAME_MAX + 2];
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(path_open_beneath(top, name, O_RDONLY, 0), -ENAMETOOLONG);
+    assert_int_equal(path_open_no_symlinks(top, "to-dir", O_PATH | O_DIRECTORY, 0), -ELOOP);
+    assert_int_equal(path_open_no_symlinks(top, "to-dir", O_PATH | O_DIRECTORY | O_NOFOLLOW, 0),
+                     -ENOTDIR);
 }
 
 /* ---- making ---- */
@@ -420,6 +483,20 @@ static void joining(void **state) {
     }
 }
 
+/* As the filter of a sandbox with a writable volume does. */
+static int deny_openat2(void) {
+    struct sock_filter insns[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = ARRAY_LEN(insns), .filter = insns};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -1;
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(walks),
@@ -434,6 +511,20 @@ int main(void) {
         cmocka_unit_test(normalizing),
         cmocka_unit_test(joining),
     };
+    const struct CMUnitTest by_steps[] = {
+        cmocka_unit_test(walks_by_steps),
+        cmocka_unit_test(magic_links),
+        cmocka_unit_test(open_flags),
+        cmocka_unit_test(make_dirs),
+        cmocka_unit_test(remove_does_not_follow),
+        cmocka_unit_test(remove_wide),
+        cmocka_unit_test(remove_deep),
+        cmocka_unit_test(remove_stops_at_mounts),
+    };
     (void)umask(022);
-    return cmocka_run_group_tests_name("base_path", tests, make_tree, remove_tree);
+    int failed = cmocka_run_group_tests_name("base_path", tests, make_tree, remove_tree);
+    if (deny_openat2() < 0)
+        return 1;
+    return failed + cmocka_run_group_tests_name("base_path without openat2", by_steps, make_tree,
+                                                remove_tree);
 }
