@@ -69,12 +69,13 @@ static int copy_folder(int from, const char *name, int to, const char *to_name) 
     return out < 0 ? -errno : copy_children(in, out);
 }
 
-/* Owner first: changing it clears set-id bits. A foreign owner cannot always be kept. */
+/* Set-id bits mean nothing inside, and on a volume they would count on the host, so they are left
+ * behind, as in archives. A foreign owner cannot always be kept. */
 static int copy_attributes(const struct stat *st, int to, const char *to_name) {
     if (fchownat(to, to_name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) < 0 && errno != EPERM)
         return -errno;
     if (!S_ISLNK(st->st_mode) &&
-        fchmodat(to, to_name, st->st_mode & 07777, AT_SYMLINK_NOFOLLOW) < 0)
+        fchmodat(to, to_name, st->st_mode & 01777, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     const struct timespec times[2] = {st->st_atim, st->st_mtim};
     return utimensat(to, to_name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
@@ -92,7 +93,7 @@ static int copy_any(int from, const char *name, int to, const char *to_name) {
     else if (S_ISLNK(st.st_mode))
         r = copy_link(from, name, to, to_name);
     else
-        r = mknodat(to, to_name, st.st_mode & ~(mode_t)077, st.st_rdev) < 0 ? -errno : 0;
+        r = mknodat(to, to_name, st.st_mode & ~(mode_t)06077, st.st_rdev) < 0 ? -errno : 0;
     return r < 0 ? r : copy_attributes(&st, to, to_name);
 }
 

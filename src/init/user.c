@@ -13,7 +13,11 @@
 #include "base/error.h"
 #include "base/str.h"
 
-enum { DATABASE_MAX = 1024 * 1024, ID_MAX = 65535 };
+enum {
+    DATABASE_MAX = 1024 * 1024,
+    ID_MAX = 65535,
+    INIT_ID = 65533, /* what engines start cay-init as: IDRANGE_INIT_ID */
+};
 
 /* A database that is missing, huge or no regular file counts as empty. */
 static void read_database(const char *path, struct buf *b) {
@@ -126,6 +130,14 @@ int user_lookup_group(const char *spec, gid_t *ret, struct cay_error *err) {
     return error_remedy(err, "name a group of its /etc/group, or a number up to %d", ID_MAX);
 }
 
+/* Whoever has our own id may send us signals and lower our limits. */
+static int check_id(uid_t uid, struct cay_error *err) {
+    if (uid != INIT_ID)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "user id %d is that of cay-init itself", INIT_ID);
+    return error_remedy(err, "name another user, or a number up to %d", INIT_ID - 1);
+}
+
 int user_lookup(const char *spec, struct user *ret, struct cay_error *err) {
     *ret = (struct user){0};
     char name[64];
@@ -146,6 +158,9 @@ int user_lookup(const char *spec, struct user *ret, struct cay_error *err) {
         error_set(err, CAY_NOT_FOUND, "no user '%s' in the sandbox", name);
         return error_remedy(err, "name a user of its /etc/passwd, or a number up to %d", ID_MAX);
     }
+    int r = check_id(ret->uid, err);
+    if (r < 0)
+        return r;
     find_supplementary(ret);
     return spec[len] == ':' ? user_lookup_group(spec + len + 1, &ret->gid, err) : 0;
 }

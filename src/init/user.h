@@ -17,7 +17,8 @@ struct user {
     char home[256];
 };
 
-/* Resolves "name", "uid", "name:group", "uid:gid". A number needs no entry in the files. */
+/* Resolves "name", "uid", "name:group", "uid:gid". A number needs no entry in the files.
+ * The id of cay-init itself is refused, by name and number. */
 int user_lookup(const char *spec, struct user *ret, struct cay_error *err);
 
 /* Resolves one group name or number. */

@@ -55,7 +55,8 @@ static int open_in_place(struct files_writer *w) {
     return w->fd < 0 ? -errno : 0;
 }
 
-/* An owner that this user may not give a file to is no reason to refuse the write. */
+/* An owner that this user may not give a file to is no reason to refuse the write. Set-id bits go,
+ * as with any write. */
 static int keep_attributes(const struct files_writer *w, const struct stat *st) {
     struct stat now;
     if (fstat(w->fd, &now) < 0)
@@ -63,7 +64,7 @@ static int keep_attributes(const struct files_writer *w, const struct stat *st) 
     if ((now.st_uid != st->st_uid || now.st_gid != st->st_gid) &&
         fchown(w->fd, st->st_uid, st->st_gid) < 0 && errno != EPERM && errno != EINVAL)
         return -errno;
-    return fchmod(w->fd, st->st_mode & 07777) < 0 ? -errno : 0;
+    return fchmod(w->fd, st->st_mode & 01777) < 0 ? -errno : 0;
 }
 
 static int open_existing(struct files_writer *w, const struct stat *st) {

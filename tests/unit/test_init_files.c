@@ -349,6 +349,8 @@ static void move_across(void **state) {
     assert_int_equal(mkdir(at(state, "tree"), 0755), 0);
     assert_int_equal(mkdir(at(state, "tree/sub"), 0710), 0);
     put_file(at(state, "tree/sub/file"), "content", 0604);
+    put_file(at(state, "tree/setid"), "", 0644);
+    assert_int_equal(chmod(at(state, "tree/setid"), 06711), 0);
     assert_int_equal(utimensat(AT_FDCWD, at(state, "tree/sub/file"), times, 0), 0);
     assert_int_equal(symlink("sub/file", at(state, "tree/link")), 0);
     assert_int_equal(mkfifo(at(state, "tree/fifo"), 0600), 0);
@@ -357,6 +359,7 @@ static void move_across(void **state) {
     assert_true(is_missing(at(state, "tree")));
     assert_string_equal(get_file(at(&there, "moved/link")), "content");
     assert_int_equal(mode_of(at(&there, "moved/sub")), 0710);
+    assert_int_equal(mode_of(at(&there, "moved/setid")), 0711);
     assert_int_equal(stat(at(&there, "moved/sub/file"), &a), 0);
     assert_int_equal(a.st_mode & 07777, 0604);
     assert_int_equal(a.st_mtim.tv_nsec, 123456789);
@@ -419,6 +422,10 @@ static void change_owners(void **state) {
     assert_int_equal(RUN(wire_chown(c, path, "", false, &err)), -CAY_INVALID_ARGUMENT);
     assert_int_equal(RUN(wire_chown(c, path, ":", false, &err)), -CAY_INVALID_ARGUMENT);
     assert_int_equal(RUN(wire_chown(c, path, "no-such-user", false, &err)), -CAY_NOT_FOUND);
+    /* nobody becomes cay-init */
+    assert_int_equal(RUN(wire_chown(c, path, "65533", false, &err)), -CAY_INVALID_ARGUMENT);
+    assert_int_equal(RUN(wire_chown(c, path, "065533:0", false, &err)), -CAY_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.remedy, "another user"));
     assert_int_equal(RUN(wire_chown(c, path, "0:no-such-group", false, &err)), -CAY_NOT_FOUND);
     if (geteuid() != 0)
         skip();
