@@ -139,6 +139,13 @@ int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error
     return 0;
 }
 
+bool spec_has_writable_mount(const struct sandbox_spec *spec) {
+    for (size_t i = 0; i < spec->mount_count; i++)
+        if (!spec->mounts[i].read_only)
+            return true;
+    return false;
+}
+
 void spec_free_mounts(struct sandbox_spec *spec) {
     free(spec->mounts);
     spec->mounts = NULL;

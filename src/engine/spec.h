@@ -61,6 +61,8 @@ int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error
 /* True for a target as spec_add_mount leaves it: absolute, normalised, not "/", not in /proc, /dev
  * or /sys. */
 bool spec_target_is_allowed(const char *target);
+/* True if what is done inside can change files of the host. */
+bool spec_has_writable_mount(const struct sandbox_spec *spec);
 /* Releases what spec_add_mount made. */
 void spec_free_mounts(struct sandbox_spec *spec);
 

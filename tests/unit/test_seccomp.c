@@ -1,6 +1,7 @@
 /* Tests of the seccomp filter: the compiled program, run by an interpreter of ours and by the
  * kernel, against the table. Whether the table itself is right: test_seccomp_policy.c. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include <linux/bpf_common.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,10 +26,8 @@
 enum { LAST_NR = 1023, LONGEST_PATH = 25, BUDGET_US = 100 };
 
 static const struct seccomp_options all_options[] = {
-    {false, false},
-    {true, false},
-    {false, true},
-    {true, true},
+    {false, false, false}, {true, false, false}, {false, true, false}, {true, true, false},
+    {false, false, true},  {true, false, true},  {false, true, true},  {true, true, true},
 };
 
 struct program {
@@ -123,10 +123,12 @@ static const uint64_t samples[] = {
     66,         67,          96,         128,       0x80,       0x1000,     0x2000,     0x5412,
     0x541c,     0x5423,      0x8000,     0xc000,    0x20000,    0x20008,    0x40000,    0x80000,
     0x80001,    0x80801,     0x3d0f00,   0x2000000, 0x10000000, 0x20000000, 0x40000000, 0x80000000,
-    0xffffffff, 0x100000000, UINT64_MAX,
+    0xffffffff, 0x100000000, UINT64_MAX, 0x40,      0x400,      0x800,      0xc00,      0x8c00,
+    0x400000,   0x410000,    0x400040,   0xdff,
 };
 
-/* Every number with every sample in each of the first three arguments, and in all of them. */
+/* Every number with every sample in each of the first four arguments, in all of them, and beside
+ * values that let another argument count. */
 static void filter_equals_table(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(all_options); i++) {
@@ -135,8 +137,18 @@ static void filter_equals_table(void **state) {
         for (uint32_t nr = 0; nr <= LAST_NR; nr++) {
             for (size_t s = 0; s < ARRAY_LEN(samples); s++) {
                 uint64_t v = samples[s];
-                const uint64_t args[][6] = {{v},       {0, v},    {0, 0, v},  {v, v, v, v, v, v},
-                                            {2, v, 0}, {1, v, 0}, {10, v, 58}};
+                const uint64_t args[][6] = {{v},
+                                            {0, v},
+                                            {0, 0, v},
+                                            {v, v, v, v, v, v},
+                                            {2, v, 0},
+                                            {1, v, 0},
+                                            {10, v, 58},
+                                            {0, 0, 0, v},
+                                            {0, 0x40, v, 0xc00},
+                                            {0, v, 0x800, 0},
+                                            {0, 0, 0x40, v},
+                                            {0, 0, v, 0x400}};
                 for (size_t k = 0; k < ARRAY_LEN(args); k++)
                     check(&p, &all_options[i], nr, args[k]);
             }
@@ -169,7 +181,8 @@ static uint64_t random_argument(uint64_t *seed) {
 
 static void filter_equals_table_at_random(void **state) {
     (void)state;
-    static const uint32_t conditional[] = {16, 41, 53, 54, 56, 133, 135, 157, 259, 272};
+    static const uint32_t conditional[] = {2,   16,  41,  53,  54,  56,  83,  85,  90,  91,
+                                           133, 135, 157, 257, 258, 259, 268, 272, 437, 452};
     uint64_t seed = 0x9e3779b97f4a7c15;
     struct program p[ARRAY_LEN(all_options)];
     for (size_t i = 0; i < ARRAY_LEN(all_options); i++)
@@ -227,8 +240,10 @@ static void paths_are_short(void **state) {
             sum += r.steps;
             constant++;
         }
-        print_message("ptrace=%d userns=%d: %zu instructions, longest path %zu, mean %.1f\n",
-                      all_options[i].allow_ptrace, all_options[i].allow_userns, p.len, longest,
+        const struct seccomp_options *o = &all_options[i];
+        print_message("ptrace=%d userns=%d setid=%d: %zu instructions, longest path %zu, "
+                      "mean %.1f\n",
+                      o->allow_ptrace, o->allow_userns, !o->deny_setid, p.len, longest,
                       (double)sum / (double)constant);
         assert_true(longest <= LONGEST_PATH);
     }
@@ -291,6 +306,53 @@ static void kernel_agrees(void **state) {
     assert_int_equal(WTERMSIG(status), 31 /* SIGSYS */);
 }
 
+static bool is_refused(long r) {
+    return r == -1 && errno == EPERM;
+}
+
+static void try_setid_in_child(const struct sock_fprog *program, int dir) {
+    enum { CREATE = O_CREAT | O_WRONLY | O_CLOEXEC };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || seccomp_load(program) < 0)
+        _exit(1);
+    if (fchdir(dir) < 0 || open("plain", CREATE, 0755) < 0 || chmod("plain", 0700) < 0)
+        _exit(2);
+    if (!is_refused(syscall(SYS_open, "a", CREATE, 04755)) ||
+        !is_refused(syscall(SYS_openat, dir, "b", CREATE, 02755)) ||
+        !is_refused(syscall(SYS_open, ".", O_TMPFILE | O_WRONLY, 04755)) ||
+        !is_refused(syscall(SYS_creat, "c", 06755)) ||
+        !is_refused(syscall(SYS_mknod, "d", S_IFREG | 04755, 0)) ||
+        !is_refused(syscall(SYS_mkdir, "e", 02755)))
+        _exit(3);
+    if (!is_refused(syscall(SYS_chmod, "plain", 04755)) ||
+        !is_refused(syscall(SYS_fchmodat, dir, "plain", 02755)) ||
+        !is_refused(syscall(SYS_fchmodat, dir, "plain", 0xffffffff00000800)))
+        _exit(4);
+    struct stat st;
+    _exit(stat("plain", &st) == 0 && (st.st_mode & 07777) == 0700 && open("plain", O_RDWR) >= 0
+              ? 0
+              : 5);
+}
+
+static void kernel_agrees_on_set_id_bits(void **state) {
+    (void)state;
+    char folder[] = "/tmp/cay-test-seccomp-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    _cleanup_(closep) int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct program p;
+    struct seccomp_options o = {.deny_setid = true};
+    build(&o, &p);
+    struct sock_fprog program = {.len = (unsigned short)p.len, .filter = p.insns};
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        try_setid_in_child(&program, dir);
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(unlinkat(dir, "plain", 0), 0);
+    assert_int_equal(rmdir(folder), 0); /* nothing else was made */
+    assert_int_equal(status, 0);
+}
+
 /* A filter that the kernel refuses is an error, not a silent nothing. */
 static void load_reports_errors(void **state) {
     (void)state;
@@ -310,6 +372,7 @@ int main(void) {
         cmocka_unit_test(paths_are_short),
         cmocka_unit_test(build_is_quick_and_bounded),
         cmocka_unit_test(kernel_agrees),
+        cmocka_unit_test(kernel_agrees_on_set_id_bits),
         cmocka_unit_test(load_reports_errors),
     };
     return cmocka_run_group_tests_name("seccomp", tests, NULL, NULL);

@@ -13,10 +13,8 @@
 #include "engine/native/seccomp.h"
 
 static const struct seccomp_options all_options[] = {
-    {false, false},
-    {true, false},
-    {false, true},
-    {true, true},
+    {false, false, false}, {true, false, false}, {false, true, false}, {true, true, false},
+    {false, false, true},  {true, false, true},  {false, true, true},  {true, true, true},
 };
 
 static int number_of(const char *name) {
@@ -50,7 +48,7 @@ static const char must_deny[] =
 
 /* Ordinary programs break without these. */
 static const char must_allow[] =
-    "read write open openat openat2 close close_range stat fstat newfstatat statx poll ppoll "
+    "read write open openat close close_range stat fstat newfstatat statx poll ppoll "
     "select pselect6 mmap mprotect munmap mremap madvise brk rt_sigaction rt_sigprocmask "
     "rt_sigreturn sigaltstack futex futex_waitv futex_wake futex_wait futex_requeue clone "
     "fork vfork execve execveat exit exit_group wait4 waitid kill tgkill epoll_create "
@@ -215,6 +213,8 @@ static const struct {
     {"mknodat", {0x21a4, 0, 0x11a4}, A, A},
     {"mknodat", {0, 0, 0x21a4}, P, P},
     {"mknodat", {0, 0, 0x61a4}, P, P},
+    {"mknod", {0, 0x89ed}, A, A}, /* set-user-id */
+    {"mknodat", {0, 0, 0x89ed}, A, A},
     {"setsockopt", {3, 1, 2}, A, A},
     {"setsockopt", {3, 6, 1}, A, A},
     {"setsockopt", {3, 0, 64}, A, P},
@@ -237,6 +237,89 @@ static void arguments(void **state) {
             if (got != want)
                 fail_msg("case %zu, %s(%#llx, …): %d, not %d", i, argument_cases[i].name,
                          (unsigned long long)argument_cases[i].args[0], got, want);
+        }
+    }
+}
+
+/* As numbers again: 0800 and 0400 hexadecimal are 04000 and 02000, 40 is O_CREAT, 400000 the bit of
+ * O_TMPFILE. Without the option all of them pass. */
+static const struct {
+    const char *name;
+    uint64_t args[6];
+    enum verdict want; /* with deny_setid */
+} setid_cases[] = {
+    {"chmod", {0, 0x1ed}, A},
+    {"chmod", {0, 0x3ff}, A}, /* sticky */
+    {"chmod", {0, 0x9ed}, P},
+    {"chmod", {0, 0x5ed}, P},
+    {"chmod", {0, 0xfff}, P},
+    {"chmod", {0, 0xdead00000800}, P},
+    {"chmod", {0, 0x8000001ed}, A},
+    {"chmod", {0x800, 0x1ed, 0x800}, A},
+    {"fchmod", {3, 0x1ed}, A},
+    {"fchmod", {3, 0x9ed}, P},
+    {"fchmod", {3, 0x400}, P},
+    {"fchmodat", {3, 0, 0x1ed}, A},
+    {"fchmodat", {3, 0xc00, 0x1ed}, A},
+    {"fchmodat", {3, 0, 0x9ed}, P},
+    {"fchmodat2", {3, 0, 0x1ed, 0x800}, A},
+    {"fchmodat2", {3, 0, 0x9ed, 0x100}, P},
+    {"fchmodat2", {3, 0, 0x5ed}, P},
+    {"creat", {0, 0x1a4}, A},
+    {"creat", {0, 0x9a4}, P},
+    {"mkdir", {0, 0x1ff}, A},
+    {"mkdir", {0, 0x3ff}, A},
+    {"mkdir", {0, 0x5ed}, P},
+    {"mkdirat", {3, 0, 0x1ff}, A},
+    {"mkdirat", {3, 0, 0x5ed}, P},
+    {"mknod", {0, 0x81a4}, A},
+    {"mknod", {0, 0x89ed}, P},
+    {"mknod", {0, 0x9ed}, P},
+    {"mknod", {0, 0x15ed}, P},
+    {"mknod", {0, 0x21a4}, P},
+    {"mknodat", {3, 0, 0x81a4}, A},
+    {"mknodat", {3, 0, 0x89ed}, P},
+    {"mknodat", {3, 0, 0xc9ed}, P},
+    {"open", {0, 0, 0}, A},
+    {"open", {0, 0, 0xdeadbeef}, A}, /* no file is made: whatever the register held */
+    {"open", {0, 0x10000, 0xfff}, A},
+    {"open", {0, 0x241, 0x1b6}, A},
+    {"open", {0, 0x241, 0x9b6}, P},
+    {"open", {0, 0x41, 0x5b6}, P},
+    {"open", {0, 0x41, 0xdb6}, P},
+    {"open", {0, 0x410002, 0x180}, A},
+    {"open", {0, 0x410002, 0x980}, P},
+    {"open", {0, 0x400002, 0x980}, P},
+    {"open", {0, 0x410042, 0x980}, P},
+    {"open", {0, 0xff00000041, 0xff00000980}, P},
+    {"open", {0, 0x4000000001, 0x980}, A},
+    {"openat", {0x40, 0, 0, 0xfff}, A},
+    {"openat", {3, 0, 0x80241, 0x1b6}, A},
+    {"openat", {3, 0, 0x80241, 0x9b6}, P},
+    {"openat", {3, 0, 0x80241, 0x5b6}, P},
+    {"openat", {3, 0, 0x490001, 0x9b6}, P},
+    {"openat", {3, 0xc40, 0x80001, 0x9b6}, A},
+    {"openat2", {3}, VERDICT_ENOSYS},
+    {"setxattr", {0}, A},
+    {"chown", {0, 0x800, 0x800}, A},
+    {"umask", {0xc00}, A},
+};
+
+static void setid_is_an_option(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(setid_cases); i++) {
+        uint32_t nr = (uint32_t)number_of(setid_cases[i].name);
+        bool node = strncmp(setid_cases[i].name, "mknod", 5) == 0;
+        for (size_t k = 0; k < ARRAY_LEN(all_options); k++) {
+            enum verdict want = setid_cases[i].want;
+            if (!all_options[k].deny_setid && node)
+                continue; /* devices are refused always: in the cases above */
+            if (!all_options[k].deny_setid)
+                want = VERDICT_ALLOW;
+            enum verdict got = seccomp_expect(&all_options[k], nr, setid_cases[i].args);
+            if (got != want)
+                fail_msg("case %zu, %s, options %zu: %d, not %d", i, setid_cases[i].name, k, got,
+                         want);
         }
     }
 }
@@ -271,11 +354,9 @@ static void numbers_agree_with_the_header(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(named_calls),
-        cmocka_unit_test(errors),
-        cmocka_unit_test(arguments),
-        cmocka_unit_test(ptrace_is_an_option),
-        cmocka_unit_test(numbers_agree_with_the_header),
+        cmocka_unit_test(named_calls),         cmocka_unit_test(errors),
+        cmocka_unit_test(arguments),           cmocka_unit_test(setid_is_an_option),
+        cmocka_unit_test(ptrace_is_an_option), cmocka_unit_test(numbers_agree_with_the_header),
     };
     return cmocka_run_group_tests_name("seccomp_policy", tests, NULL, NULL);
 }

@@ -180,6 +180,10 @@ static pid_t start_lean(struct native_box *b, struct enter_plan *plan, struct ca
 }
 
 static int start_init(struct native_box *b, struct cay_error *err) {
+    const struct sock_fprog *filter;
+    int r = native_filter_for(b->n, &b->spec, &filter, err);
+    if (r < 0)
+        return r;
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the connection to cay-init");
@@ -198,7 +202,7 @@ static int start_init(struct native_box *b, struct cay_error *err) {
         .single_id = b->n->single_id,
         .pids_rlimit = pids_rlimit(b),
         .landlock_abi = b->n->landlock_abi,
-        .filter = &b->n->program,
+        .filter = filter,
         .init = b->n->init,
         .listener = -1,
         .connection = pair[1],

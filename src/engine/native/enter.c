@@ -75,19 +75,13 @@ static int join_user(struct enter_plan *p) {
     return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-static bool has_writable_volume(const struct sandbox_spec *spec) {
-    for (size_t i = 0; i < spec->mount_count; i++)
-        if (!spec->mounts[i].read_only)
-            return true;
-    return false;
-}
-
 static int drop_privilege(struct enter_plan *p) {
     const struct sandbox_spec *spec = p->fs.spec;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
     /* Capabilities of a file in a folder of the host's root would count on the host. */
-    return privilege_limit_capabilities(spec->profile == PROFILE_BUILD, !has_writable_volume(spec));
+    return privilege_limit_capabilities(spec->profile == PROFILE_BUILD,
+                                        !spec_has_writable_mount(spec));
 }
 
 /* The caller may have more open than the limit that was just set, and then nothing more could be

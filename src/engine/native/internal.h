@@ -12,6 +12,11 @@
 #include "engine/native/seccomp.h"
 #include "image/host.h"
 
+struct native_filter {
+    struct sock_fprog program; /* empty until it is built */
+    struct sock_filter insns[SECCOMP_MAX_INSNS];
+};
+
 struct native {
     char *state_path;
     int state_dir;
@@ -25,8 +30,9 @@ struct native {
     /* Begun at once for the first sandbox, so that it is ready when everything else is. */
     struct idrange next_ids;
     struct helper next_helper;
-    struct sock_filter filter[SECCOMP_MAX_INSNS];
-    struct sock_fprog program;
+    struct native_filter filter;
+    struct native_filter volume_filter; /* of sandboxes with a writable volume; built for the first
+                                         */
     enum tier tier;
     struct native_wall walls[NATIVE_WALLS_MAX];
     size_t wall_count;
@@ -36,6 +42,10 @@ struct native {
  * order. As an ordinary user both are empty: the namespaces are made with the first process. */
 int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
                  struct cay_error *err);
+
+/* The seccomp filter for a sandbox of this spec; it belongs to n. */
+int native_filter_for(struct native *n, const struct sandbox_spec *spec,
+                      const struct sock_fprog **ret, struct cay_error *err);
 
 /* Fills walls and tier from the rest. */
 void native_judge(struct native *n);

@@ -182,6 +182,10 @@ static void clear_places(void) {
 }
 
 static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay_error *err) {
+    const struct sock_fprog *filter;
+    int r = native_filter_for(l->n, &s->spec, &filter, err);
+    if (r < 0)
+        return r;
     _cleanup_(closep) int own_dev = l->dev >= 0 ? -1 : rootfs_make_dev();
     if (l->dev < 0 && own_dev < 0)
         return error_sys(err, -own_dev, "making /dev");
@@ -191,7 +195,7 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
         .netns = s->netns,
         .userns = s->userns,
         .landlock_abi = l->n->landlock_abi,
-        .filter = &l->n->program,
+        .filter = filter,
         .init = INIT_PLACE,
         .listener = (fds & LAUNCHER_LISTENER) != 0 ? LISTENER_PLACE : -1,
         .connection = (fds & LAUNCHER_CONNECTION) != 0 ? CONNECTION_PLACE : -1,

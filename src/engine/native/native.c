@@ -75,13 +75,22 @@ static int become_root(struct native *n, struct cay_error *err) {
     return 0;
 }
 
-static int build_filter(struct native *n, struct cay_error *err) {
-    struct seccomp_options strict = {0};
-    int count = seccomp_build(&strict, n->filter, SECCOMP_MAX_INSNS);
+static int build_filter(struct native_filter *f, const struct seccomp_options *o,
+                        struct cay_error *err) {
+    int count = seccomp_build(o, f->insns, SECCOMP_MAX_INSNS);
     if (count < 0)
         return error_sys(err, -count, "building the seccomp filter");
-    n->program = (struct sock_fprog){.len = (unsigned short)count, .filter = n->filter};
+    f->program = (struct sock_fprog){.len = (unsigned short)count, .filter = f->insns};
     return 0;
+}
+
+int native_filter_for(struct native *n, const struct sandbox_spec *spec,
+                      const struct sock_fprog **ret, struct cay_error *err) {
+    struct seccomp_options o = {.deny_setid = spec_has_writable_mount(spec)};
+    struct native_filter *f = o.deny_setid ? &n->volume_filter : &n->filter;
+    int r = f->program.len == 0 ? build_filter(f, &o, err) : 0;
+    *ret = &f->program;
+    return r;
 }
 
 int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
@@ -123,7 +132,8 @@ static int open_parts(struct native *n, const char *state_dir, struct cay_error 
         r = cgroup_probe(&n->cgroups, err);
     if (r == 0)
         r = host_image_open(state_dir, &n->image, err);
-    return r < 0 ? r : build_filter(n, err);
+    static const struct seccomp_options strict = {0};
+    return r < 0 ? r : build_filter(&n->filter, &strict, err);
 }
 
 int native_open(const char *state_dir, struct native **ret, struct cay_error *err) {

@@ -14,6 +14,25 @@
 #error "the system-call table is that of x86_64; another architecture needs its own"
 #endif
 
+/* Of the calls that give a file its mode: what remains of their rule where set-id bits do no harm,
+ * and where they do. */
+static enum rule rule_of_mode(bool deny_setid, enum rule rule) {
+    switch (rule) {
+    case RULE_MODE_SECOND:
+    case RULE_MODE_THIRD:
+    case RULE_OPEN:
+    case RULE_OPENAT:
+    case RULE_OPENAT2:
+        return deny_setid ? rule : RULE_ALLOW;
+    case RULE_MKNOD:
+        return deny_setid ? RULE_MKNOD_PLAIN : rule;
+    case RULE_MKNODAT:
+        return deny_setid ? RULE_MKNODAT_PLAIN : rule;
+    default:
+        return rule;
+    }
+}
+
 /* The rule that remains once the options are known. */
 static enum rule rule_resolve(const struct seccomp_options *o, enum rule rule) {
     switch (rule) {
@@ -28,7 +47,7 @@ static enum rule rule_resolve(const struct seccomp_options *o, enum rule rule) {
     case RULE_SETSOCKOPT: /* what it refuses needs a capability that only nesting gives */
         return o->allow_userns ? RULE_SETSOCKOPT : RULE_ALLOW;
     default:
-        return rule;
+        return rule_of_mode(o->deny_setid, rule);
     }
 }
 

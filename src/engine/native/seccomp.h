@@ -13,6 +13,9 @@ struct seccomp_options {
     /* Nested user, pid and network namespaces and chroot, for Chromium's own sandbox. It opens the
      * kernel's network configuration to the inside: only for images that ask for it. */
     bool allow_userns;
+    /* No set-user-id or set-group-id bit on any file: on a folder of the host it would count there,
+     * with content of the sandbox's choice. For sandboxes with a writable volume. */
+    bool deny_setid;
 };
 
 enum verdict {

@@ -4,6 +4,7 @@
 
 #include "engine/native/seccomp.h"
 
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/personality.h>
 #include <linux/prctl.h>
@@ -46,6 +47,13 @@ enum {
     CLONE_NEW_UNSAFE = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC,
     CLONE_NEW_NESTED = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET,
     UNSHARE_NEW_TIME = 0x80,
+};
+
+/* Open looks at its mode if it may make a file. O_TMPFILE contains O_DIRECTORY; the rest is the bit
+ * that the kernel goes by. */
+enum {
+    MODE_SETID = S_ISUID | S_ISGID,
+    OPEN_MAKES = O_CREAT | (O_TMPFILE & ~O_DIRECTORY),
 };
 
 static const struct seccomp_row none_set[] = {{1, {0}}};
@@ -104,6 +112,15 @@ static const struct seccomp_row mknod_allowed[] = {
     {1, {S_IFSOCK}},
 };
 
+/* The set-id bits of the mode, then whether the flags make it count: most calls have none and are
+ * through with the first. */
+static const struct seccomp_row open_allowed[] = {
+    {1, {0}},
+    {2, {S_ISGID, 0}},
+    {2, {S_ISUID, 0}},
+    {2, {MODE_SETID, 0}},
+};
+
 /* The packet-filter tables of ip, arp, bridges and ip6 (level and option; each option has a sister
  * for counters): whoever makes a network namespace in a user namespace may load such tables into
  * the kernel, and that code is a favourite of exploits (CVE-2021-22555). */
@@ -130,6 +147,13 @@ enum rule {
     RULE_PRCTL,
     RULE_MKNOD,
     RULE_MKNODAT,
+    RULE_MKNOD_PLAIN,
+    RULE_MKNODAT_PLAIN,
+    RULE_MODE_SECOND,
+    RULE_MODE_THIRD,
+    RULE_OPEN,
+    RULE_OPENAT,
+    RULE_OPENAT2,
     RULE_SETSOCKOPT,
     RULE_COUNT
 };
@@ -138,7 +162,7 @@ enum rule {
 #define HITS(v)    .hit = VERDICT_##v
 #define ELSE(v)    .miss = VERDICT_##v
 
-/* CHROOT and PTRACE are decided by the options alone: refused until one allows them. */
+/* CHROOT, PTRACE and OPENAT2 are decided by the options alone. */
 static const struct seccomp_condition seccomp_conditions[RULE_COUNT] = {
     [RULE_ALLOW] = {ELSE(ALLOW)},
     [RULE_ABSENT] = {ELSE(ENOSYS)},
@@ -146,6 +170,7 @@ static const struct seccomp_condition seccomp_conditions[RULE_COUNT] = {
     [RULE_KILL] = {ELSE(KILL)},
     [RULE_CHROOT] = {ELSE(EPERM)},
     [RULE_PTRACE] = {ELSE(EPERM)},
+    [RULE_OPENAT2] = {ELSE(ENOSYS)},
     [RULE_CLONE] = {{{0, CLONE_NEW_UNSAFE | CLONE_NEW_NESTED}},
                     ROWS(none_set),
                     HITS(ALLOW),
@@ -166,6 +191,24 @@ static const struct seccomp_condition seccomp_conditions[RULE_COUNT] = {
     [RULE_PRCTL] = {{{0, UINT32_MAX}}, ROWS(prctl_refused), HITS(EPERM), ELSE(ALLOW)},
     [RULE_MKNOD] = {{{1, S_IFMT}}, ROWS(mknod_allowed), HITS(ALLOW), ELSE(EPERM)},
     [RULE_MKNODAT] = {{{2, S_IFMT}}, ROWS(mknod_allowed), HITS(ALLOW), ELSE(EPERM)},
+    [RULE_MKNOD_PLAIN] = {{{1, S_IFMT | MODE_SETID}},
+                          ROWS(mknod_allowed),
+                          HITS(ALLOW),
+                          ELSE(EPERM)},
+    [RULE_MKNODAT_PLAIN] = {{{2, S_IFMT | MODE_SETID}},
+                            ROWS(mknod_allowed),
+                            HITS(ALLOW),
+                            ELSE(EPERM)},
+    [RULE_MODE_SECOND] = {{{1, MODE_SETID}}, ROWS(none_set), HITS(ALLOW), ELSE(EPERM)},
+    [RULE_MODE_THIRD] = {{{2, MODE_SETID}}, ROWS(none_set), HITS(ALLOW), ELSE(EPERM)},
+    [RULE_OPEN] = {{{2, MODE_SETID}, {1, OPEN_MAKES}},
+                   ROWS(open_allowed),
+                   HITS(ALLOW),
+                   ELSE(EPERM)},
+    [RULE_OPENAT] = {{{3, MODE_SETID}, {2, OPEN_MAKES}},
+                     ROWS(open_allowed),
+                     HITS(ALLOW),
+                     ELSE(EPERM)},
     [RULE_SETSOCKOPT] = {{{1, UINT32_MAX}, {2, ~UINT32_C(1)}},
                          ROWS(setsockopt_refused),
                          HITS(EPERM),

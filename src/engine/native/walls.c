@@ -54,7 +54,7 @@ static void add_confinement(struct native *n) {
     w = add(n, "capabilities", true, TIER_BASIC);
     DETAIL(w, "commands have none");
     w = add(n, "seccomp", true, TIER_BASIC);
-    DETAIL(w, "allow-list of %u instructions, native ABI only", n->program.len);
+    DETAIL(w, "allow-list of %u instructions, native ABI only", n->filter.program.len);
     w = add(n, "Landlock", n->landlock_abi > 0, TIER_ROOTLESS);
     if (n->landlock_abi > 0)
         DETAIL(w, "ABI %d%s", n->landlock_abi, n->landlock_abi < 6 ? ", without scopes" : "");
