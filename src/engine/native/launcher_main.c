@@ -1,5 +1,6 @@
 /* cay-launcher STATE_DIR READY: serves the client whose socket is descriptor 3. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -37,6 +38,8 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "usage: cay-launcher STATE_DIR READY, with the client on fd 3\n");
         return 2;
     }
+    /* A caller that ignores it would keep from us how sandboxes ended. */
+    (void)signal(SIGCHLD, SIG_DFL);
     (void)prctl(PR_SET_NAME, "cay-launcher", 0, 0, 0);
     raise_descriptor_limit();
     struct sandbox_spec defaults = {
