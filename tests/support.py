@@ -135,45 +135,86 @@ def refused(result, *parts, code=125):
     return text
 
 
-def _groups():
-    # os.walk passes over groups of others that vanish meanwhile.
-    folders = (f"{top}/{name}" for top, names, _ in os.walk("/sys/fs/cgroup") for name in names)
-    return {folder for folder in folders if "/cay" in folder}
+class _Process:
+    def __init__(self, folder, uid):
+        fields = (folder / "stat").read_text()
+        self.name = fields[fields.index("(") + 1:fields.rindex(")")]
+        self.parent = int(fields[fields.rindex(")") + 2:].split()[1])
+        owner = folder.stat().st_uid
+        inside = 0x70000000 <= owner < 0x80000000
+        self.of_cay = self.name.startswith("cay") or inside or owner == uid
 
 
-def _processes():
-    processes = set()
+def _all_processes():
     uid = pwd.getpwnam(USER).pw_uid if USER else -1
+    found = {}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
+        if entry.name.isdigit():
+            try:
+                found[int(entry.name)] = _Process(entry, uid)
+            except OSError:
+                continue  # it ended
+    return found
+
+
+def _is_ours(pid, everything):
+    """True for what this test started, and for orphans, whose maker is gone. What has another maker
+    that lives belongs to another user of this machine; a launcher is such a one."""
+    top = pid
+    while everything[top].of_cay:
+        if everything[top].name == "cay-launcher":
+            return False
+        pid, top = top, everything[top].parent
+        if top not in everything or top == 1 or everything[top].name == "systemd":
+            return True
+    while top in everything and top > 1:
+        if top == os.getpid():
+            return True
+        top = everything[top].parent
+    return False
+
+
+def _groups(everything, empty):
+    """Groups that hold processes of ours, or none if those are wanted too."""
+    groups = set()
+    for path, _, _ in os.walk("/sys/fs/cgroup"):  # which does not mind what vanishes meanwhile
+        if "/cay/" not in path:
             continue
         try:
-            name = (entry / "comm").read_text().strip()
-            owner = entry.stat().st_uid
+            members = [int(pid) for pid in Path(path, "cgroup.procs").read_text().split()]
         except OSError:
             continue
-        if name.startswith("cay") or 0x70000000 <= owner < 0x80000000 or owner == uid:
-            processes.add((entry.name, name))
-    return processes
+        ours = all(pid in everything and _is_ours(pid, everything) for pid in members)
+        if ours and (members or empty):
+            groups.add(path)
+    return groups
 
 
-def host_state():
+def _mounts():
+    """Those that cay could have made: in its state folder, or named after it."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return {line for line in lines if str(state_dir()) in line or "cay" in line}
+
+
+def host_state(after=False):
     """What a run must leave as it was: mounts, control groups, processes of ours, temporary files
-    and the state folder."""
-    mounts = set(Path("/proc/self/mountinfo").read_text().splitlines())
+    and the state folder. Groups that are new and empty may be another's, if a launcher runs."""
+    everything = _all_processes()
+    pooled = after and any(p.name == "cay-launcher" for p in everything.values())
+    processes = {(pid, p.name) for pid, p in everything.items()
+                 if p.of_cay and _is_ours(pid, everything)}
     temporary = {p.name for p in Path("/tmp").iterdir() if "cay" in p.name}
     state = {str(p) for top in ("*", "images/*") for p in state_dir().glob(top)}
-    return {"mounts": mounts, "groups": _groups(), "processes": _processes(),
-            "temporary": temporary, "state": state}
+    return {"mounts": _mounts(), "groups": _groups(everything, not pooled),
+            "processes": processes, "temporary": temporary, "state": state}
 
 
 def left_over(before, seconds=20.0):
-    """What is there that was not before, and stays: a watchdog may need a moment, and other
-    programs on this machine may use cay at the same time."""
+    """What is there that was not before, and stays: a watchdog may need a moment."""
     deadline = time.monotonic() + seconds
     left = None
     while True:
-        now = host_state()
+        now = host_state(after=True)
         new = {(kind, item) for kind in now for item in now[kind] - before[kind]}
         left = new if left is None else left & new
         if not left or time.monotonic() > deadline:

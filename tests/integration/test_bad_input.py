@@ -105,7 +105,8 @@ def test_smallest_limits_work():
     ("/no/such:/x", ["'/no/such'", "No such file", "create the host folder"]),
     ("rel:/x", ["relative host path"]), ("/tmp", ["not HOST:BOX"]), ("", ["not HOST:BOX"]),
     ("/tmp:", ["not HOST:BOX"]), (":/x", ["not HOST:BOX"]), (":", ["not HOST:BOX"]),
-    ("/tmp:/", ["cover the root"]), ("/tmp://", ["cover the root"]), ("/tmp:/./", ["cover the root"]),
+    ("/tmp:/", ["cover the root"]), ("/tmp://", ["cover the root"]),
+    ("/tmp:/./", ["cover the root"]),
     ("/tmp:/..", ["contains '..'"]), ("/tmp:/a/../../etc", ["contains '..'"]),
     ("/tmp:rel", ["not absolute"]), ("/tmp:/x:rx", ["not absolute"]),
     ("/tmp:/proc", ["in /proc, /dev or /sys"]), ("/tmp:/proc/sys/x", ["in /proc, /dev or /sys"]),
@@ -178,7 +179,8 @@ def test_volume_that_others_may_not_read(folder):
     (["--name", ""], ["--name"]), (["--name=-x"], ["--name"]), (["--name", "ä"], ["--name"]),
     (["--name", "x" * 64], ["--name", "63"]), (["--name", "../x"], ["--name"]),
     (["--state-dir", "rel"], ["--state-dir", "not absolute"]),
-    (["--state-dir", "/etc/passwd"], ["--state-dir"]), (["--state-dir", "/proc/x"], ["--state-dir"]),
+    (["--state-dir", "/etc/passwd"], ["--state-dir"]),
+    (["--state-dir", "/proc/x"], ["--state-dir"]),
 ])
 def test_names_and_paths(args, parts):
     assert "; " in refused(run(*args, "--", "true"), *parts)

@@ -24,9 +24,9 @@ COMMAND = [CAY, "run", *TIER, "--timeout", "15s", "--", "/bin/echo", "fine"]
 # Calls that cannot fail, or whose failure without effect the kernel never gives: a descriptor that
 # stays open, a process that does not end.
 NEVER = {"arch_prctl", "brk", "close", "close_range", "execve", "exit", "exit_group", "getegid",
-         "geteuid", "getgid", "getpid", "gettid", "getuid", "munmap", "poll", "rseq", "rt_sigaction",
-         "rt_sigprocmask", "rt_sigreturn", "set_robust_list", "set_tid_address", "setfsgid",
-         "setfsuid", "umask", "clock_gettime", "futex", "setsid", "uname", "nanosleep",
+         "geteuid", "getgid", "getpid", "gettid", "getuid", "munmap", "poll", "rseq",
+         "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "set_robust_list", "set_tid_address",
+         "setfsgid", "setfsuid", "umask", "clock_gettime", "futex", "setsid", "uname", "nanosleep",
          "clock_nanosleep", "restart_syscall", "getrandom"}
 ERRORS = {"ENOMEM": ["clone", "clone3", "fork", "vfork", "mmap", "mprotect"],
           "EMFILE": ["dup", "dup2", "epoll_create1", "eventfd2", "fcntl", "memfd_create", "open",
@@ -124,7 +124,7 @@ def test_each_call_fails_in_turn(folder):
             before[item[0]].add(item[1])
         done += 1
     # What is gone by now belonged to another user of this machine.
-    now = host_state()
+    now = host_state(after=True)
     wrong += [f"{case}: left on the host: {item}" for case, item in left if item[1] in now[item[0]]]
     assert not wrong, f"{done} of {len(todo)} calls tried\n" + "\n".join(wrong)
     assert done > 100 or done == len(todo)
