@@ -346,7 +346,10 @@ def test_without_a_system_call(call, error):
     tier = ["--tier", "rootless"] if USER and call == "landlock_create_ruleset" else TIER
     done = subprocess.run([deny, call, error, CAY, "run", *tier, "--", "true"],
                           capture_output=True, env=env, timeout=30, **who)
-    assert "; " in refused(done)
+    if (call, error) == ("openat2", "ENOSYS"):  # then paths are walked step by step
+        assert done.returncode == 0, done.stderr
+    else:
+        assert "; " in refused(done)
 
 
 @pytest.mark.parametrize("call", ["pidfd_open", "pidfd_send_signal"])

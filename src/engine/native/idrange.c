@@ -12,12 +12,14 @@ static int try_lock(int fd, unsigned index) {
     return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
 }
 
-int idrange_open(int state_dir, struct cay_error *err) {
-    int fd = openat(state_dir, "ids", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+#define LEASES "/run/cay-ids"
+
+int idrange_open(struct cay_error *err) {
+    int fd = open(LEASES, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0)
         return fd;
-    error_errno(err, "opening the id lease file of the state folder");
-    return error_remedy(err, "make the state folder writable, or name another: --state-dir DIR");
+    error_errno(err, "opening the id leases " LEASES);
+    return error_remedy(err, "/run must be writable: it keeps two sandboxes from the same ids");
 }
 
 uid_t idrange_take(int file, unsigned *hint, struct cay_error *err) {
@@ -36,8 +38,8 @@ uid_t idrange_take(int file, unsigned *hint, struct cay_error *err) {
     return 0;
 }
 
-int idrange_lease(int state_dir, struct idrange *ret, struct cay_error *err) {
-    _cleanup_(closep) int fd = idrange_open(state_dir, err);
+int idrange_lease(struct idrange *ret, struct cay_error *err) {
+    _cleanup_(closep) int fd = idrange_open(err);
     if (fd < 0)
         return fd;
     /* Start at a different place in each process, so that they rarely try the same. */

@@ -1,6 +1,6 @@
 /* Ranges of host ids. Each sandbox gets 65,536 ids of its own, leased by a lock on one byte of a
- * file in the state folder: the kernel gives the lease back when its last holder is gone, however
- * it went. */
+ * file that is the same for all of the host, whatever the state folder: the kernel gives the lease
+ * back when its last holder is gone, however it went. */
 #pragma once
 
 #include <stdint.h>
@@ -27,11 +27,11 @@ struct idrange {
 #define IDRANGE_EMPTY ((struct idrange){.lock = -1})
 
 /* Leases a free range. */
-int idrange_lease(int state_dir, struct idrange *ret, struct cay_error *err);
+int idrange_lease(struct idrange *ret, struct cay_error *err);
 /* Gives it back, unless a copy of the descriptor is open elsewhere. */
 void idrange_release(struct idrange *r);
 
 /* For a holder of many: the lease file once, and a lease of any range from it; all end together,
  * when the descriptor is closed. Returns the base or 0 with err. */
-int idrange_open(int state_dir, struct cay_error *err);
+int idrange_open(struct cay_error *err);
 uid_t idrange_take(int file, unsigned *hint, struct cay_error *err);

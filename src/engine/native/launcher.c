@@ -464,7 +464,7 @@ static int set_up(struct launcher *l, struct cay_error *err) {
         r = spec_finish(&l->defaults, &l->host, err);
     if (r < 0)
         return r;
-    l->ids = idrange_open(l->n->state_dir, err);
+    l->ids = idrange_open(err);
     if (l->ids < 0)
         return l->ids;
     r = helper_start(l->ids, l->n->state_path, &l->helper, err);

@@ -97,7 +97,7 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
                  struct cay_error *err) {
     if (n->own_userns)
         return 0;
-    int r = idrange_lease(n->state_dir, ids, err);
+    int r = idrange_lease(ids, err);
     if (r < 0)
         return r;
     r = helper_start(ids->lock, n->state_path, helper, err);

@@ -248,6 +248,9 @@ static int attach_volumes(const struct rootfs_entry *e, int root, struct cay_err
         if (r == -ELOOP || r == -ENOTDIR)
             return error_remedy(err, "a part of it is a symlink or a file inside the sandbox; name "
                                      "the real folder");
+        if (r == -EISDIR)
+            return error_remedy(err, "there is a folder inside, but the source is a file: name the "
+                                     "file inside too");
         return error_remedy(err, "choose a target below a writable folder of the sandbox, such as "
                                  "/workspace");
     }
