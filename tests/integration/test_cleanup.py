@@ -101,35 +101,32 @@ def test_same_name_twice(clean_host):
         assert box.returncode == 0
 
 
-def leases(path):
-    """How many of the id ranges are held, by the locks on the lease file."""
-    held = 0
-    with open(path, "rb") as file:
-        for at in range(4096):
-            # struct flock: type, whence, start, length, pid
-            ask = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, at, 1, 0)
-            kind = struct.unpack("hhqqi4x", fcntl.fcntl(file, F_OFD_GETLK, ask))[0]
-            held += kind != fcntl.F_UNLCK
-    return held
+def is_leased(base):
+    """True if the id range is held, by the lock on its byte of the host's lease file."""
+    at = (base - 0x70000000) // 65536
+    with open("/run/cay-ids", "rb") as file:
+        # struct flock: type, whence, start, length, pid
+        ask = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, at, 1, 0)
+        return struct.unpack("hhqqi4x", fcntl.fcntl(file, F_OFD_GETLK, ask))[0] != fcntl.F_UNLCK
 
 
 @as_root_only
 def test_id_leases_are_given_back(clean_host, folder):
-    options = ["--state-dir", str(folder)]
-    ok(run(*options, "--", "true"))
-    assert leases(folder / "ids") == 0
-    boxes = [start("run", *options, "--", "sh", "-c", "echo x; cat") for _ in range(3)]
-    for box in boxes:
-        assert box.stdout.readline() == b"x\n"
-    assert leases(folder / "ids") == 3
+    """Each sandbox has ids of its own, also with another state folder, and gives them back."""
+    states = [[], ["--state-dir", str(folder)], []]
+    boxes = [start("run", *state, "--", "sh", "-c", "cat /proc/self/uid_map; cat")
+             for state in states]
+    bases = [int(box.stdout.readline().split()[1]) for box in boxes]
+    assert len(set(bases)) == 3
+    assert all(is_leased(base) for base in bases)
     boxes[0].communicate(timeout=30)
     for box in boxes[1:]:
         box.kill()
         box.communicate(timeout=30)
     deadline = time.monotonic() + 5
-    while leases(folder / "ids") > 0 and time.monotonic() < deadline:
+    while any(map(is_leased, bases)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert leases(folder / "ids") == 0
+    assert not any(map(is_leased, bases))
 
 
 def test_first_run_of_many_at_once(folder):
