@@ -1,9 +1,13 @@
 """Section E of the checklist, as far as `cay run` goes: what a volume opens of the host, and what
 the mount table tells."""
 
+import io
 import json
 import os
+import shutil
 import socket
+import stat
+import tarfile
 
 import pytest
 
@@ -187,6 +191,134 @@ def test_e5_no_devices_no_capabilities_on_the_host(profile, folder):
     owner = folder.stat()
     made = (folder / "f").stat()
     assert (made.st_uid, made.st_gid) == (owner.st_uid, owner.st_gid)
+
+
+SET_ID = """
+    import subprocess
+    os.umask(0)
+    os.chdir(sys.argv[1])
+    report["control"] = attempt(lambda: put("plain", "x"))
+    held = os.open("plain", os.O_RDWR)
+    at, plain = os.open(".", os.O_RDONLY), b"plain"
+    make = os.O_CREAT | os.O_WRONLY
+    how = struct.pack("<3Q", make, 0o4755, 0)
+    modes = (0o4755, 0o2755, 0o6755, 0o7777)
+    report["change"] = [f(m) for m in modes for f in (
+        lambda m: attempt(os.chmod, "plain", m), lambda m: attempt(os.fchmod, held, m),
+        lambda m: syscall(268, at, plain, m), lambda m: syscall(452, at, plain, m, 0),
+        lambda m: syscall(90, plain, m | 0x7fff << 32), lambda m: syscall(91, held, m | 1 << 16))]
+    report["make"] = [f(m) for m in modes for f in (
+        lambda m: attempt(os.open, f"open{m}", make, m), lambda m: syscall(2, b"o2", make, m),
+        lambda m: syscall(85, b"creat", m), lambda m: attempt(os.mkdir, f"dir{m}", m),
+        lambda m: syscall(258, at, b"dirat", m),
+        lambda m: attempt(os.mknod, f"node{m}", m | stat.S_IFREG),
+        lambda m: attempt(os.mknod, f"fifo{m}", m | stat.S_IFIFO),
+        lambda m: attempt(os.open, ".", os.O_TMPFILE | os.O_RDWR, m),
+        lambda m: syscall(2, b".", 0o20000000 | os.O_RDWR, m))]
+    report["openat2"] = syscall(437, at, b"o3", how, 24)
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", t, 0o6007, 0xffffffff)
+                                          for t in (1, 4, 32))
+    report["acl"] = attempt(os.setxattr, "plain", "system.posix_acl_access", acl)
+    report["tools"] = [subprocess.run(c, shell=True, capture_output=True).returncode != 0 for c in (
+        "chmod u+s plain", "chmod g+s plain", "chmod 4755 plain", "install -m 4755 /bin/true done",
+        "mkdir -m 2755 made", "cp -p /tmp/in/own copied", "cp -a /tmp/in archived",
+        "tar xpf /tmp/in.tar", "mv /tmp/in/own moved", "mkdir d && chmod g+s d")]
+    """
+
+
+def set_id_files(folder):
+    """Whatever in the folder has a set-id bit."""
+    paths = [os.path.join(at, name) for at, *names in os.walk(folder) for name in sum(names, [])]
+    return [path for path in paths if os.lstat(path).st_mode & 0o6000]
+
+
+def give_set_id_files(folder):
+    """An archive and a folder with a set-user-id and a set-group-id program in it."""
+    given = folder / "in"
+    given.mkdir()
+    with tarfile.open(folder / "in.tar", "w") as archive:
+        for name, mode in (("user", 0o4755), ("group", 0o2755)):
+            member = tarfile.TarInfo(name)
+            member.mode, member.size = mode, 2
+            archive.addfile(member, io.BytesIO(b"#!"))
+    (given / "own").write_text("#!")
+    for path in (given, given / "own", folder / "in.tar"):
+        own(path)
+    (given / "own").chmod(0o6755)
+    return "-v", f"{given}:/tmp/in:ro", "-v", f"{folder / 'in.tar'}:/tmp/in.tar:ro"
+
+
+@pytest.mark.parametrize("profile", ["strict", "build"])
+def test_e10_no_set_id_file_on_the_host(profile, folder):
+    """Content of a sandbox's choice in a folder of the host never becomes a program that runs as
+    the folder's owner or group: no call and no tool sets these bits, however it spells them."""
+    volume = folder / "volume"
+    volume.mkdir()
+    own(volume)
+    given = give_set_id_files(folder)
+    seen = probe(SET_ID, "-v", f"{volume}:/v", *given, "--profile", profile, args=["/v"])
+    assert seen["control"] == "ok"
+    # some file systems and kernels do not have some of these calls at all
+    assert set(seen["change"] + seen["make"]) <= {"EPERM", "ENOSYS", "EOPNOTSUPP"}, seen
+    assert seen["openat2"] == "ENOSYS" and seen["acl"] != "ok"
+    assert all(seen["tools"]), seen["tools"]
+    assert set_id_files(volume) == []
+    assert (volume / "plain").exists() and (volume / "user").exists()
+
+
+def test_e10_not_by_a_second_volume(folder):
+    """One writable volume is enough for the rule, in whatever place it is among others; without
+    one the bits mean nothing to the host and can be set."""
+    for name in ("a", "b", "c"):
+        (folder / name).mkdir()
+        own(folder / name)
+    read_only = ["-v", f"{folder}/a:/a:ro", "-v", f"{folder}/b:/b:ro"]
+    chmod = 'report["chmod"] = attempt(lambda: (put("/tmp/f", ""), os.chmod("/tmp/f", 0o4755)))'
+    assert probe(chmod)["chmod"] == "ok"
+    assert probe(chmod, *read_only)["chmod"] == "ok"
+    assert probe(chmod, *read_only, "-v", f"{folder}/c:/c")["chmod"] == "EPERM"
+    assert probe(chmod, "-v", f"{folder}/c:/c", *read_only)["chmod"] == "EPERM"
+
+
+def test_e10_what_was_set_before_is_lost_by_writing(folder):
+    """A set-id program that the owner left in a volume loses its bits when it is written to."""
+    program = folder / "program"
+    program.write_text("host")
+    own(program)
+    program.chmod(0o6755)
+    support.ok(support.sh("echo changed > /v/program", "-v", f"{folder}:/v"))
+    assert program.read_text() == "changed\n" and set_id_files(folder) == []
+
+
+WORK = {
+    "git": """git config --global user.email a@b; git config --global user.name n
+              git init -q a; cd a; echo 1 > f; chmod +x f; git add f; git commit -qm one; cd ..
+              git clone -q a b; cd b; echo 2 > f; git commit -qam two; git push -q origin @:two
+              git gc -q; git fsck; test $(git log --oneline | wc -l) = 2""",
+    "tar": "mkdir -p t/u && echo x > t/u/f && chmod 750 t/u && tar cf t.tar t && rm -r t && "
+           "tar xpf t.tar && test $(stat -c %a t/u) = 750",
+    "gcc": "echo 'int main(void) { return 7; }' > m.c && gcc m.c -o m && { ./m || test $? = 7; }",
+    "python3": "python3 -m venv --without-pip e && e/bin/python3 -c 'import ssl'",
+    "npm": """mkdir -p p/lib && cd p && echo '{"name": "p", "version": "1.0.0", "bin": "x.js"}' \
+              > package.json && echo '#!/usr/bin/env node' > x.js && npm pack --silent &&
+              cd .. && mkdir q && cd q && npm install --offline --silent ../p/p-1.0.0.tgz &&
+              test -x node_modules/p/x.js""",
+    "cp": "mkdir -p s/t && touch s/f && mkfifo s/p && chmod 1777 s/t && cp -a s r && "
+          "test $(stat -c %a r/t) = 1777 && mv r z && mv z /tmp/z && mv /tmp/z y && rm -r s y",
+    "touch": """mkdir m; cd m; for i in $(seq 100); do mkdir $i; for j in 1 2 3 4 5 6 7 8 9; do
+                echo $i > $i/$j; done; done; test $(find . -type f | wc -l) = 900
+                chmod -R go-w .; find . -type f -name 5 -delete; rm -rf ../m""",
+    "install": "echo x > i && install -D -m 755 i bin/i && test -x bin/i && ln bin/i h",
+}
+
+
+@pytest.mark.parametrize("tool", WORK)
+def test_e10_ordinary_work_on_a_volume(tool, folder):
+    """What is refused is in nobody's way."""
+    if shutil.which(tool, path="/usr/local/bin:/usr/bin") is None:
+        pytest.skip(f"{tool} is not in this host's /usr")
+    support.ok(support.sh("set -e; cd /v; export HOME=/tmp; " + WORK[tool], "-v", f"{folder}:/v",
+                          "--pids", "200"))
 
 
 @as_root_only

@@ -1,10 +1,12 @@
 """cay-init with a listening socket: many operations on one sandbox, each by itself. The client here
 speaks the protocol as docs/protocol.md has it, so this also tests that page."""
 
+import io
 import os
 import signal
 import socket
 import struct
+import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,7 @@ from launching import (DONE, ERROR, EXEC, INPUT, INPUT_END, PING, READ, REQUEST,
                        STARTED, STDOUT, WRITE, field, fields_of, is_alive, listening, until)
 from support import is_sanitized
 
+MKDIR, REMOVE, CHMOD, TAR_IN = 7, 9, 10, 15
 REASON_SIGNAL, REASON_TIMEOUT = 1, 2
 
 
@@ -89,6 +92,43 @@ def test_files_and_processes_are_shared(boxes):
     assert boxes.exec("cat", "/workspace/given")[1] == "by write"
     boxes.exec("sh", "-c", "echo by exec > /tmp/made")
     assert read(boxes, "/tmp/made") == b"by exec\n"
+
+
+def operate(boxes, op, **fields):
+    """An operation with no data of its own: the fields of the answer."""
+    with boxes.connect() as c:
+        c.request(op, *fields.items())
+        kind, payload = c.receive()
+        assert kind in (DONE, ERROR), kind
+        return {**fields_of(payload), "ok": kind == DONE}
+
+
+def test_files_of_a_volume(folder, clean_host):
+    """cay-init works on them without openat2, which their sandbox does not have."""
+    shared = folder / "shared"
+    shared.mkdir()
+    with listening(folder, "--volume", f"{shared}:/data") as boxes:
+        assert operate(boxes, MKDIR, PATH="/data/a/b/c", MODE=0o755, RECURSIVE=1)["ok"]
+        write(boxes, "/data/a/b/c/f", b"x" * 100000)
+        assert read(boxes, "/data/a/b/c/f") == b"x" * 100000
+        assert operate(boxes, CHMOD, PATH="/data/a", MODE=0o750, RECURSIVE=1)["ok"]
+        refusal = operate(boxes, CHMOD, PATH="/data/a/b/c/f", MODE=0o4750)
+        assert not refusal["ok"] and "not permitted" in refusal["MESSAGE"]
+        (shared / "a" / "away").symlink_to("/etc")
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            for name, mode in (("a/b/d/program", 0o6755), ("top", 0o644)):
+                member = tarfile.TarInfo(name)
+                member.mode = mode
+                tar.addfile(member)
+        with boxes.connect() as c:
+            c.request(TAR_IN, ("PATH", "/data"))
+            c.send(INPUT, archive.getvalue())
+            c.send(INPUT_END)
+            c.expect(DONE)
+        assert (shared / "a/b/d/program").stat().st_mode & 0o7777 == 0o755
+        assert operate(boxes, REMOVE, PATH="/data/a", RECURSIVE=1)["ok"]
+        assert [p.name for p in shared.iterdir()] == ["top"]
 
 
 # ---- one operation that goes wrong ----

@@ -35,6 +35,12 @@ def test_64_at_once(clean_host):
     assert "ended" not in events[:64] and events.count("started") == 64
 
 
+def test_a_client_that_reads_no_answer_for_long(folder, clean_host):
+    """The helper asks for all of them first."""
+    with listening(folder, count=300) as boxes:
+        assert boxes.exec("echo", "alive", run=299)[:2] == (0, "alive\n")
+
+
 def test_exit_codes_and_streams():
     runs = sh("echo out; echo err >&2; exit $((RUN + 3))", "-n", 2)
     for run in (0, 1):
@@ -320,6 +326,15 @@ def test_read_only_volumes(folder):
     assert [p.name for p in folder.iterdir()] == ["given"]
 
 
+def test_a_volume_stays_free_of_set_id_files(folder):
+    """Also after sandboxes without a volume, which may set these bits."""
+    script = "touch /data/f && chmod 755 /data/f && chmod u+s /data/f"
+    for result in sh(script, "-n", 3, "--ready", 1, "--volume", f"{folder}:/data").results.values():
+        assert result["exit"] == 1 and "not permitted" in result["stderr"]
+    assert (folder / "f").stat().st_mode & 0o7777 == 0o755
+    assert sh("touch /tmp/f && chmod u+s /tmp/f && stat -c %a /tmp/f").output() == "4644\n"
+
+
 def test_a_volume_of_one_run_is_not_there_in_the_next(folder):
     with listening(folder, "--volume", f"{folder}:/data") as boxes:
         assert "box-0" in boxes.exec("ls", "/data")[1]
@@ -392,6 +407,13 @@ def test_end_kills(folder, clean_host):
         assert not is_alive(boxes.pid(1)) and is_alive(boxes.pid(0)) and is_alive(boxes.pid(2))
         boxes.end(1)  # gone already: nothing happens
         assert boxes.exec("echo", "alive", run=2)[:2] == (0, "alive\n")
+
+
+def test_a_caller_that_ignores_the_end_of_children():
+    """The launcher sees its sandboxes end all the same."""
+    runs = sh("exit 3", "-n", 3, preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert [r["exit"] for r in runs.results.values()] == [3] * 3
+    assert len(runs.answers("ended")) == 3
 
 
 def test_hang_up_ends_everything(folder, clean_host):
