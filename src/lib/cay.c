@@ -99,7 +99,7 @@ int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *e
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     /* Before opening, which makes root of an ordinary user. */
     engine->wanted = geteuid() == 0 ? TIER_FULL : TIER_ROOTLESS;
-    r = native_open(path, &engine->native, err);
+    r = native_open(path, true, &engine->native, err);
     if (r < 0)
         return advise(err);
     *ret = TAKE_PTR(engine);

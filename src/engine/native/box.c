@@ -16,6 +16,7 @@
 #include "engine/native/lean.h"
 #include "engine/native/rootfs.h"
 #include "engine/native/syscalls.h"
+#include "engine/native/userns.h"
 
 enum {
     REMOVE_MS = 10000,
@@ -31,6 +32,7 @@ struct native_box {
     int userns;
     int netns;
     int lean; /* a mount namespace to start from */
+    int init; /* cay-init in its memfd */
     struct cgroup cgroup;
     bool has_cgroup;
     struct image_trees trees;
@@ -95,10 +97,11 @@ static void remove_cgroup(struct native_box *b) {
     b->has_cgroup = false;
 }
 
-static int take_userns(struct native_box *b, struct cay_error *err) {
+static int make_userns(struct native_box *b, struct cay_error *err) {
     if (b->n->own_userns)
         return 0;
-    b->userns = helper_take(&b->helper, err);
+    struct id_map map = {0, b->ids.base, IDRANGE_SIZE};
+    b->userns = userns_create(&map, &map, err);
     return b->userns < 0 ? b->userns : 0;
 }
 
@@ -107,19 +110,11 @@ static void close_userns(struct native_box *b) {
 }
 
 static int open_trees(struct native_box *b, struct cay_error *err) {
-    int r = image_trees_open(&b->n->image, b->userns, &b->trees, err);
-    if (r < 0 || b->n->own_userns)
-        return r;
-    b->dev = rootfs_make_dev();
-    if (b->dev >= 0)
-        return 0;
-    image_trees_close(&b->trees);
-    return error_sys(err, -b->dev, "making /dev");
+    return image_trees_open(&b->n->image, b->userns, &b->trees, err);
 }
 
 static void close_trees(struct native_box *b) {
     image_trees_close(&b->trees);
-    fd_close(&b->dev);
 }
 
 static int prepare_root(struct native_box *b, struct cay_error *err) {
@@ -130,23 +125,38 @@ static void close_root(struct native_box *b) {
     rootfs_close(&b->root);
 }
 
-static int take_namespaces(struct native_box *b, struct cay_error *err) {
-    if (b->n->own_userns)
-        return 0;
-    _cleanup_(closep) int sockets = -1; /* for those who lease it again */
-    _cleanup_(closep) int netns = helper_take_netns(&b->helper, &sockets, err);
-    if (netns < 0)
-        return netns;
+/* What the helper made meanwhile, in the order of native_begin. */
+static int take_from_helper(struct native_box *b, struct cay_error *err) {
+    _cleanup_(closep) int sockets = -1; /* for those who lease the namespace again */
+    b->netns = helper_take_netns(&b->helper, &sockets, err);
+    if (b->netns < 0)
+        return b->netns;
     b->lean = helper_take(&b->helper, err);
     if (b->lean < 0)
         return b->lean;
-    b->netns = TAKE_FD(netns);
-    return 0;
+    b->dev = helper_take(&b->helper, err);
+    if (b->dev < 0)
+        return b->dev;
+    b->init = helper_take(&b->helper, err);
+    return MIN(b->init, 0);
 }
 
-static void close_namespaces(struct native_box *b) {
+static void close_parts(struct native_box *b) {
     fd_close(&b->netns);
     fd_close(&b->lean);
+    fd_close(&b->dev);
+    fd_close(&b->init);
+}
+
+static int take_parts(struct native_box *b, struct cay_error *err) {
+    if (b->n->own_userns) {
+        b->init = native_init_memfd(err);
+        return MIN(b->init, 0);
+    }
+    int r = take_from_helper(b, err);
+    if (r < 0)
+        close_parts(b);
+    return r;
 }
 
 /* The resource limit counts by user, so cay itself counts too. */
@@ -203,7 +213,7 @@ static int start_init(struct native_box *b, struct cay_error *err) {
         .pids_rlimit = pids_rlimit(b),
         .landlock_abi = b->n->landlock_abi,
         .filter = filter,
-        .init = b->n->init,
+        .init = b->init,
         .listener = -1,
         .connection = pair[1],
         .die_with_parent = true,
@@ -237,10 +247,10 @@ static const struct step {
 #define PHASE(member) offsetof(struct native_phases, member)
     {"leasing ids and starting the helper", begin, end, PHASE(prepare_us)},
     {"making the control group", make_cgroup, remove_cgroup, PHASE(prepare_us)},
-    {"making the user namespace", take_userns, close_userns, PHASE(prepare_us)},
+    {"making the user namespace", make_userns, close_userns, PHASE(prepare_us)},
     {"opening the image", open_trees, close_trees, PHASE(root_us)},
     {"preparing the root file system", prepare_root, close_root, PHASE(root_us)},
-    {"making the other namespaces", take_namespaces, close_namespaces, PHASE(prepare_us)},
+    {"making namespaces and /dev", take_parts, close_parts, PHASE(prepare_us)},
     {"starting the sandbox", start_init, kill_init, PHASE(start_us)},
 #undef PHASE
 };
@@ -280,6 +290,7 @@ int native_start(struct native *n, const struct sandbox_spec *spec, struct nativ
         .userns = -1,
         .netns = -1,
         .lean = -1,
+        .init = -1,
         .cgroup = CGROUP_EMPTY,
         .trees = IMAGE_TREES_EMPTY,
         .dev = -1,

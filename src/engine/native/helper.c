@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "engine/native/cgroup.h"
 #include "engine/native/idrange.h"
+#include "engine/native/internal.h"
 #include "engine/native/lean.h"
 #include "engine/native/netns.h"
 #include "engine/native/syscalls.h"
@@ -26,10 +27,11 @@
 
 enum { CLEAN_UP_MS = 30000 };
 
-enum op { OP_USERNS = 1, OP_NETNS, OP_LEAN, OP_WATCH, OP_FORGET, OP_QUIT };
+enum op { OP_MAKE = 1, OP_WATCH, OP_FORGET, OP_QUIT };
 
 struct request {
     enum op op;
+    enum helper_thing thing;
     uid_t base;
     char id[ID_SIZE];
 };
@@ -46,32 +48,39 @@ struct watched {
     size_t count, room;
 };
 
-static void send_answer(int sock, int result, const struct cay_error *err, const int *fds,
-                        size_t count) {
-    struct answer a = {.result = result < 0 ? result : 0};
-    if (result < 0)
-        a.err = *err;
-    (void)fd_send(sock, &a, sizeof a, fds, result < 0 ? 0 : count); /* it hung up: seen next */
+static int make_dev(struct cay_error *err) {
+    int dev = rootfs_make_dev();
+    return dev < 0 ? error_sys(err, -dev, "making /dev") : dev;
 }
 
-static void make_userns(int sock, uid_t base) {
+static void make(int sock, const struct request *r, const char *staging) {
     struct cay_error err;
-    struct id_map map = {0, base, IDRANGE_SIZE};
-    _cleanup_(closep) int userns = userns_create(&map, &map, &err);
-    send_answer(sock, userns, &err, &userns, 1);
-}
-
-static void make_netns(int sock) {
-    struct cay_error err;
+    struct id_map map = {0, r->base, IDRANGE_SIZE};
     _cleanup_(closep) int sockets = -1;
-    _cleanup_(closep) int netns = netns_create(&sockets, &err);
-    send_answer(sock, netns, &err, (const int[]){netns, sockets}, 2);
-}
-
-static void make_lean(int sock, const char *staging) {
-    struct cay_error err;
-    _cleanup_(closep) int lean = lean_create(staging, &err);
-    send_answer(sock, lean, &err, &lean, 1);
+    _cleanup_(closep) int fd = -1;
+    switch (r->thing) {
+    case HELPER_USERNS:
+        fd = userns_create(&map, &map, &err);
+        break;
+    case HELPER_NETNS:
+        fd = netns_create(&sockets, &err);
+        break;
+    case HELPER_LEAN:
+        fd = lean_create(staging, &err);
+        break;
+    case HELPER_DEV:
+        fd = make_dev(&err);
+        break;
+    case HELPER_INIT:
+        fd = native_init_memfd(&err);
+        break;
+    }
+    struct answer a = {.result = MIN(fd, 0)};
+    if (fd < 0)
+        a.err = err;
+    int fds[] = {fd, sockets};
+    size_t count = fd < 0 ? 0 : sockets < 0 ? 1 : 2;
+    (void)fd_send(sock, &a, sizeof a, fds, count); /* it hung up: seen next */
 }
 
 static void watch(struct watched *w, const char *id) {
@@ -129,12 +138,8 @@ static _noreturn_ void serve(int sock, int keep, const char *staging) {
             break;
         if (r.op == OP_QUIT)
             _exit(0);
-        if (r.op == OP_USERNS)
-            make_userns(sock, r.base);
-        else if (r.op == OP_NETNS)
-            make_netns(sock);
-        else if (r.op == OP_LEAN)
-            make_lean(sock, staging);
+        if (r.op == OP_MAKE)
+            make(sock, &r, staging);
         else if (r.op == OP_WATCH)
             watch(&w, r.id);
         else
@@ -172,19 +177,9 @@ static int ask_about(const struct helper *h, enum op op, const char *id) {
     return ask(h, &r);
 }
 
-int helper_ask_userns(const struct helper *h, uid_t base, struct cay_error *err) {
-    int r = ask(h, &(struct request){.op = OP_USERNS, .base = base});
-    return r < 0 ? error_sys(err, -r, "asking for a user namespace") : 0;
-}
-
-int helper_ask_netns(const struct helper *h, struct cay_error *err) {
-    int r = ask(h, &(struct request){.op = OP_NETNS});
-    return r < 0 ? error_sys(err, -r, "asking for a network namespace") : 0;
-}
-
-int helper_ask_lean(const struct helper *h, struct cay_error *err) {
-    int r = ask(h, &(struct request){.op = OP_LEAN});
-    return r < 0 ? error_sys(err, -r, "asking for a mount namespace") : 0;
+int helper_ask(const struct helper *h, enum helper_thing thing, uid_t base, struct cay_error *err) {
+    int r = ask(h, &(struct request){.op = OP_MAKE, .thing = thing, .base = base});
+    return r < 0 ? error_sys(err, -r, "asking the helper process") : 0;
 }
 
 static int take(const struct helper *h, int *fds, size_t count, struct cay_error *err) {

@@ -1,6 +1,6 @@
-/* A process beside the maker of sandboxes. It makes namespaces, which takes the kernel long, while
- * the maker does other things; and it outlives a killed maker for the moment that it takes to
- * remove what the kernel would not remove by itself: the control groups. */
+/* A process beside the maker of sandboxes. It makes what takes the kernel long, namespaces above
+ * all, while the maker does other things; and it outlives a killed maker for the moment that it
+ * takes to remove what the kernel would not remove by itself: the control groups. */
 #pragma once
 
 #include <sys/types.h>
@@ -20,14 +20,18 @@ struct helper {
  * after the clean-up; staging is for lean_create. */
 int helper_start(int keep, const char *staging, struct helper *ret, struct cay_error *err);
 
-/* Asks for a user namespace with the id range that starts at base, for a network namespace with
- * loopback only, for a lean mount namespace. Each is then taken once, in the order of asking. */
-int helper_ask_userns(const struct helper *h, uid_t base, struct cay_error *err);
-int helper_ask_netns(const struct helper *h, struct cay_error *err);
-int helper_ask_lean(const struct helper *h, struct cay_error *err);
-/* A user namespace, or a lean mount namespace; or negative. */
+/* What it makes; each is asked for, and then taken once, in the order of asking. */
+enum helper_thing {
+    HELPER_USERNS, /* with the id range that starts at base */
+    HELPER_NETNS,  /* with loopback only */
+    HELPER_LEAN,   /* mount namespace */
+    HELPER_DEV,    /* a detached /dev */
+    HELPER_INIT,   /* cay-init in a sealed memfd */
+};
+int helper_ask(const struct helper *h, enum helper_thing thing, uid_t base, struct cay_error *err);
+/* A descriptor or negative. */
 int helper_take(const struct helper *h, struct cay_error *err);
-/* A network namespace; *ret_sockets is for netns_is_clean. */
+/* Of a network namespace; *ret_sockets is for netns_is_clean. */
 int helper_take_netns(const struct helper *h, int *ret_sockets, struct cay_error *err);
 
 /* The control group with this id is to be removed if the maker dies; or no longer. */

@@ -24,7 +24,6 @@ struct native {
     bool own_userns; /* we are root of our own user namespace only */
     bool single_id;  /* and it has one id */
     int landlock_abi;
-    int init; /* sealed memfd with cay-init */
     struct host_image image;
     struct proc_masks masks;
     /* Begun at once for the first sandbox, so that it is ready when everything else is. */
@@ -38,8 +37,8 @@ struct native {
     size_t wall_count;
 };
 
-/* An id range, and a helper that is making the namespaces: user, network, lean mount, in this
- * order. As an ordinary user both are empty: the namespaces are made with the first process. */
+/* An id range, and a helper that is making the network namespace, the lean mount namespace, /dev
+ * and cay-init's memfd, in this order. As an ordinary user both are empty. */
 int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
                  struct cay_error *err);
 

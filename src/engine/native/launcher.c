@@ -449,6 +449,14 @@ static int set_up_signals(struct launcher *l, struct cay_error *err) {
     return l->signals < 0 ? error_errno(err, "making a signalfd") : 0;
 }
 
+/* A client that asks for many sandboxes before it reads an answer must not have both of them wait
+ * for each other. */
+static void make_room_for_answers(const struct launcher *l) {
+    enum { TAKEN = 2560 }; /* by one in the kernel; each sandbox has two */
+    int size = 2 * SLOTS_MAX * TAKEN;
+    (void)setsockopt(l->client, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size); /* less is fine */
+}
+
 static int set_up(struct launcher *l, struct cay_error *err) {
     if (l->n->own_userns || l->n->tier < TIER_FULL) {
         error_set(err, CAY_UNSUPPORTED, "the launcher needs root and every wall");
@@ -457,8 +465,12 @@ static int set_up(struct launcher *l, struct cay_error *err) {
     l->slots = calloc(SLOTS_MAX, sizeof *l->slots);
     if (l->slots == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    if (dup3(l->n->init, INIT_PLACE, O_CLOEXEC) < 0)
+    _cleanup_(closep) int init = native_init_memfd(err);
+    if (init < 0)
+        return init;
+    if (dup3(init, INIT_PLACE, O_CLOEXEC) < 0)
         return error_errno(err, "placing cay-init");
+    make_room_for_answers(l);
     int r = spec_look_up_host(&l->host, err);
     if (r == 0)
         r = spec_finish(&l->defaults, &l->host, err);

@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     raise_descriptor_limit();
     struct sandbox_spec defaults = {
         .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};
-    if (launcher_reserve_descriptors(&err) < 0 || native_open(argv[1], &n, &err) < 0)
+    if (launcher_reserve_descriptors(&err) < 0 || native_open(argv[1], false, &n, &err) < 0)
         return fail(&err);
     int r = launcher_serve(n, CLIENT_FD, (unsigned)ready, &defaults, &err);
     (void)native_close(n);

@@ -24,7 +24,6 @@ struct native *native_close(struct native *n) {
     host_image_close(&n->image);
     cgroup_host_close(&n->cgroups);
     fd_close(&n->state_dir);
-    fd_close(&n->init);
     free(n->state_path);
     free(n);
     return NULL;
@@ -100,13 +99,10 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
     int r = idrange_lease(ids, err);
     if (r < 0)
         return r;
+    static const enum helper_thing things[] = {HELPER_NETNS, HELPER_LEAN, HELPER_DEV, HELPER_INIT};
     r = helper_start(ids->lock, n->state_path, helper, err);
-    if (r == 0)
-        r = helper_ask_userns(helper, ids->base, err);
-    if (r == 0)
-        r = helper_ask_netns(helper, err);
-    if (r == 0)
-        r = helper_ask_lean(helper, err);
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(things); i++)
+        r = helper_ask(helper, things[i], 0, err);
     if (r < 0) {
         helper_stop(helper);
         idrange_release(ids);
@@ -116,7 +112,7 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
 
 /* Descriptors must belong to the mount namespace that we end up in, so an ordinary user becomes
  * root of his own before the state folder is opened. */
-static int open_parts(struct native *n, const char *state_dir, struct cay_error *err) {
+static int open_parts(struct native *n, const char *state_dir, bool soon, struct cay_error *err) {
     bool privileged = is_privileged();
     int r = 0;
     /* While we are still who we are: delegation of control groups goes by the real user. */
@@ -126,7 +122,7 @@ static int open_parts(struct native *n, const char *state_dir, struct cay_error 
         r = become_root(n, err);
     if (r == 0)
         r = open_state(n, state_dir, err);
-    if (r == 0)
+    if (r == 0 && soon)
         r = native_begin(n, &n->next_ids, &n->next_helper, err);
     if (r == 0 && privileged)
         r = cgroup_probe(&n->cgroups, err);
@@ -136,20 +132,17 @@ static int open_parts(struct native *n, const char *state_dir, struct cay_error 
     return r < 0 ? r : build_filter(&n->filter, &strict, err);
 }
 
-int native_open(const char *state_dir, struct native **ret, struct cay_error *err) {
+int native_open(const char *state_dir, bool soon, struct native **ret, struct cay_error *err) {
     _cleanup_(native_closep) struct native *n = calloc(1, sizeof *n);
     if (n == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    n->state_dir = n->init = -1;
+    n->state_dir = -1;
     n->image = HOST_IMAGE_NONE;
     n->next_ids = IDRANGE_EMPTY;
     n->next_helper = HELPER_NONE;
-    int r = open_parts(n, state_dir, err);
+    int r = open_parts(n, state_dir, soon, err);
     if (r < 0)
         return r;
-    n->init = native_init_memfd(err);
-    if (n->init < 0)
-        return n->init;
     n->landlock_abi = landlock_abi();
     rootfs_find_masks(&n->masks);
     native_judge(n);

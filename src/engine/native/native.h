@@ -26,8 +26,9 @@ struct native_wall {
 enum { NATIVE_WALLS_MAX = 24 };
 
 /* Finds out what this host gives. state_dir must exist and be writable. An ordinary user becomes
- * root of a user namespace of his own, for good: the process should do nothing else afterwards. */
-int native_open(const char *state_dir, struct native **ret, struct cay_error *err);
+ * root of a user namespace of his own, for good: the process should do nothing else afterwards.
+ * With `soon` the parts of a first sandbox are begun at once. */
+int native_open(const char *state_dir, bool soon, struct native **ret, struct cay_error *err);
 struct native *native_close(struct native *n);
 
 /* The walls; and the highest tier whose walls all stand. */

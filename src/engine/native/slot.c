@@ -48,9 +48,9 @@ void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
 static int make_parts(struct native *n, const struct helper *helper,
                       const struct cgroup_limits *limits, struct slot *s, struct cay_error *err) {
     struct cay_error other;
-    int r = helper_ask_userns(helper, s->base, err);
+    int r = helper_ask(helper, HELPER_USERNS, s->base, err);
     if (r == 0)
-        r = helper_ask_netns(helper, err);
+        r = helper_ask(helper, HELPER_NETNS, 0, err);
     if (r == 0)
         r = helper_watch(helper, s->group, err);
     if (r < 0)
