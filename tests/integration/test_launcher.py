@@ -37,8 +37,8 @@ def test_64_at_once(clean_host):
 
 def test_a_client_that_reads_no_answer_for_long(folder, clean_host):
     """The helper asks for all of them first."""
-    with listening(folder, count=300) as boxes:
-        assert boxes.exec("echo", "alive", run=299)[:2] == (0, "alive\n")
+    with listening(folder, count=600) as boxes:
+        assert boxes.exec("echo", "alive", run=599)[:2] == (0, "alive\n")
 
 
 def test_exit_codes_and_streams():
