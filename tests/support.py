@@ -210,7 +210,7 @@ def host_state(after=False):
 
 
 def left_over(before, seconds=20.0):
-    """What is there that was not before, and stays: a watchdog may need a moment."""
+    """What is there that was not before, and stays: the helper may need a moment."""
     deadline = time.monotonic() + seconds
     left = None
     while True:
