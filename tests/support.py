@@ -139,7 +139,10 @@ class _Process:
     def __init__(self, folder, uid):
         fields = (folder / "stat").read_text()
         self.name = fields[fields.index("(") + 1:fields.rindex(")")]
-        self.parent = int(fields[fields.rindex(")") + 2:].split()[1])
+        state, parent = fields[fields.rindex(")") + 2:].split()[:2]
+        if state == "Z":  # it has ended; the first process of a small container may never reap it
+            raise ProcessLookupError
+        self.parent = int(parent)
         owner = folder.stat().st_uid
         inside = 0x70000000 <= owner < 0x80000000
         self.of_cay = self.name.startswith("cay") or inside or owner == uid

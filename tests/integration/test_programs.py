@@ -96,7 +96,7 @@ async function main() {
     fs.writeFileSync('a', 'x');
     const server = net.createServer(c => { c.end('bye'); server.close(); });
     await new Promise(done => server.listen(0, '127.0.0.1', done));
-    const reply = await new Promise(done => net.connect(server.address().port).on('data', done));
+    const reply = await new Promise(done => net.connect(server.address().port, '127.0.0.1').on('data', done));
     const worker = new Worker('require("worker_threads").parentPort.postMessage(42)', {eval: true});
     const sum = await new Promise(done => worker.on('message', done));
     console.log(`${fs.readFileSync('a')} ${reply} ${sum} ${execSync('echo hi')}`);

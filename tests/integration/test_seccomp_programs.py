@@ -116,8 +116,8 @@ async function main() {
     fs.writeFileSync('a', 'x');
     const file = await fs.promises.readFile('a');
     const server = net.createServer(c => { c.end('bye'); server.close(); });
-    await new Promise(done => server.listen(0, done));
-    const peer = net.connect(server.address().port);
+    await new Promise(done => server.listen(0, '127.0.0.1', done));
+    const peer = net.connect(server.address().port, '127.0.0.1');
     const reply = await new Promise(done => peer.on('data', done));
     const worker = new Worker(thread, { eval: true });
     const sum = await new Promise(done => worker.on('message', done));

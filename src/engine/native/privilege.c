@@ -156,11 +156,15 @@ int privilege_reset_oom_score(void) {
     return text[0] == '-' ? fd_write_file_at(AT_FDCWD, "/proc/self/oom_score_adj", "0") : 0;
 }
 
+/* The kernel's own call and structure: C libraries keep some signals for themselves, and refuse to
+ * change them, but a caller may have had them ignored all the same. */
 void privilege_reset_signals(void) {
-    struct sigaction action = {.sa_handler = SIG_DFL};
-    for (int i = 1; i < 32; i++)
-        if (i != SIGKILL && i != SIGSTOP)
-            (void)sigaction(i, &action, NULL); /* cannot fail for these */
+    enum { LAST_SIGNAL = 64, MASK_SIZE = 8 };
+    static const struct {
+        void *handler, *flags, *restorer, *mask;
+    } by_default = {SIG_DFL};
+    for (int i = 1; i <= LAST_SIGNAL; i++) /* fails for SIGKILL and SIGSTOP, which nobody ignores */
+        (void)syscall(SYS_rt_sigaction, i, &by_default, NULL, MASK_SIZE);
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
