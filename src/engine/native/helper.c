@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
@@ -151,6 +152,18 @@ static _noreturn_ void serve(int sock, int keep, const char *staging) {
 
 /* ---- in the maker ---- */
 
+/* The kernel likes to keep a new process where its parent is, and the parent is busy there. The
+ * helper waits for nothing that we do, so it goes to another processor at once, if there is one. */
+static void send_away(pid_t pid) {
+    cpu_set_t others;
+    int here = sched_getcpu();
+    if (here < 0 || sched_getaffinity(0, sizeof others, &others) < 0)
+        return;
+    CPU_CLR((size_t)here, &others);
+    if (CPU_COUNT(&others) > 0)
+        (void)sched_setaffinity(pid, sizeof others, &others); /* slower, otherwise */
+}
+
 int helper_start(int keep, const char *staging, struct helper *ret, struct cay_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -163,6 +176,7 @@ int helper_start(int keep, const char *staging, struct helper *ret, struct cay_e
         (void)close(pair[0]);
         return error_errno(err, "starting the helper process");
     }
+    send_away(pid);
     *ret = (struct helper){.pid = pid, .sock = pair[0]};
     return 0;
 }
