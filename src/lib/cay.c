@@ -321,7 +321,6 @@ static void take_captured(struct buf *b, char **text, size_t *len, bool streamed
 
 static void fill_result(const cay_sandbox *box, const struct exec_outcome *o, int64_t begin,
                         struct cay_result *ret) {
-    struct cgroup_stats stats;
     /* How long the command ran is the sandbox's word, but never more than we saw. */
     int64_t total = clock_us() - begin;
     int64_t ran = o->started ? MIN(MAX(o->elapsed_us, 0), total) : 0;
@@ -336,8 +335,7 @@ static void fill_result(const cay_sandbox *box, const struct exec_outcome *o, in
     const struct native_phases *p = native_box_phases(box->box);
     ret->phases = (struct cay_phases){p->prepare_us, p->root_us, p->start_us, total - ran, ran};
     ret->tier = box->tier;
-    if (native_box_stats(box->box, &stats, NULL) == 0)
-        ret->oom_killed = stats.oom_kills > 0;
+    ret->oom_killed = native_box_oom_killed(box->box);
 }
 
 int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *ret,

@@ -334,8 +334,7 @@ int native_box_pidfd(const struct native_box *box) {
     return box->pidfd;
 }
 
-int native_box_stats(const struct native_box *box, struct cgroup_stats *ret,
-                     struct cay_error *err) {
-    *ret = (struct cgroup_stats){0};
-    return box->has_cgroup ? cgroup_stats(&box->cgroup, ret, err) : 0;
+bool native_box_oom_killed(const struct native_box *box) {
+    uint64_t kills;
+    return box->has_cgroup && cgroup_oom_kills(&box->cgroup, &kills) == 0 && kills > 0;
 }

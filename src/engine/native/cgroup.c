@@ -195,6 +195,32 @@ int cgroup_stats(const struct cgroup *cgroup, struct cgroup_stats *ret, struct c
     return r < 0 ? error_sys(err, -r, "reading the counters of %s", cgroup->id) : 0;
 }
 
+int cgroup_read_oom_kills(const struct cgroup_host *host, const char *id, uint64_t *ret) {
+    char text[256];
+    *ret = 0;
+    if (!host->support[CGROUP_MEMORY].usable)
+        return 0;
+    ssize_t n =
+        cgroup_read(host, CGROUP_MEMORY, id, cgroup_backend_of(host)->oom_file, text, sizeof text);
+    if (n < 0)
+        return (int)n;
+    (void)cgroup_field(text, "oom_kill", ret); /* kernels before 4.13 do not say */
+    return 0;
+}
+
+int cgroup_oom_kills(const struct cgroup *cgroup, uint64_t *ret) {
+    return cgroup_read_oom_kills(cgroup->host, cgroup->id, ret);
+}
+
+int cgroup_is_idle(const struct cgroup *cgroup) {
+    uint64_t count;
+    const struct cgroup_host *host = cgroup->host;
+    if (!host->support[CGROUP_PIDS].usable)
+        return cgroup_is_empty(cgroup);
+    int r = cgroup_read_number(host, CGROUP_PIDS, cgroup->id, "pids.current", &count);
+    return r < 0 ? r : count == 0;
+}
+
 int cgroup_is_empty(const struct cgroup *cgroup) {
     if (cgroup->host == NULL)
         return -EBADF;

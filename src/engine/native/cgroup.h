@@ -138,8 +138,14 @@ int cgroup_kill(const struct cgroup *cgroup, int64_t deadline_ms, struct cay_err
 /* What is not accounted on this host is 0. */
 int cgroup_stats(const struct cgroup *cgroup, struct cgroup_stats *ret, struct cay_error *err);
 
+/* Of the counters only how often the kernel killed for want of memory; 0 or -errno. */
+int cgroup_oom_kills(const struct cgroup *cgroup, uint64_t *ret);
+
 /* 1 if no process is left, 0 if there is one, or -errno. Zombies do not count. */
 int cgroup_is_empty(const struct cgroup *cgroup);
+/* The same by one look at the process limit's counter, for a group whose members joined all
+ * hierarchies and have been reaped. */
+int cgroup_is_idle(const struct cgroup *cgroup);
 
 /* Prepares the group for another lease: all counters start at zero and nothing that the last one
  * left in the page cache is charged to the next. It is made anew, since the kernel cannot reset

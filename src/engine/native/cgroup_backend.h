@@ -23,7 +23,11 @@ struct cgroup_backend {
     /* Kills all at once; -EOPNOTSUPP if only one by one is possible. */
     int (*kill_all)(const struct cgroup_host *host, const char *id);
     int (*stats)(const struct cgroup_host *host, const char *id, struct cgroup_stats *ret);
+    const char *oom_file; /* of the memory controller, with a line "oom_kill N" */
 };
+
+/* From the backend's oom_file; 0 where memory is not limited. 0 or -errno. */
+int cgroup_read_oom_kills(const struct cgroup_host *host, const char *id, uint64_t *ret);
 
 extern const struct cgroup_backend cgroup_v1_backend;
 extern const struct cgroup_backend cgroup_v2_backend;

@@ -217,12 +217,7 @@ static int read_memory(const struct cgroup_host *host, const char *id, struct cg
                            &ret->memory_peak_bytes);
     if (r < 0)
         return r;
-    char text[256];
-    ssize_t n = cgroup_read(host, CGROUP_MEMORY, id, "memory.oom_control", text, sizeof text);
-    if (n < 0)
-        return (int)n;
-    (void)cgroup_field(text, "oom_kill", &ret->oom_kills);
-    return 0;
+    return cgroup_read_oom_kills(host, id, &ret->oom_kills);
 }
 
 static int v1_stats(const struct cgroup_host *host, const char *id, struct cgroup_stats *ret) {
@@ -244,4 +239,5 @@ const struct cgroup_backend cgroup_v1_backend = {
     .is_empty = v1_is_empty,
     .kill_all = v1_kill_all,
     .stats = v1_stats,
+    .oom_file = "memory.oom_control",
 };

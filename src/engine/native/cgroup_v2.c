@@ -291,12 +291,7 @@ static int read_memory(const struct cgroup_host *host, const char *id, struct cg
     if (r < 0)
         return r;
     (void)cgroup_read_number(host, CGROUP_MEMORY, id, "memory.peak", &ret->memory_peak_bytes);
-    char text[256];
-    ssize_t n = cgroup_read(host, CGROUP_MEMORY, id, "memory.events", text, sizeof text);
-    if (n < 0)
-        return (int)n;
-    (void)cgroup_field(text, "oom_kill", &ret->oom_kills);
-    return 0;
+    return cgroup_read_oom_kills(host, id, &ret->oom_kills);
 }
 
 static int v2_stats(const struct cgroup_host *host, const char *id, struct cgroup_stats *ret) {
@@ -324,4 +319,5 @@ const struct cgroup_backend cgroup_v2_backend = {
     .is_empty = v2_is_empty,
     .kill_all = v2_kill_all,
     .stats = v2_stats,
+    .oom_file = "memory.events",
 };

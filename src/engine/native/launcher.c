@@ -362,10 +362,10 @@ static void handle_request(struct launcher *l) {
 
 static void handle_ended(struct launcher *l, struct slot *s, int status) {
     struct launcher_answer a = {.event = LAUNCHER_ENDED, .tag = s->tag, .status = status};
-    struct cgroup_stats stats = {0};
-    if (cgroup_stats(&s->cgroup, &stats, NULL) == 0) {
-        a.oom_killed = stats.oom_kills > s->oom_before;
-        s->oom_before = stats.oom_kills;
+    uint64_t kills;
+    if (cgroup_oom_kills(&s->cgroup, &kills) == 0) {
+        a.oom_killed = kills > s->oom_before;
+        s->oom_before = kills;
     }
     memcpy(a.id, s->spec.id, ID_SIZE);
     bool leased = s->state == SLOT_LEASED;

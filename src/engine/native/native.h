@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/native/cgroup.h"
 #include "engine/spec.h"
 
 struct cay_error;
@@ -52,8 +51,8 @@ int native_box_take_connection(struct native_box *box);
 const struct native_phases *native_box_phases(const struct native_box *box);
 /* Becomes readable when the sandbox has ended. Borrowed. */
 int native_box_pidfd(const struct native_box *box);
-/* Zeroes where the host does not account. */
-int native_box_stats(const struct native_box *box, struct cgroup_stats *ret, struct cay_error *err);
+/* True if the kernel has killed a process of it for want of memory. */
+bool native_box_oom_killed(const struct native_box *box);
 
 /* Kills every process of the sandbox and removes all that was made for it. NULL is fine; always
  * returns NULL. */

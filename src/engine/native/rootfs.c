@@ -30,11 +30,15 @@ static const unsigned bind_attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | 
 
 /* ---- parts of the image ---- */
 
-void image_trees_close(struct image_trees *t) {
-    fd_close(&t->lower);
+void image_trees_close_binds(struct image_trees *t) {
     for (size_t i = 0; i < t->bind_count; i++)
         fd_close(&t->binds[i].fd);
     t->bind_count = 0;
+}
+
+void image_trees_close(struct image_trees *t) {
+    fd_close(&t->lower);
+    image_trees_close_binds(t);
 }
 
 /* Id-mapped if possible. Without, what is readable for everybody works all the same: it only seems
@@ -49,26 +53,38 @@ static int clone_bind(const char *source, int userns) {
     return fd;
 }
 
-int image_trees_open(const struct host_image *image, int userns, struct image_trees *ret,
-                     struct cay_error *err) {
-    _cleanup_(image_trees_close) struct image_trees t = {
-        .lower = -1, .lower_raw = image->root_fd, .image = image};
+static int clone_root(struct image_trees *t, int userns, struct cay_error *err) {
     unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    t.lower = mounts_clone(image->root_fd, "", false, attributes, userns);
-    if (t.lower < 0 && userns < 0)
-        return error_sys(err, -t.lower, "cloning the image's root");
-    if (t.lower < 0)
-        t.lower = -1; /* cannot be id-mapped */
+    t->lower = mounts_clone(t->image->root_fd, "", false, attributes, userns);
+    if (t->lower < 0 && userns < 0)
+        return error_sys(err, -t->lower, "cloning the image's root");
+    if (t->lower < 0)
+        t->lower = -1; /* cannot be id-mapped */
+    return 0;
+}
+
+static int clone_binds(struct image_trees *t, int userns, struct cay_error *err) {
+    const struct host_image *image = t->image;
     for (size_t i = 0; i < image->bind_count; i++) {
         int fd = clone_bind(image->binds[i].source, userns);
         if (fd < 0)
             return error_sys(err, -fd, "cloning the host's %s", image->binds[i].source);
-        t.binds[t.bind_count].fd = fd;
-        t.binds[t.bind_count++].target = image->binds[i].target;
+        t->binds[t->bind_count].fd = fd;
+        t->binds[t->bind_count++].target = image->binds[i].target;
     }
-    *ret = t;
-    t = IMAGE_TREES_EMPTY;
     return 0;
+}
+
+int image_trees_open(const struct host_image *image, int userns, struct image_trees *t,
+                     struct cay_error *err) {
+    t->image = image;
+    t->lower_raw = image->root_fd;
+    int r = t->lower >= 0 ? 0 : clone_root(t, userns, err);
+    if (r == 0)
+        r = clone_binds(t, userns, err);
+    if (r < 0)
+        image_trees_close(t);
+    return r;
 }
 
 /* ---- /dev ---- */

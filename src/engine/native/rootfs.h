@@ -29,9 +29,12 @@ struct image_trees {
 
 #define IMAGE_TREES_EMPTY ((struct image_trees){.lower = -1, .lower_raw = -1})
 
-/* userns is the namespace to map ids by; -1 when the caller is root of its own user namespace. */
-int image_trees_open(const struct host_image *image, int userns, struct image_trees *ret,
+/* userns is the namespace to map ids by; -1 when the caller is root of its own user namespace.
+ * Trees that were opened before and used keep what can be used again. On failure all are closed. */
+int image_trees_open(const struct host_image *image, int userns, struct image_trees *t,
                      struct cay_error *err);
+/* The folders, which serve one sandbox only. */
+void image_trees_close_binds(struct image_trees *t);
 void image_trees_close(struct image_trees *t);
 
 /* A detached, read-only /dev with its nodes and nothing else, to be shared; -errno. In a user

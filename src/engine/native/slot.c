@@ -26,12 +26,13 @@ static const struct slot empty = {
 
 void slot_drop_root(struct slot *s) {
     rootfs_close(&s->root);
-    image_trees_close(&s->trees);
+    image_trees_close_binds(&s->trees);
     s->has_root = false;
 }
 
 void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
     slot_drop_root(s);
+    image_trees_close(&s->trees);
     if (s->cgroup.host != NULL) {
         cgroup_close(&s->cgroup);
         if (cgroup_remove(&n->cgroups, s->group, clock_ms() + REMOVE_MS, NULL) == 0)
@@ -96,7 +97,7 @@ int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_sp
     if (r == 0)
         r = rootfs_prepare(&s->spec, &s->trees, s->base, false, &s->root, err);
     if (r < 0)
-        image_trees_close(&s->trees);
+        image_trees_close_binds(&s->trees);
     s->has_root = r == 0;
     return r;
 }
@@ -113,7 +114,7 @@ int slot_recycle(struct slot *s) {
     fd_close(&s->waiting);
     s->pid = 0;
     s->state = SLOT_IDLE;
-    if (cgroup_is_empty(&s->cgroup) != 1)
+    if (cgroup_is_idle(&s->cgroup) != 1)
         return -EBUSY;
     return netns_is_clean(s->sockets) == 1 ? 0 : -EBUSY;
 }

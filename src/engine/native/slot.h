@@ -29,7 +29,7 @@ struct slot {
     struct cgroup cgroup;
     uint64_t oom_before; /* the group's count when the lease began */
     bool has_root;
-    struct image_trees trees;
+    struct image_trees trees; /* the root of the image stays, the folders go with each root */
     struct sandbox_spec spec; /* what root and sandbox were made for */
     struct rootfs root;
     int waiting; /* where the ready sandbox's cay-init waits for its descriptors */
