@@ -56,7 +56,8 @@ static int set_process(struct enter_plan *p) {
     const char *name = p->fs.spec->hostname;
     privilege_reset_signals();
     (void)umask(022);
-    if (sethostname(name, strlen(name)) < 0 || setsid() < 0 || personality(PER_LINUX) < 0)
+    if (sethostname(name, strlen(name)) < 0 || (!p->no_session && setsid() < 0) ||
+        personality(PER_LINUX) < 0)
         return -errno;
     int r = privilege_reset_oom_score();
     return r < 0 ? r : privilege_set_rlimits(p->pids_rlimit);

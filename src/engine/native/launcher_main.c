@@ -41,6 +41,7 @@ int main(int argc, char **argv) {
     /* A caller that ignores it would keep from us how sandboxes ended. */
     (void)signal(SIGCHLD, SIG_DFL);
     (void)prctl(PR_SET_NAME, "cay-launcher", 0, 0, 0);
+    (void)setsid(); /* fails if it leads one already: then there is no terminal either */
     raise_descriptor_limit();
     struct sandbox_spec defaults = {
         .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};

@@ -92,9 +92,7 @@ static int attach_binds(const struct rootfs_entry *e, int root) {
     }
     for (size_t i = 0; i < e->trees->image->mask_count; i++) {
         const struct host_mask *m = &e->trees->image->masks[i];
-        unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-        if (e->spec->read_only)
-            attributes |= MOUNT_ATTR_RDONLY;
+        unsigned attributes = e->spec->read_only ? MOUNT_ATTR_RDONLY : 0;
         int r = mounts_attach_clone(e->root->box, m->writable ? "local" : "void", root, m->path,
                                     attributes);
         if (r < 0 && r != -ENOENT)
@@ -139,15 +137,24 @@ static int make_own_dev(int root) {
     return r;
 }
 
+/* A mount that was never attached costs a grace period of the kernel when its last descriptor is
+ * closed; one that goes with its namespace does not. So the box itself goes below /dev/shm, covered
+ * by the folder of it that is meant to be there. */
+static int attach_shm(const struct rootfs_entry *e, int root) {
+    bool detached = e->root->overlay >= 0;
+    int r = detached ? mounts_attach(e->root->box, root, "dev/shm") : 0;
+    if (r < 0)
+        return r;
+    return mounts_attach_clone(e->root->box, "shm", root, "dev/shm", MOUNT_ATTR_NOEXEC);
+}
+
 static int attach_dev(const struct rootfs_entry *e, int root) {
     int r = e->dev < 0     ? make_own_dev(root)
             : e->share_dev ? mounts_attach_clone(e->dev, "", root, "dev", 0)
                            : mounts_attach(e->dev, root, "dev");
     if (r == 0)
         r = mounts_attach(e->root->pts, root, "dev/pts");
-    if (r == 0)
-        r = mounts_attach_clone(e->root->box, "shm", root, "dev/shm", MOUNT_ATTR_NOEXEC);
-    return r;
+    return r < 0 ? r : attach_shm(e, root);
 }
 
 /* ---- /proc ---- */
