@@ -54,9 +54,11 @@ static int enter_root(struct enter_plan *p) {
 
 static int set_process(struct enter_plan *p) {
     const char *name = p->fs.spec->hostname;
-    privilege_reset_signals();
+    if (!p->plain_caller)
+        privilege_reset_signals();
+    privilege_unblock_signals();
     (void)umask(022);
-    if (sethostname(name, strlen(name)) < 0 || (!p->no_session && setsid() < 0) ||
+    if (sethostname(name, strlen(name)) < 0 || (!p->plain_caller && setsid() < 0) ||
         personality(PER_LINUX) < 0)
         return -errno;
     int r = privilege_reset_oom_score();

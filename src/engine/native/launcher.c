@@ -201,7 +201,7 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
         .connection = (fds & LAUNCHER_CONNECTION) != 0 ? CONNECTION_PLACE : -1,
         .die_with_parent = true,
         .share_descriptors = true,
-        .no_session = true,
+        .plain_caller = true,
     };
     if (own_dev >= 0) {
         plan.fs.dev = own_dev;

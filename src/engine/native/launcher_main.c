@@ -1,6 +1,5 @@
 /* cay-launcher STATE_DIR READY: serves the client whose socket is descriptor 3. */
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -12,6 +11,7 @@
 #include "base/str.h"
 #include "engine/native/launcher.h"
 #include "engine/native/native.h"
+#include "engine/native/privilege.h"
 
 enum { CLIENT_FD = 3 };
 
@@ -29,6 +29,14 @@ static void raise_descriptor_limit(void) {
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* fewer sandboxes then */
 }
 
+/* False if there is a terminal that cannot be left. */
+static bool leave_terminal(void) {
+    if (setsid() >= 0)
+        return true;
+    _cleanup_(closep) int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    return terminal < 0;
+}
+
 int main(int argc, char **argv) {
     struct cay_error err;
     struct native *n = NULL;
@@ -38,10 +46,13 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "usage: cay-launcher STATE_DIR READY, with the client on fd 3\n");
         return 2;
     }
-    /* A caller that ignores it would keep from us how sandboxes ended. */
-    (void)signal(SIGCHLD, SIG_DFL);
+    /* Sandboxes inherit what follows; and who ignores SIGCHLD is not told how they ended. */
+    privilege_reset_signals();
+    if (!leave_terminal()) {
+        (void)fprintf(stderr, "cay-launcher: it must not lead the session of a terminal\n");
+        return 2;
+    }
     (void)prctl(PR_SET_NAME, "cay-launcher", 0, 0, 0);
-    (void)setsid(); /* fails if it leads one already: then there is no terminal either */
     raise_descriptor_limit();
     struct sandbox_spec defaults = {
         .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};

@@ -160,11 +160,12 @@ int privilege_reset_oom_score(void) {
  * change them, but a caller may have had them ignored all the same. */
 void privilege_reset_signals(void) {
     enum { LAST_SIGNAL = 64, MASK_SIZE = 8 };
-    static const struct {
-        void *handler, *flags, *restorer, *mask;
-    } by_default = {SIG_DFL};
+    static const struct { void *handler, *flags, *restorer, *mask; } by_default = {SIG_DFL};
     for (int i = 1; i <= LAST_SIGNAL; i++) /* fails for SIGKILL and SIGSTOP, which nobody ignores */
         (void)syscall(SYS_rt_sigaction, i, &by_default, NULL, MASK_SIZE);
+}
+
+void privilege_unblock_signals(void) {
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);

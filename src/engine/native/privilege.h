@@ -27,5 +27,6 @@ int privilege_set_rlimits(uint32_t pids);
 int privilege_reset_priority(void);
 int privilege_reset_oom_score(void);
 
-/* Default dispositions, nothing blocked. */
+/* Every signal at its default; and none blocked. */
 void privilege_reset_signals(void);
+void privilege_unblock_signals(void);

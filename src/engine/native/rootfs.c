@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -381,11 +382,26 @@ void rootfs_close(struct rootfs *r) {
     *r = ROOTFS_EMPTY;
 }
 
+static bool kernel_is_at_least(unsigned major, unsigned minor) {
+    struct utsname name;
+    unsigned have_major, have_minor;
+    if (uname(&name) < 0 || sscanf(name.release, "%u.%u", &have_major, &have_minor) != 2)
+        return false;
+    return have_major > major || (have_major == major && have_minor >= minor);
+}
+
 /* Folders of the box are put in several places, which before 6.15 only works for one that is
  * attached: then the overlay is made by name, beside the attached box. */
 static bool box_can_be_cloned(const struct rootfs *root) {
-    _cleanup_(closep) int clone = mounts_clone(root->box, "void", false, 0, -1);
-    return clone >= 0;
+    /* Trying costs a grace period: only where the version does not tell, and once. */
+    static enum { UNKNOWN, NO, YES } kernel_can;
+    if (kernel_can == UNKNOWN && kernel_is_at_least(6, 15))
+        kernel_can = YES;
+    if (kernel_can == UNKNOWN) {
+        _cleanup_(closep) int clone = mounts_clone(root->box, "void", false, 0, -1);
+        kernel_can = clone >= 0 ? YES : NO;
+    }
+    return kernel_can == YES;
 }
 
 static int make_overlay(struct rootfs *root, bool own_userns) {
