@@ -3,6 +3,7 @@
 #include "bench.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -28,7 +29,7 @@ int bench_launcher(const struct bench_options *o, unsigned ready, struct launche
 static int usage(void) {
     (void)fprintf(stderr, "usage: cay-bench --programs DIR --scratch DIR [--trues DIR]\n"
                           "                 [--peers FILE] [--latency-ms N] [--rate-ms N]\n"
-                          "                 [--density N]\n");
+                          "                 [--density N] [--pause PID]...\n");
     return 2;
 }
 
@@ -38,10 +39,15 @@ static int to_number(const char *text, int64_t max, int64_t *ret) {
 
 static int parse(int argc, char **argv, struct bench_options *o) {
     static const struct option options[] = {
-        {"programs", required_argument, NULL, 'p'},   {"scratch", required_argument, NULL, 's'},
-        {"trues", required_argument, NULL, 't'},      {"peers", required_argument, NULL, 'e'},
-        {"latency-ms", required_argument, NULL, 'l'}, {"rate-ms", required_argument, NULL, 'r'},
-        {"density", required_argument, NULL, 'd'},    {0},
+        {"programs", required_argument, NULL, 'p'},
+        {"scratch", required_argument, NULL, 's'},
+        {"trues", required_argument, NULL, 't'},
+        {"peers", required_argument, NULL, 'e'},
+        {"latency-ms", required_argument, NULL, 'l'},
+        {"rate-ms", required_argument, NULL, 'r'},
+        {"density", required_argument, NULL, 'd'},
+        {"pause", required_argument, NULL, 'q'},
+        {0},
     };
     int letter, r = 0;
     int64_t density = o->density;
@@ -60,6 +66,8 @@ static int parse(int argc, char **argv, struct bench_options *o) {
             r = to_number(optarg, 60000, &o->rate_ms);
         else if (letter == 'd')
             r = to_number(optarg, 1500, &density);
+        else if (letter == 'q' && o->pause_count < BENCH_PAUSE_MAX)
+            r = to_number(optarg, INT32_MAX, &o->pause[o->pause_count++]);
         else
             r = -1;
     }
@@ -82,6 +90,12 @@ static int part(int r, const char *name, const struct cay_error *err) {
     return r < 0;
 }
 
+/* Daemons of peers that have no row in a table must not take part in it. */
+static void signal_paused(const struct bench_options *o, int number) {
+    for (size_t i = 0; i < o->pause_count; i++)
+        (void)kill((pid_t)o->pause[i], number); /* gone is as good as stopped */
+}
+
 int main(int argc, char **argv) {
     static struct bench b = {
         .options = {.trues = "", .latency_ms = 60000, .rate_ms = 3000, .density = 1000}};
@@ -95,11 +109,13 @@ int main(int argc, char **argv) {
     report_machine();
     int failed = part(bench_latency(&b, &err), "latency", &err);
     report_latency(&b);
+    signal_paused(&b.options, SIGSTOP);
     if (b.options.rate_ms > 0)
         failed |= part(bench_rates(&b, &err), "rates", &err);
     report_rates(&b);
     if (b.options.density > 0)
         failed |= part(bench_density(&b, &err), "density", &err);
+    signal_paused(&b.options, SIGCONT);
     report_density(&b.density);
     report_goals(&b);
     return failed;

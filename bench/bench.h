@@ -13,6 +13,8 @@ struct cay_error;
 
 enum { ROWS_MAX = 32, PEERS_MAX = 12, RATES_MAX = 8, RATE_STEPS = 4, NAME_SIZE = 48 };
 
+enum { BENCH_PAUSE_MAX = 4 };
+
 struct bench_options {
     const char *programs; /* folder with cay and cay-launcher */
     const char *trues;    /* folder with static-true and musl-true; either may be missing */
@@ -21,6 +23,8 @@ struct bench_options {
     int64_t latency_ms;   /* time for all rows of the first table */
     int64_t rate_ms;      /* time for each cell of the second; 0: none */
     unsigned density;     /* idle sandboxes; 0: none */
+    int64_t pause[BENCH_PAUSE_MAX]; /* processes that stand still during rates and density */
+    size_t pause_count;
 };
 
 /* Somebody else's program that does a comparable thing. */
