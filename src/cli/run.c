@@ -238,7 +238,6 @@ static int check_guard(struct run *r, char **argv, const char *work_dir) {
 }
 
 static int start(struct run *r, char **argv) {
-    extern char **environ;
     int code = config_load(r->o->common.config, (const char *const *)environ, &r->config, &r->err);
     if (code == 0)
         code = check_options(r);

@@ -198,6 +198,7 @@ static int expand_braces(struct expansion *e, const char *word, int depth) {
     return r;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): it is counted down through the expansion */
 int shell_expand(const struct shell_vars *vars, const char *word, size_t *budget,
                  struct words *out) {
     struct expansion e = {.vars = vars, .budget = budget, .out = out};

@@ -48,7 +48,8 @@ static int check_version(const struct wire_message *request, struct cay_error *e
     return error_remedy(err, "restart the sandbox with the installed version of cay");
 }
 
-static int serve(struct op_conn *c, const struct wire_frame *frame, struct cay_error *err) {
+static int serve(struct op_conn *c, struct user *user, const struct wire_frame *frame,
+                 struct cay_error *err) {
     struct wire_message request;
     if (frame->type != WIRE_REQUEST || wire_parse(frame->data, frame->len, &request) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "malformed request");
@@ -59,19 +60,18 @@ static int serve(struct op_conn *c, const struct wire_frame *frame, struct cay_e
     if (op == NULL)
         return error_set(err, CAY_UNSUPPORTED, "unknown operation %llu",
                          (unsigned long long)request.number[WIRE_TAG_OP]);
-    struct user user = {.home = "/root"}; /* root, who needs no looking up */
     const char *name = request.string[WIRE_TAG_USER];
-    r = name != NULL ? user_lookup(name, &user, err) : 0;
+    r = name != NULL ? user_lookup(name, user, err) : 0;
     if (r < 0)
         return r;
-    c->uid = user.uid;
-    c->gid = user.gid;
-    c->home = user.home;
-    c->user = &user;
+    c->uid = user->uid;
+    c->gid = user->gid;
+    c->home = user->home;
+    c->user = user;
     if (!op->stay_init) {
-        int sys = user_become(&user);
+        int sys = user_become(user);
         if (sys < 0)
-            return error_sys(err, -sys, "becoming user %u", user.uid);
+            return error_sys(err, -sys, "becoming user %u", user->uid);
     }
     return op->run(c, &request, err);
 }
@@ -79,11 +79,12 @@ static int serve(struct op_conn *c, const struct wire_frame *frame, struct cay_e
 int serve_connection(int fd, int stop) {
     struct wire_reader reader = WIRE_READER_INIT;
     struct op_conn c = {.fd = fd, .reader = &reader, .stop = stop};
+    struct user user = {.home = "/root"}; /* root, who needs no looking up */
     struct wire_frame frame;
     struct cay_error err = {0};
     if (wire_receive(&reader, fd, &frame) <= 0)
         return 1;
-    if (serve(&c, &frame, &err) >= 0)
+    if (serve(&c, &user, &frame, &err) >= 0)
         return 0;
     (void)wire_send_error(fd, &err); /* the host is gone: nobody is left to tell */
     return 1;

@@ -65,7 +65,7 @@ static void texts(void **state) {
         if (r != (cases[i].message == NULL ? 0 : -CAY_INVALID_ARGUMENT))
             fail_msg("case %zu: %d %s", i, r, err.message);
         assert_true((doc != NULL) == (r == 0));
-        if (r == 0)
+        if (r == 0 || cases[i].message == NULL)
             continue;
         if (strstr(err.message, cases[i].message) == NULL)
             fail_msg("case %zu: '%s'", i, err.message);
