@@ -204,6 +204,8 @@ static int take(const struct helper *h, int *fds, size_t count, struct cay_error
         return error_set(err, CAY_UNAVAILABLE, "the helper process has ended");
     if (a.result == 0 && got == count)
         return 0;
+    for (size_t i = 0; i < got; i++)
+        fd_close(&fds[i]);
     *err = a.err;
     return a.result < 0 ? a.result : error_set(err, CAY_INTERNAL, "the helper sent %zu files", got);
 }

@@ -499,8 +499,8 @@ static bool wait_and_serve(struct launcher *l) {
     l->idle = false;
     if (fds[0].revents != 0)
         handle_request(l); /* first: somebody waits for it */
-    else
-        reap(l);
+    if (fds[1].revents != 0)
+        reap(l); /* in the same round: a client that never pauses must not hold it up */
     return true;
 }
 
