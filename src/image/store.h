@@ -1,0 +1,136 @@
+/* The image store: content-addressed, below STATE/images/store. Any number of processes use it at
+ * once; whatever has its final name is complete, and what a killed process left is swept by the
+ * next prune. As host root everything in it belongs to IMAGE_IDS, a range of host ids that no
+ * sandbox has: whoever writes here (cay-image, in a user namespace with that range) is never root.
+ *
+ *     lock                     held shared by users, exclusively by prune
+ *     blobs/HEX                manifests, configurations, compressed layers; verified
+ *     ingest/HEX               a blob that is being downloaded; resumed by whoever locks it next
+ *     layers/CHAIN/fs          an unpacked layer in overlay form: a whiteout is a character device
+ *                              0:0, opaque folders do not occur
+ *     layers/CHAIN/lock        held shared by every sandbox on it
+ *     work/RANDOM/{fs,work,merged,lock}   a layer in the making; not held: garbage
+ *     records/ID               image records (record.h)
+ *     names/REGISTRY/REPO+WITH+PLUS/TAG   holds the image's id; "@HEX" in place of TAG for a digest
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "image/record.h"
+#include "image/reference.h"
+
+struct cay_error;
+
+/* The host ids of what lies in the store of host root: the last range, never leased. */
+#define IMAGE_IDS_FIRST UINT32_C(0x7fff0000)
+#define IMAGE_IDS_COUNT 65536U
+
+struct image_store {
+    int dir;
+    int lock; /* shared */
+};
+#define IMAGE_STORE_NONE ((struct image_store){.dir = -1, .lock = -1})
+
+/* Opens the store, waiting for a prune to end. With `create` a missing one is made, belonging to
+ * owner; without, -CAY_NOT_FOUND. */
+int image_store_open(const char *state_dir, bool create, uid_t owner, struct image_store *ret,
+                     struct cay_error *err);
+void image_store_close(struct image_store *store);
+
+/* ---- names ---- */
+
+/* The id of the image that text names: a reference, an id, or a unique prefix of an id (4 digits or
+ * more, tried last). -CAY_NOT_FOUND without a remedy: only the caller knows whether to pull. */
+int image_store_find(const struct image_store *store, const char *text, char id[static HEX_SIZE],
+                     struct cay_error *err);
+int image_store_find_reference(const struct image_store *store, const struct reference *ref,
+                               char id[static HEX_SIZE], struct cay_error *err);
+/* Gives the image a name (by tag, and by digest if the reference has one), taking it from another
+ * one. Atomic and durable. */
+int image_store_set_name(const struct image_store *store, const struct reference *ref,
+                         const char *id, struct cay_error *err);
+int image_store_remove_name(const struct image_store *store, const struct reference *ref,
+                            struct cay_error *err);
+
+struct image_name {
+    struct reference ref;
+    char id[HEX_SIZE];
+};
+/* All names, sorted; the caller frees the array. */
+int image_store_names(const struct image_store *store, struct image_name **ret, size_t *ret_count,
+                      struct cay_error *err);
+/* All ids that have a record, sorted; the caller frees the array. */
+int image_store_ids(const struct image_store *store, char (**ret)[HEX_SIZE], size_t *ret_count,
+                    struct cay_error *err);
+
+/* ---- records ---- */
+
+int image_store_read_record(const struct image_store *store, const char *id,
+                            struct image_record **ret, struct cay_error *err);
+/* Atomic and durable. Every layer must be there. */
+int image_store_write_record(const struct image_store *store, const struct image_record *record,
+                             struct cay_error *err);
+/* Removes the record and every name of the image. Layers and blobs go with the next prune. */
+int image_store_remove_record(const struct image_store *store, const char *id,
+                              struct cay_error *err);
+
+/* ---- blobs ---- */
+
+/* An fd to read, or -errno (-ENOENT). */
+int image_store_open_blob(const struct image_store *store, const char *hex);
+
+/* A blob in the making. */
+struct blob_work {
+    char hex[HEX_SIZE];
+    int fd;          /* ingest/HEX, read and write, locked; -1 if the blob is complete already */
+    uint64_t offset; /* bytes that an earlier, killed download left; not yet verified */
+};
+/* Waits for another process that downloads the same blob, then continues after it, or finds that
+ * it is done (fd -1, return 1). 0 otherwise. */
+int image_store_begin_blob(const struct image_store *store, const char *hex, struct blob_work *ret,
+                           struct cay_error *err);
+/* The caller has verified the content. */
+int image_store_commit_blob(const struct image_store *store, struct blob_work *work,
+                            struct cay_error *err);
+/* Leaves what is there for a later resume, or (keep false) drops it. */
+void image_store_leave_blob(const struct image_store *store, struct blob_work *work, bool keep);
+/* A small blob at once: its content must have this digest, which the caller has computed. */
+int image_store_put_blob(const struct image_store *store, const char *hex, const void *data,
+                         size_t len, struct cay_error *err);
+
+/* ---- layers ---- */
+
+bool image_store_has_layer(const struct image_store *store, const char *chain);
+/* The unpacked files, O_PATH, and with ret_lock a shared lock that keeps prune away. -errno. */
+int image_store_open_layer(const struct image_store *store, const char *chain, int *ret_lock);
+
+/* A layer in the making; folders exist and are empty. */
+struct layer_work {
+    char name[32]; /* below work/ */
+    int dir;       /* work/NAME */
+    int lock;
+};
+#define LAYER_WORK_NONE ((struct layer_work){.dir = -1, .lock = -1})
+int image_store_begin_layer(const struct image_store *store, struct layer_work *ret,
+                            struct cay_error *err);
+/* Moves fs to its final name. Whoever came first wins; both succeed. */
+int image_store_commit_layer(const struct image_store *store, struct layer_work *work,
+                             const char *chain, struct cay_error *err);
+/* Removes it. An empty one is fine. */
+void image_store_abandon_layer(const struct image_store *store, struct layer_work *work);
+
+/* ---- prune ---- */
+
+struct prune_result {
+    size_t images, layers, blobs, leftovers;
+    uint64_t bytes;
+};
+/* Removes what nothing refers to: images without a name if `unnamed` (an image in use by a sandbox
+ * stays), layers, blobs, and leftovers of killed processes. Takes the lock exclusively, waiting for
+ * others at most wait_ms. With dry_run it only counts. */
+int image_store_prune(struct image_store *store, bool unnamed, bool dry_run, int64_t wait_ms,
+                      struct prune_result *ret, struct cay_error *err);

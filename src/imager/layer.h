@@ -1,0 +1,33 @@
+/* Making one layer of the store: over those below it, so that the kernel's overlay does what OCI's
+ * rules ask for (hard links to lower files, folders whose attributes a parent must keep, whiteouts
+ * only where there is something to hide). */
+#pragma once
+
+#include <stddef.h>
+
+#include "image/store.h"
+
+struct cay_error;
+
+/* A layer that is being made over `below` (lowest first). root is where to write: the merged view,
+ * or the empty folder itself if nothing is below. */
+struct layer {
+    struct layer_work work;
+    int root;
+    size_t below;
+};
+#define LAYER_NONE ((struct layer){.work = LAYER_WORK_NONE, .root = -1})
+
+int layer_begin(const struct image_store *store, const struct record_layer *below, size_t count,
+                struct layer *ret, struct cay_error *err);
+/* Unmounts, brings the files into the form that the store promises (opaque folders become
+ * whiteouts, the overlay's own attributes go), and gives it its name. */
+int layer_commit(const struct image_store *store, struct layer *layer, const char *chain,
+                 struct cay_error *err);
+/* NULL-safe for an empty one. */
+void layer_abandon(const struct image_store *store, struct layer *layer);
+
+/* Brings a folder that was the upper of somebody else's overlay (a sandbox) into the store's form.
+ * `below` as in layer_begin. */
+int layer_tidy(const struct image_store *store, int upper, const struct record_layer *below,
+               size_t count, struct cay_error *err);

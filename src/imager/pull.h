@@ -1,0 +1,31 @@
+/* Pulling an image: layers in parallel, each unpacked as it arrives, nothing visible before all of
+ * it is verified. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "image/store.h"
+#include "imager/credentials.h"
+#include "imager/manifest.h"
+#include "imager/registry.h"
+
+struct cay_error;
+struct progress;
+
+enum pull_policy { PULL_MISSING, PULL_ALWAYS, PULL_NEVER };
+
+struct pull_options {
+    enum pull_policy policy;
+    struct platform platform;
+    /* Asked before the first request to a registry; NULL: anonymous. */
+    int (*find_credential)(void *user, const char *registry, struct credential *ret,
+                           struct cay_error *err);
+    void *user;
+    struct registry_options registry;
+    struct progress *progress;
+};
+
+/* The image's id. With PULL_MISSING nothing is asked of the registry if the name is there. The
+ * error says which registry, why, and what to do. */
+int image_pull(const struct image_store *store, const struct reference *ref,
+               const struct pull_options *options, char id[static HEX_SIZE], struct cay_error *err);
