@@ -1,0 +1,145 @@
+"""A real Docker daemon for tests: Debian's, on a private socket with its own data folder, without
+network. It leaves nothing: no process, mount, control group or file.
+
+    from dockerd import docker  # noqa: F401  (a fixture of the module that imports it)
+
+    def test_it(docker):
+        docker.load(archive)
+        docker("run", "--rm", "--network", "none", "name", "true")
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import support
+
+# Folders that the daemon makes in spite of its options.
+RUN_FOLDERS = ("/run/docker/plugins", "/run/docker", "/run/containerd/s", "/run/containerd")
+
+
+def client_program():
+    """The client of the distribution, which fits its daemon."""
+    return next((p for p in ("/usr/bin/docker", shutil.which("docker"))
+                 if p and os.access(p, os.X_OK)), None)
+
+
+def unmount_below(folder):
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for path in sorted((m for m in mounts if m.startswith(f"{folder}/")), reverse=True):
+        subprocess.run(["umount", path], check=False)
+
+
+def remove_groups(name):
+    """Removes the control groups of the containers, which are empty now."""
+    tops = [Path(base) / name for base in ("/sys/fs/cgroup", *Path("/sys/fs/cgroup").glob("*"))]
+    for top in filter(Path.is_dir, tops):
+        for path, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+
+
+class Docker:
+    """Calls the client: docker("images", "-q") gives what it printed."""
+
+    def __init__(self, home):
+        self.home = Path(home)
+        self.group = f"test-dockerd-{os.getpid()}"
+        self.address = f"unix://{self.home}/socket"
+        self.daemon = None
+        self.made = [f for f in RUN_FOLDERS if not os.path.exists(f)]
+
+    def start(self):
+        with open(self.home / "log", "wb") as log:
+            self.daemon = subprocess.Popen(
+                ["dockerd", "--host", self.address, "--data-root", self.home / "data",
+                 "--exec-root", self.home / "exec", "--pidfile", self.home / "pid",
+                 "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
+                 "--ip-masq=false", "--exec-opt", "native.cgroupdriver=cgroupfs",
+                 "--cgroup-parent", f"/{self.group}"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        while self.client("version").returncode != 0:
+            if self.daemon.poll() is not None or time.monotonic() > deadline:
+                pytest.skip("dockerd does not start here: " +
+                            repr((self.home / "log").read_text(errors="replace")[-200:]))
+            time.sleep(0.2)
+
+    def stop(self):
+        if self.daemon is not None and self.daemon.poll() is None:
+            self.daemon.send_signal(signal.SIGTERM)
+            try:
+                self.daemon.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        unmount_below(self.home)
+        remove_groups(self.group)
+        for folder in self.made:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+
+    def kill(self):
+        """The daemon, and the containerd that it would have ended."""
+        self.daemon.kill()
+        self.daemon.wait()
+        with contextlib.suppress(OSError, ValueError):
+            pid = (self.home / "exec/containerd/containerd.pid").read_text()
+            os.kill(int(pid), signal.SIGKILL)
+
+    def client(self, *args, **more):
+        """The finished process, whatever its exit code."""
+        more.setdefault("timeout", 300)
+        if "stdout" not in more:
+            more["capture_output"] = True
+        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "DOCKER_BUILDKIT": "0"}
+        return subprocess.run([client_program(), "-H", self.address, *map(str, args)], env=env,
+                              **more)
+
+    def __call__(self, *args, **more):
+        """What it printed; it must succeed."""
+        result = self.client(*args, **more)
+        assert result.returncode == 0, (result.stdout or b"").decode(errors="replace") + \
+            (result.stderr or b"").decode(errors="replace")
+        return (result.stdout or b"").decode(errors="replace")
+
+    def save(self, archive, *names):
+        self("save", "-o", archive, *names)
+
+    def load(self, archive):
+        return self("load", "-i", archive)
+
+    def export(self, image, tar):
+        """The root file system of an image, as a tar."""
+        container = self("create", "--network", "none", image, "/none").strip()
+        try:
+            self("export", "-o", tar, container)
+        finally:
+            self("rm", container)
+
+
+def need_dockerd():
+    if support.USER or os.geteuid() != 0:
+        pytest.skip("dockerd needs root")
+    if client_program() is None or shutil.which("dockerd") is None:
+        pytest.skip("docker.io is not installed: scripts/setup")
+
+
+@pytest.fixture(scope="module")
+def docker():
+    """A daemon for the tests of a module."""
+    need_dockerd()
+    # not named after cay: what has our name is looked for as a leftover
+    home = tempfile.mkdtemp(prefix="dockerd-", dir="/tmp")
+    instance = Docker(home)
+    try:
+        instance.start()
+        yield instance
+    finally:
+        instance.stop()
+        shutil.rmtree(home, ignore_errors=True)
