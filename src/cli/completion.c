@@ -6,9 +6,9 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     struct cay_error err;
     _cleanup_(buf_free) struct buf b = BUF_INIT(1024 * 1024);
     if (opt_completion(argv[0], "cay", cli_commands, opt_count_commands(cli_commands),
-                       cli_common_options, &b, &err) < 0)
-        return cli_fail(&err);
-    return cli_print(&b);
+                       verb_common_options, &b, &err) < 0)
+        return verb_fail(&err);
+    return verb_print(&b);
 }
 
 const struct opt_command cli_completion = {
@@ -20,6 +20,6 @@ const struct opt_command cli_completion = {
                 "cay completion fish > ~/.config/fish/completions/cay.fish\n",
     .min_operands = 1,
     .max_operands = 1,
-    .values_size = sizeof(struct cli_common),
+    .values_size = sizeof(struct verb_common),
     .run = run,
 };

@@ -110,7 +110,7 @@ static void print_sysctls(struct buf *b, const struct finding *found) {
 }
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
-    const struct cli_common *common = values;
+    const struct verb_common *common = values;
     (void)cmd, (void)argc, (void)argv;
     struct cay_error err;
     cay_engine *engine = NULL;
@@ -119,7 +119,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     for (size_t i = 0; i < ARRAY_LEN(sysctls); i++)
         found[i] = look_up(&sysctls[i]);
     if (cay_engine_open(common->state_dir, &engine, &err) < 0)
-        return cli_fail(&err);
+        return verb_fail(&err);
     struct cay_wall walls[WALLS_MAX];
     size_t count = MIN(cay_engine_walls(engine, walls, WALLS_MAX), (size_t)WALLS_MAX);
     struct utsname name = {0};
@@ -135,7 +135,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         print_sysctls(&b, found);
     }
     cay_engine_close(engine);
-    return cli_print(&b);
+    return verb_print(&b);
 }
 
 const struct opt_command cli_doctor = {
@@ -143,6 +143,6 @@ const struct opt_command cli_doctor = {
     .path = "cay doctor",
     .synopsis = "[OPTIONS]",
     .summary = "say what this host can isolate, and how to get what is missing",
-    .values_size = sizeof(struct cli_common),
+    .values_size = sizeof(struct verb_common),
     .run = run,
 };

@@ -17,7 +17,7 @@
 #include "guard/guard.h"
 
 struct run_options {
-    struct cli_common common;
+    struct verb_common common;
     const char *image, *network, *engine, *workdir, *user, *name;
     uint64_t memory, disk, output_max;
     double cpus;
@@ -336,7 +336,7 @@ static int print_json(struct run *r, int failed, int exit_code) {
         put_error(&w, &r->err);
     jsonw_end_object(&w);
     (void)buf_putc(&b, '\n');
-    int code = cli_print(&b);
+    int code = verb_print(&b);
     return code != 0 ? 125 : exit_code;
 }
 
@@ -374,7 +374,7 @@ static int report(struct run *r, int failed) {
     if (r->o->common.output == OUTPUT_JSON)
         return print_json(r, failed, code);
     if (failed < 0)
-        return cli_fail_with(&r->err, code);
+        return verb_fail_with(&r->err, code);
     explain(r);
     if (r->o->timings)
         print_timings(r);

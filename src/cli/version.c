@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
-    const struct cli_common *common = values;
+    const struct verb_common *common = values;
     (void)cmd, (void)argc, (void)argv;
     _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
     if (common->output == OUTPUT_JSON) {
@@ -16,7 +16,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     } else {
         (void)buf_printf(&b, "cay %s\n", cay_version());
     }
-    return cli_print(&b);
+    return verb_print(&b);
 }
 
 const struct opt_command cli_version = {
@@ -24,6 +24,6 @@ const struct opt_command cli_version = {
     .path = "cay version",
     .synopsis = "[OPTIONS]",
     .summary = "print the version",
-    .values_size = sizeof(struct cli_common),
+    .values_size = sizeof(struct verb_common),
     .run = run,
 };

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/path.h"
+#include "base/state.h"
 #include "base/str.h"
 #include "engine/native/native.h"
 #include "engine/spec.h"
@@ -67,33 +68,11 @@ static int advise(struct cay_error *err) {
 
 /* ---- the engine ---- */
 
-static int default_state_dir(char *out, size_t size, struct cay_error *err) {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    int r;
-    if (geteuid() == 0)
-        r = str_copy(out, size, "/var/lib/cay");
-    else if (state != NULL && state[0] == '/')
-        r = path_join(out, size, state, "cay");
-    else if (home != NULL && home[0] == '/')
-        r = path_join(out, size, home, ".local/state/cay");
-    else {
-        error_set(err, CAY_INVALID_ARGUMENT,
-                  "no state folder: neither HOME nor XDG_STATE_HOME "
-                  "is set");
-        return error_remedy(err, "name one with --state-dir");
-    }
-    return r < 0 ? error_set(err, CAY_INVALID_ARGUMENT, "the state folder's path is too long") : 0;
-}
-
 int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *err) {
     char path[PATH_MAX];
-    int r = state_dir != NULL ? path_normalize("--state-dir", state_dir, path, sizeof path, err)
-                              : default_state_dir(path, sizeof path, err);
+    int r = state_dir_make(state_dir, path, sizeof path, err);
     if (r < 0)
         return r;
-    r = path_make_dirs_trusted(path, 0700, err);
-    if (r < 0)
-        return error_remedy(err, "name a folder that you may write to with --state-dir");
     _cleanup_(freep) cay_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
