@@ -212,7 +212,7 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
     int r = make_spec(in, &box->spec, err);
     if (r < 0)
         return r;
-    r = native_start(engine->native, &box->spec, &box->box, err);
+    r = native_start(engine->native, &box->spec, NULL, &box->box, err);
     if (r < 0)
         return advise(err);
     box->tier = tier_name(native_tier(engine->native));

@@ -17,6 +17,8 @@
 #include "engine/native/rootfs.h"
 #include "engine/native/syscalls.h"
 #include "engine/native/userns.h"
+#include "image/image.h"
+#include "image/store.h"
 
 enum {
     REMOVE_MS = 10000,
@@ -35,6 +37,9 @@ struct native_box {
     int init; /* cay-init in its memfd */
     struct cgroup cgroup;
     bool has_cgroup;
+    const struct image *image; /* NULL: the host image */
+    int disk;                  /* borrowed while starting; -1: none */
+    int idmap;                 /* from the store's ids to ours; -1: not needed */
     struct image_trees trees;
     int dev;
     struct rootfs root;
@@ -109,16 +114,37 @@ static void close_userns(struct native_box *b) {
     fd_close(&b->userns);
 }
 
-static int open_trees(struct native_box *b, struct cay_error *err) {
-    return image_trees_open(&b->n->image, b->userns, &b->trees, err);
+static int open_store_trees(struct native_box *b, struct cay_error *err) {
+    struct id_map map = {IMAGE_IDS_FIRST, b->ids.base, IMAGE_IDS_COUNT};
+    if (!b->n->own_userns)
+        b->idmap = userns_create(&map, &map, err);
+    if (!b->n->own_userns && b->idmap < 0)
+        return b->idmap;
+    return image_trees_open_store(b->image, b->idmap, &b->trees, err);
 }
 
 static void close_trees(struct native_box *b) {
     image_trees_close(&b->trees);
+    fd_close(&b->idmap);
+}
+
+static int open_trees(struct native_box *b, struct cay_error *err) {
+    if (b->image == NULL)
+        return image_trees_open(&b->n->image, b->userns, &b->trees, err);
+    int r = open_store_trees(b, err);
+    if (r < 0)
+        close_trees(b);
+    return r;
 }
 
 static int prepare_root(struct native_box *b, struct cay_error *err) {
-    return rootfs_prepare(&b->spec, &b->trees, base_of(b), b->n->own_userns, &b->root, err);
+    struct rootfs_owner owner = {
+        .base = base_of(b),
+        .own_userns = b->n->own_userns,
+        .idmap = b->idmap,
+        .disk = b->disk,
+    };
+    return rootfs_prepare(&b->spec, &b->trees, &owner, &b->root, err);
 }
 
 static void close_root(struct native_box *b) {
@@ -274,8 +300,8 @@ static int check_tier(const struct native *n, enum tier wanted, struct cay_error
                         tier_name(n->tier));
 }
 
-int native_start(struct native *n, const struct sandbox_spec *spec, struct native_box **ret,
-                 struct cay_error *err) {
+int native_start(struct native *n, const struct sandbox_spec *spec, const struct native_root *root,
+                 struct native_box **ret, struct cay_error *err) {
     int r = check_tier(n, spec->tier, err);
     if (r < 0)
         return r;
@@ -292,6 +318,9 @@ int native_start(struct native *n, const struct sandbox_spec *spec, struct nativ
         .lean = -1,
         .init = -1,
         .cgroup = CGROUP_EMPTY,
+        .image = root != NULL ? root->image : NULL,
+        .disk = root != NULL ? root->disk : -1,
+        .idmap = -1,
         .trees = IMAGE_TREES_EMPTY,
         .dev = -1,
         .root = ROOTFS_EMPTY,

@@ -10,7 +10,7 @@ struct cay_error;
 
 enum {
     IDRANGE_SIZE = 65536,
-    IDRANGE_COUNT = 4096,
+    IDRANGE_COUNT = 4095, /* one more follows: the image store's */
     /* The id inside that cay-init has, so that commands (root inside) can neither signal nor
      * inspect it. */
     IDRANGE_INIT_ID = 65533,

@@ -67,12 +67,14 @@ int mounts_clone(int dirfd, const char *path, bool recursive, unsigned attribute
     return TAKE_FD(tree);
 }
 
-int mounts_overlay(int lower, int upper, int work, bool user_xattr) {
+int mounts_overlay(const int *lowers, size_t count, int upper, int work, bool user_xattr) {
     _cleanup_(closep) int fs = fsopen("overlay", FSOPEN_CLOEXEC);
     if (fs < 0)
         return -errno;
-    if (fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lower) < 0 ||
-        fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper) < 0 ||
+    for (size_t i = 0; i < count; i++)
+        if (fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, lowers[i]) < 0)
+            return -errno;
+    if (fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper) < 0 ||
         fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0)
         return -errno;
     if (user_xattr && fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -14,9 +15,10 @@ int mounts_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, unsigned att
  * -errno; -EINVAL or -EOPNOTSUPP where the file system cannot be id-mapped. */
 int mounts_clone(int dirfd, const char *path, bool recursive, unsigned attributes, int idmap);
 
-/* A detached overlay of one lower and an upper with its work folder, all by descriptor. -EINVAL or
- * -EOPNOTSUPP from kernels that do not know layers by descriptor (before 6.13). */
-int mounts_overlay(int lower, int upper, int work, bool user_xattr);
+/* A detached overlay of lowers, topmost first, and an upper with its work folder, all by
+ * descriptor. -EINVAL or -EOPNOTSUPP from kernels that do not know layers by descriptor (before
+ * 6.13). */
+int mounts_overlay(const int *lowers, size_t count, int upper, int work, bool user_xattr);
 
 /* A detached instance of a file system that has few options ("proc", "devpts"). Pairs of option
  * and value, NULL-terminated. */

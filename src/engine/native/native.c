@@ -15,6 +15,7 @@
 #include "engine/native/internal.h"
 #include "engine/native/landlock.h"
 #include "engine/native/userns.h"
+#include "image/store.h"
 
 struct native *native_close(struct native *n) {
     if (n == NULL)
@@ -43,15 +44,17 @@ static bool has_capability(int cap) {
 
 /* True if the ids that we hand out exist here: not so in a container with a map of its own. */
 static bool ids_are_mapped(void) {
+    _Static_assert(IMAGE_IDS_FIRST == IDRANGE_FIRST + (uint64_t)IDRANGE_COUNT * IDRANGE_SIZE,
+                   "the image store's ids follow those of the sandboxes");
     char text[4096];
     if (fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", text, sizeof text) < 0)
         return false;
     unsigned long inside, outside, count;
     return sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 && inside == 0 &&
-           count >= IDRANGE_FIRST + (unsigned long)IDRANGE_COUNT * IDRANGE_SIZE;
+           count >= (unsigned long)IMAGE_IDS_FIRST + IMAGE_IDS_COUNT;
 }
 
-static bool is_privileged(void) {
+bool native_is_privileged(void) {
     return geteuid() == 0 && has_capability(CAP_SYS_ADMIN) && has_capability(CAP_SETUID) &&
            ids_are_mapped();
 }
@@ -113,7 +116,7 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
 /* Descriptors must belong to the mount namespace that we end up in, so an ordinary user becomes
  * root of his own before the state folder is opened. */
 static int open_parts(struct native *n, const char *state_dir, bool soon, struct cay_error *err) {
-    bool privileged = is_privileged();
+    bool privileged = native_is_privileged();
     int r = 0;
     /* While we are still who we are: delegation of control groups goes by the real user. */
     if (!privileged)

@@ -10,6 +10,7 @@
 #include "engine/spec.h"
 
 struct cay_error;
+struct image;
 struct native;
 struct native_box;
 
@@ -23,6 +24,10 @@ struct native_wall {
 };
 
 enum { NATIVE_WALLS_MAX = 24 };
+
+/* True if this process may make sandboxes with every wall: root of a host, not of a user namespace
+ * with too few ids. */
+bool native_is_privileged(void);
 
 /* Finds out what this host gives. state_dir must exist and be writable. An ordinary user becomes
  * root of a user namespace of his own, for good: the process should do nothing else afterwards.
@@ -41,10 +46,17 @@ struct native_phases {
     int64_t start_us;   /* the first process, until it has become cay-init */
 };
 
-/* A sandbox from the spec, running, with cay-init as PID 1. The box dies with this process. On
- * failure everything done so far is undone. */
-int native_start(struct native *n, const struct sandbox_spec *spec, struct native_box **ret,
-                 struct cay_error *err);
+/* What the root file system of a sandbox is made of. */
+struct native_root {
+    const struct image *image; /* borrowed until the box is destroyed; NULL: the host image */
+    int disk; /* a folder with "fs" and "work", of the image store's ids: what is written goes to
+               * fs, without a limit of our own; borrowed for the call. -1: kept in memory */
+};
+
+/* A sandbox from the spec, running, with cay-init as PID 1; root NULL is the host image in memory.
+ * The box dies with this process. On failure everything done so far is undone. */
+int native_start(struct native *n, const struct sandbox_spec *spec, const struct native_root *root,
+                 struct native_box **ret, struct cay_error *err);
 
 /* The one connection to its cay-init; the caller owns it. -1 once it has been taken. */
 int native_box_take_connection(struct native_box *box);

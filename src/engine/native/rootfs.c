@@ -19,6 +19,7 @@
 #include "engine/native/syscalls.h"
 #include "engine/native/userns.h"
 #include "image/host.h"
+#include "image/image.h"
 
 enum {
     OWN_INODES = 48, /* folders and files of ours in the box, on top of what was asked for */
@@ -88,6 +89,19 @@ int image_trees_open(const struct host_image *image, int userns, struct image_tr
     return r;
 }
 
+int image_trees_open_store(const struct image *image, int idmap, struct image_trees *t,
+                           struct cay_error *err) {
+    t->store = image;
+    t->lower_raw = image->layers;
+    /* One clone for all layers: each is a folder in it. */
+    t->lower = mounts_clone(image->layers, "", false, bind_attributes, idmap);
+    if (t->lower < 0 && idmap < 0)
+        return error_sys(err, -t->lower, "cloning the image store");
+    if (t->lower < 0)
+        t->lower = -1; /* cannot be id-mapped */
+    return 0;
+}
+
 /* ---- /dev ---- */
 
 static int make_nodes(int dev) {
@@ -147,6 +161,17 @@ static const struct box_dir box_dirs[] = {
     {"u", 0755, true},     {"w", 0755, false},   {"u/etc", 0755, true},
     {"local", 0755, true}, {"shm", 01777, true}, {"void", 0555, false},
 };
+/* Mount points that an image may lack, or may have made a symlink or a file: what is in the upper
+ * layer is what counts. */
+static const struct box_dir image_dirs[] = {
+    {"u/proc", 0555, true},
+    {"u/dev", 0755, true},
+    {"u/tmp", 01777, true},
+};
+static const struct box_dir read_only_image_dirs[] = {
+    {"u/run", 0755, true},
+    {"u/workspace", 0777, true},
+};
 static const struct box_dir read_only_dirs[] = {
     {"tmp", 01777, true},
     {"run", 0755, true},
@@ -197,13 +222,22 @@ static int make_identity(int box, const struct sandbox_spec *spec, uid_t base) {
     return r == 0 ? make_box_file(box, "none", "", 0) : r;
 }
 
-static int fill_box(int box, const struct sandbox_spec *spec, uid_t base) {
+static int make_box_dirs(int box, const struct box_dir *dirs, size_t count, uid_t base) {
     int r = 0;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = make_box_dir(box, &dirs[i], base);
+    return r;
+}
+
+static int fill_box(int box, const struct sandbox_spec *spec, bool of_store, uid_t base) {
     mode_t mask = umask(0);
-    for (size_t i = 0; r == 0 && i < ARRAY_LEN(box_dirs); i++)
-        r = make_box_dir(box, &box_dirs[i], base);
-    for (size_t i = 0; r == 0 && spec->read_only && i < ARRAY_LEN(read_only_dirs); i++)
-        r = make_box_dir(box, &read_only_dirs[i], base);
+    int r = make_box_dirs(box, box_dirs, ARRAY_LEN(box_dirs), base);
+    if (r == 0 && spec->read_only)
+        r = make_box_dirs(box, read_only_dirs, ARRAY_LEN(read_only_dirs), base);
+    if (r == 0 && of_store)
+        r = make_box_dirs(box, image_dirs, ARRAY_LEN(image_dirs), base);
+    if (r == 0 && of_store && spec->read_only)
+        r = make_box_dirs(box, read_only_image_dirs, ARRAY_LEN(read_only_image_dirs), base);
     (void)umask(mask);
     return r == 0 ? make_identity(box, spec, base) : r;
 }
@@ -374,6 +408,7 @@ static int make_pts(uid_t base, bool own_userns) {
 void rootfs_close(struct rootfs *r) {
     fd_close(&r->box);
     fd_close(&r->overlay);
+    fd_close(&r->disk);
     fd_close(&r->pts);
     if (r->lower_owned)
         fd_close(&r->lower);
@@ -404,41 +439,103 @@ static bool box_can_be_cloned(const struct rootfs *root) {
     return kernel_can == YES;
 }
 
-static int make_overlay(struct rootfs *root, bool own_userns) {
+struct lowers {
+    int fd[RECORD_LAYERS_MAX + 1]; /* topmost first */
+    size_t count;
+    size_t own; /* of them, to be closed */
+};
+
+static void lowers_close(struct lowers *l) {
+    while (l->own > 0)
+        (void)close(l->fd[--l->own]);
+}
+
+static int lowers_open(struct lowers *l, int dir, const char *path) {
+    int fd = path_open_no_symlinks(dir, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return fd;
+    l->fd[l->count++] = fd;
+    l->own = l->count;
+    return 0;
+}
+
+/* Where the disk keeps what is written, what is ours lies below it, so that it is not kept. */
+static int open_lowers(const struct rootfs *root, const struct image_trees *trees,
+                       struct lowers *l) {
+    int r = root->disk >= 0 ? lowers_open(l, root->box, "u") : 0;
+    if (trees->store == NULL) {
+        l->fd[l->count++] = root->lower;
+        return r;
+    }
+    const struct image_record *record = trees->store->record;
+    for (size_t i = record->layer_count; r == 0 && i > 0; i--) {
+        char path[HEX_SIZE + sizeof "/fs"];
+        (void)snprintf(path, sizeof path, "%s/fs", record->layers[i - 1].chain);
+        r = lowers_open(l, root->lower, path);
+    }
+    return r;
+}
+
+static int make_overlay(struct rootfs *root, const struct image_trees *trees, bool own_userns) {
     if (!box_can_be_cloned(root))
         return 0;
-    _cleanup_(closep) int upper = openat(root->box, "u", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_(closep) int work = openat(root->box, "w", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    bool on_disk = root->disk >= 0;
+    int writable = on_disk ? root->disk : root->box;
+    int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    _cleanup_(lowers_close) struct lowers lowers = {.count = 0};
+    _cleanup_(closep) int upper = openat(writable, on_disk ? "fs" : "u", flags);
+    _cleanup_(closep) int work = openat(writable, on_disk ? "work" : "w", flags);
     if (upper < 0 || work < 0)
         return -errno;
-    root->overlay = mounts_overlay(root->lower, upper, work, own_userns);
+    int r = open_lowers(root, trees, &lowers);
+    if (r < 0)
+        return r;
+    root->overlay = mounts_overlay(lowers.fd, lowers.count, upper, work, own_userns || on_disk);
     if (root->overlay == -EINVAL || root->overlay == -EOPNOTSUPP) /* unknown to this kernel */
         root->overlay = -1;
     return root->overlay < -1 ? root->overlay : 0;
 }
 
-int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees, uid_t base,
-                   bool own_userns, struct rootfs *ret, struct cay_error *err) {
+static int open_disk(struct rootfs *root, const struct rootfs_owner *owner, struct cay_error *err) {
+    if (owner->disk < 0)
+        return 0;
+    int fd =
+        mounts_clone(owner->disk, "", false, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, owner->idmap);
+    if (fd < 0) {
+        error_sys(err, -fd, "mapping the ids of the folder for what is written");
+        return error_remedy(err, "its file system must know id-mapped mounts: put the state folder "
+                                 "on ext4, xfs or btrfs");
+    }
+    root->disk = fd;
+    return 0;
+}
+
+int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees,
+                   const struct rootfs_owner *owner, struct rootfs *ret, struct cay_error *err) {
+    uid_t base = owner->base;
     _cleanup_(rootfs_close) struct rootfs root = ROOTFS_EMPTY;
     root.box = mounts_tmpfs(spec->disk_bytes, spec->inodes + OWN_INODES, "0755",
                             MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     if (root.box < 0)
         return error_sys(err, -root.box, "making the writable layer");
-    int r = fill_box(root.box, spec, base);
+    int r = fill_box(root.box, spec, trees->store != NULL, base);
     if (r < 0)
         return error_sys(err, -r, "filling the writable layer");
     r = choose_lower(&root, trees, base);
     if (r < 0)
         return error_sys(err, -r, "copying the image's root");
-    r = make_overlay(&root, own_userns);
+    r = open_disk(&root, owner, err);
+    if (r < 0)
+        return r;
+    r = make_overlay(&root, trees, owner->own_userns);
     if (r < 0) {
         error_sys(err, -r, "mounting the overlay");
         return error_remedy(err, "the kernel needs overlayfs (modprobe overlay)");
     }
-    root.pts = make_pts(base, own_userns);
+    root.pts = make_pts(base, owner->own_userns);
     if (root.pts < 0)
         return error_sys(err, -root.pts, "making /dev/pts");
-    r = open_volumes(&root, spec, base, own_userns, err);
+    r = open_volumes(&root, spec, base, owner->own_userns, err);
     if (r < 0)
         return r;
     *ret = root;

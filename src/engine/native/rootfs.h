@@ -11,20 +11,23 @@
 
 struct cay_error;
 struct host_image;
+struct image;
 
 enum { ROOTFS_TREES_MAX = 8, ROOTFS_MASKS_MAX = 32 };
 
 /* The parts of an image, for one sandbox: clones of its root and of the host folders that belong to
  * it, id-mapped where the file systems can. */
 struct image_trees {
-    int lower;     /* detached clone of the image's root; -1: cannot be id-mapped, copy it */
-    int lower_raw; /* the image's root as it is; borrowed */
+    int lower;     /* detached clone of the image's root, or of the folder of all layers; -1: cannot
+                    * be id-mapped */
+    int lower_raw; /* the same as it is; borrowed */
     struct {
         int fd; /* detached */
         const char *target;
     } binds[ROOTFS_TREES_MAX];
     size_t bind_count;
-    const struct host_image *image; /* borrowed, for its masks */
+    const struct host_image *image; /* borrowed, for its masks; NULL: one of the store */
+    const struct image *store;      /* borrowed; NULL: the host image */
 };
 
 #define IMAGE_TREES_EMPTY ((struct image_trees){.lower = -1, .lower_raw = -1})
@@ -33,6 +36,10 @@ struct image_trees {
  * Trees that were opened before and used keep what can be used again. On failure all are closed. */
 int image_trees_open(const struct host_image *image, int userns, struct image_trees *t,
                      struct cay_error *err);
+/* The same of an image of the store. idmap is a namespace that maps the store's ids to those of the
+ * sandbox; -1 as above. */
+int image_trees_open_store(const struct image *image, int idmap, struct image_trees *t,
+                           struct cay_error *err);
 /* The folders, which serve one sandbox only. */
 void image_trees_close_binds(struct image_trees *t);
 void image_trees_close(struct image_trees *t);
@@ -60,6 +67,7 @@ struct rootfs {
     int overlay; /* detached root, or -1: made by rootfs_enter (kernels before 6.13) */
     int lower;   /* borrowed from the trees, or owned with lower_owned: a copy in the box */
     bool lower_owned;
+    int disk;       /* detached clone of the folder that keeps what is written; -1: the box does */
     int pts;        /* detached devpts */
     bool assembled; /* what lies over the overlay is in its place already */
     struct {
@@ -69,11 +77,17 @@ struct rootfs {
     size_t volume_count;
 };
 
-#define ROOTFS_EMPTY ((struct rootfs){.box = -1, .overlay = -1, .lower = -1, .pts = -1})
+#define ROOTFS_EMPTY ((struct rootfs){.box = -1, .overlay = -1, .lower = -1, .disk = -1, .pts = -1})
 
-/* base is the host id of root inside; own_userns as for image_trees_open with userns -1. */
-int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees, uid_t base,
-                   bool own_userns, struct rootfs *ret, struct cay_error *err);
+/* Who owns what. */
+struct rootfs_owner {
+    uid_t base;      /* the host id of root inside */
+    bool own_userns; /* as for image_trees_open with userns -1 */
+    int idmap;       /* as for image_trees_open_store; used for disk only */
+    int disk;        /* a folder with "fs" and "work" for what is written, or -1 */
+};
+int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees,
+                   const struct rootfs_owner *owner, struct rootfs *ret, struct cay_error *err);
 void rootfs_close(struct rootfs *r);
 
 /* What rootfs_enter needs; plain data, since it runs in a child that shares memory. */

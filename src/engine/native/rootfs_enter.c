@@ -90,7 +90,8 @@ static int attach_binds(const struct rootfs_entry *e, int root) {
         if (r < 0)
             return r;
     }
-    for (size_t i = 0; i < e->trees->image->mask_count; i++) {
+    size_t masks = e->trees->image != NULL ? e->trees->image->mask_count : 0;
+    for (size_t i = 0; i < masks; i++) {
         const struct host_mask *m = &e->trees->image->masks[i];
         unsigned attributes = e->spec->read_only ? MOUNT_ATTR_RDONLY : 0;
         int r = mounts_attach_clone(e->root->box, m->writable ? "local" : "void", root, m->path,

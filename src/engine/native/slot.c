@@ -95,7 +95,9 @@ int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_sp
         memcpy(s->spec.hostname, s->spec.id, ID_SIZE);
     int r = image_trees_open(&n->image, s->userns, &s->trees, err);
     if (r == 0)
-        r = rootfs_prepare(&s->spec, &s->trees, s->base, false, &s->root, err);
+        r = rootfs_prepare(&s->spec, &s->trees,
+                           &(struct rootfs_owner){.base = s->base, .idmap = -1, .disk = -1},
+                           &s->root, err);
     if (r < 0)
         image_trees_close_binds(&s->trees);
     s->has_root = r == 0;
