@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "engine/native/native.h"
+#include "engine/native/syscalls.h"
 #include "image/image.h"
 #include "image/store.h"
 #include "imager/credentials.h"
