@@ -19,6 +19,12 @@ struct platform {
 /* Of this machine; or parsed from "linux/arm64/v8". */
 struct platform platform_here(void);
 int platform_parse(const char *text, struct platform *ret, struct cay_error *err);
+/* How well an image for one platform runs on another: 0 not at all, else the more the better. What
+ * an image does not tell counts as told right. */
+unsigned platform_match(const struct platform *image, const struct platform *wanted);
+/* "linux/arm64/v8", safe to show. */
+enum { PLATFORM_TEXT_SIZE = 300 };
+const char *platform_format(const struct platform *platform, char out[static PLATFORM_TEXT_SIZE]);
 
 /* What a manifest says of a blob. */
 struct descriptor {
