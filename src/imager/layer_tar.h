@@ -1,20 +1,22 @@
-/* An unpacked layer as a tar again, the same bytes for the same files: sorted, PAX, numeric owners,
- * whiteouts as ".wh.NAME", hard links within the layer as links. */
+/* An unpacked layer as a tar again, the same bytes for the same files: folders before what is in
+ * them, that sorted bytewise by name, PAX, numeric owners, whole seconds, whiteouts as ".wh.NAME",
+ * hard links within the layer as links. Of extended attributes user.* and file capabilities are
+ * kept; sockets are left out. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "image/reference.h"
+#include "imager/tar_stream.h"
 
 struct cay_error;
 
 struct layer_tar_options {
     int64_t mtime_max; /* later times are set to this (seconds); 0: all times as they are */
+    bool merged;       /* no layer but a whole tree: names that begin with ".wh." mean nothing */
 };
-
-/* Takes the bytes in order; negative with err filled ends it. */
-typedef int (*tar_sink)(void *user, const void *data, size_t len, struct cay_error *err);
 
 /* fs: the folder of the layer. sink may be NULL, when only the digest is wanted. */
 struct layer_tar_result {
