@@ -20,6 +20,7 @@ enum config_kind {
     CONFIG_SIZE,     /* uint64_t, bytes; written as 1048576 or "512m" */
     CONFIG_DURATION, /* int64_t, milliseconds; written as 300 (seconds) or "5m" */
     CONFIG_LIST,     /* struct strv; an array of strings, in the environment separated by commas */
+    CONFIG_MAP,      /* struct strv of "K=V"; a table of strings, in the environment K=V,K=V */
 };
 
 /* One row of the table. */
@@ -70,6 +71,12 @@ struct config {
         const char *tls_cert, *tls_key; /* both or none ("") */
         struct strv allowed_hosts, allowed_origins;
     } server;
+    struct {
+        const char *pull;    /* "missing", "always", "never" */
+        struct strv aliases; /* "NAME=NAME" */
+        struct strv prepull, insecure_registries;
+        const char *ca_file; /* "": none */
+    } images;
 
     char *file;                  /* the file that was read, NULL if there was none */
     struct toml_value *tree;     /* its content, NULL if there was none */

@@ -39,6 +39,15 @@ static int check_listen(const char *what, const char *text, struct cay_error *er
     return error_remedy(err, "use an address and a port, such as 127.0.0.1:3986 or [::1]:3986");
 }
 
+static int check_pull(const char *what, const char *text, struct cay_error *err) {
+    if (str_equal(text, "missing") || str_equal(text, "always") || str_equal(text, "never"))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is no pull policy", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use missing, always or never");
+}
+
 #define FIELD(name)     .offset = offsetof(struct config, name)
 #define RANGE(from, to) .min = (from), .max = (to)
 
@@ -96,6 +105,17 @@ static const struct config_key keys[] = {
      .help = "further Host names that requests may carry"},
     {"server", "allowed_origins", CONFIG_LIST, "", FIELD(server.allowed_origins),
      .help = "further web origins that may call the API"},
+
+    {"images", "pull", CONFIG_STRING, "missing", FIELD(images.pull), .check = check_pull,
+     .help = "when a registry is asked for an image: missing, always or never"},
+    {"images", "aliases", CONFIG_MAP, "", FIELD(images.aliases),
+     .help = "images to take in place of others, by name"},
+    {"images", "prepull", CONFIG_LIST, "", FIELD(images.prepull),
+     .help = "images that the daemon keeps ready"},
+    {"images", "insecure_registries", CONFIG_LIST, "", FIELD(images.insecure_registries),
+     .help = "registries with plain HTTP or certificates that nobody knows"},
+    {"images", "ca_file", CONFIG_STRING, "", FIELD(images.ca_file),
+     .help = "further certificates to trust in registries (PEM)"},
 };
 
 const struct config_key *config_keys(size_t *ret_count) {

@@ -105,6 +105,23 @@ static int parse_list(const char *what, const char *text, struct strv *ret, stru
     return 0;
 }
 
+/* "k=v, l=w": a list whose elements all have both sides. */
+static int parse_map(const char *what, const char *text, struct strv *ret, struct cay_error *err) {
+    _cleanup_(strv_free) struct strv map = {0};
+    int r = parse_list(what, text, &map, err);
+    for (size_t i = 0; r == 0 && i < map.len; i++) {
+        size_t key = strcspn(map.v[i], "=");
+        if (key == 0 || map.v[i][key] == '\0' || map.v[i][key + 1] == '\0')
+            r = fail_value(what, map.v[i], "is not KEY=VALUE", "write KEY=VALUE,KEY=VALUE", err);
+    }
+    if (r < 0)
+        return r;
+    strv_free(ret);
+    *ret = map;
+    map = (struct strv){0};
+    return 0;
+}
+
 static int parse_string(const struct config_key *key, const char *what, const char *text,
                         const char **ret, struct cay_error *err) {
     int r = key->check != NULL ? key->check(what, text, err) : 0;
@@ -141,12 +158,14 @@ int config_parse(struct config *config, const struct config_key *key, const char
         return parse_duration(key, what, text, field, err);
     case CONFIG_LIST:
         return parse_list(what, text, field, err);
+    case CONFIG_MAP:
+        return parse_map(what, text, field, err);
     }
     return error_set(err, CAY_INTERNAL, "%s: no such kind of value", what);
 }
 
 void config_release(struct config *config, const struct config_key *key) {
-    if (key->kind == CONFIG_LIST)
+    if (key->kind == CONFIG_LIST || key->kind == CONFIG_MAP)
         strv_free(field_of(config, key));
 }
 
@@ -165,6 +184,7 @@ static const struct {
     [CONFIG_DURATION] = {1U << TOML_STRING | 1U << TOML_INTEGER | 1U << TOML_FLOAT,
                          "a duration such as 300 or \"5m\""},
     [CONFIG_LIST] = {1U << TOML_ARRAY, "an array of strings"},
+    [CONFIG_MAP] = {1U << TOML_TABLE, "a table of strings"},
 };
 
 static int fail_type(const struct config_key *key, const char *what, const struct toml_value *v,
@@ -200,6 +220,26 @@ static int put_list(const struct config_key *key, const char *what, const struct
     return 0;
 }
 
+static bool has_any(const char *text, size_t len, const char *of) {
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == '\0' || strchr(of, text[i]) != NULL)
+            return true;
+    return len == 0;
+}
+
+static int put_map(const struct config_key *key, const char *what, const struct toml_value *table,
+                   struct buf *out, struct cay_error *err) {
+    for (const struct toml_value *v = table->first; v != NULL; v = v->next) {
+        if (v->type != TOML_STRING)
+            return fail_type(key, what, v, err);
+        if (has_any(v->key, v->key_len, ",=") || has_any(v->text, v->text_len, ","))
+            return fail_value(what, v->key, "or its value is empty or contains a comma or '='",
+                              "write \"KEY\" = \"VALUE\"", err);
+        (void)buf_printf(out, "%s%s=%s", v != table->first ? "," : "", v->key, v->text);
+    }
+    return 0;
+}
+
 int config_text(const struct config_key *key, const char *what, const struct toml_value *v,
                 struct buf *out, struct cay_error *err) {
     int r = 0;
@@ -209,6 +249,8 @@ int config_text(const struct config_key *key, const char *what, const struct tom
         r = put_string(what, v, out, err);
     else if (v->type == TOML_ARRAY)
         r = put_list(key, what, v, out, err);
+    else if (v->type == TOML_TABLE)
+        r = put_map(key, what, v, out, err);
     else if (v->type == TOML_BOOL)
         (void)buf_puts(out, v->boolean ? "true" : "false");
     else if (v->type == TOML_INTEGER)

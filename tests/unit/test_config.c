@@ -185,6 +185,15 @@ static void refused_files(void **state) {
         {"server.allowed_hosts=['a,b']", "server.allowed_hosts: 'a,b' is empty or contains", ""},
         {"server.allowed_hosts=[1]", "expected an array of strings, found an integer", ""},
         {"server.tls_cert='/c'", "server.tls_cert is set, but server.tls_key is not", "both"},
+        {"images.pull='often'", "images.pull: 'often' is no pull policy", "missing"},
+        {"[images]\nalias={}", "unknown key in [images]: 'alias'", ""},
+        {"[images]\naliasses={}", "'aliasses'; did you mean 'aliases'?", "aliases"},
+        {"images.aliases=['a=b']", "expected a table of strings, found an array", "aliases ="},
+        {"images.aliases.a=1", "expected a table of strings, found an integer", ""},
+        {"images.aliases.a=''", "images.aliases: 'a' or its value is empty", "KEY"},
+        {"images.aliases.''='a'", "images.aliases: '' or its value is empty", ""},
+        {"images.aliases.'a=b'='c'", "images.aliases: 'a=b' or its value", ""},
+        {"images.aliases.a=\"b\\u0000c\"", "images.aliases: 'a' or its value", ""},
         {"[sandbox", "bad.toml:1:9: expected ']'", ""},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -206,7 +215,8 @@ static void refused_variables(void **state) {
         "CAY_SANDBOX_MEMORY_LIMIT=",     "CAY_SANDBOX_MEMORY_LIMIT=-1g",
         "CAY_SANDBOX_CPU_LIMIT=-1",      "CAY_SANDBOX_USE_SANDBOX=no",
         "CAY_SANDBOX_TIMEOUT=0",         "CAY_SANDBOX_PIDS_LIMIT=1x",
-        "CAY_SERVER_ALLOWED_HOSTS=a,,b",
+        "CAY_SERVER_ALLOWED_HOSTS=a,,b", "CAY_IMAGES_ALIASES=a=b,c",
+        "CAY_IMAGES_ALIASES=a=",         "CAY_IMAGES_PULL=sometimes",
     };
     put_file("empty.toml", "");
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -218,6 +228,35 @@ static void refused_variables(void **state) {
         assert_memory_equal(err.message, cases[i], name);
         assert_string_not_equal(err.remedy, "");
     }
+}
+
+static void images(void **state) {
+    (void)state;
+    put_file("images.toml", "[images]\n"
+                            "pull = 'never'\n"
+                            "prepull = ['cay/python']\n"
+                            "insecure_registries = ['reg.example:5000']\n"
+                            "ca_file = '/etc/ca.pem'\n"
+                            "[images.aliases]\n"
+                            "\"python:3.12-slim\" = \"cay/python\"\n"
+                            "data = 'cay/data'\n");
+    _cleanup_(config_freep) struct config *c = load("images.toml", no_env);
+    assert_string_equal(c->images.pull, "never");
+    assert_string_equal(c->images.ca_file, "/etc/ca.pem");
+    assert_string_equal(c->images.prepull.v[0], "cay/python");
+    assert_string_equal(c->images.insecure_registries.v[0], "reg.example:5000");
+    assert_int_equal(c->images.aliases.len, 2);
+    assert_string_equal(c->images.aliases.v[0], "python:3.12-slim=cay/python");
+    assert_string_equal(c->images.aliases.v[1], "data=cay/data");
+
+    static const char *const env[] = {"CAY_IMAGES_ALIASES=a=b, c=d", NULL};
+    _cleanup_(config_freep) struct config *other = load("images.toml", env);
+    assert_int_equal(other->images.aliases.len, 2);
+    assert_string_equal(other->images.aliases.v[1], "c=d");
+
+    put_file("inline.toml", "images.aliases = { a = 'b' }\n");
+    _cleanup_(config_freep) struct config *inlined = load("inline.toml", no_env);
+    assert_string_equal(inlined->images.aliases.v[0], "a=b");
 }
 
 /* Loads without --config and compares the file that was taken (NULL: none). */
@@ -291,6 +330,7 @@ int main(void) {
         cmocka_unit_test(table),
         cmocka_unit_test(defaults),
         cmocka_unit_test(file_and_environment),
+        cmocka_unit_test(images),
         cmocka_unit_test(refused_files),
         cmocka_unit_test(refused_variables),
         cmocka_unit_test(search_order),
