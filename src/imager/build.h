@@ -16,6 +16,9 @@ struct build_options {
     int context;            /* folder, read-only to us; -1: none */
     const char *dockerfile; /* its text */
     size_t dockerfile_len;
+    /* Where it lies in the context ("Dockerfile"), for NAME.dockerignore; NULL: not in it. */
+    const char *dockerfile_name;
+    int64_t dockerfile_mtime; /* seconds; 0: not known */
     struct strv args; /* "K=V" of --build-arg */
     struct strv labels;
     const char *target;  /* stage to stop at, or NULL */

@@ -20,6 +20,9 @@ struct layer {
 
 int layer_begin(const struct image_store *store, const struct record_layer *below, size_t count,
                 struct layer *ret, struct cay_error *err);
+/* The first half of layer_commit, for whoever needs the layer's digest before its name: unmounts and
+ * brings the files (work/NAME/fs) into their final form. root is closed. */
+int layer_settle(const struct image_store *store, struct layer *layer, struct cay_error *err);
 /* Unmounts, brings the files into the form that the store promises (opaque folders become
  * whiteouts, the overlay's own attributes go), and gives it its name. */
 int layer_commit(const struct image_store *store, struct layer *layer, const char *chain,
