@@ -1,5 +1,5 @@
 # A thin front: each target says which script does the work. Everything is built into build/.
-.PHONY: all run test install bench fuzz lint asan coverage clean
+.PHONY: all run test install bench fuzz lint asan coverage clean image-python image-data
 
 PREFIX ?= /usr/local
 
@@ -23,6 +23,11 @@ install: all
 bench: all
 	scripts/setup --bench
 	bench/run
+
+# Images from Debian packages: cay/python, cay/data.
+image-python image-data: image-%: all
+	scripts/setup --images
+	images/make $*
 
 fuzz:
 	scripts/setup --fuzz
