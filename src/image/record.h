@@ -16,6 +16,7 @@ struct cay_error;
 enum {
     RECORD_LAYERS_MAX = 127, /* as Docker's overlay2 */
     RECORD_TEXT_MAX = 512 * 1024,
+    RECORD_WORDS_MAX = 8000, /* elements of all lists together */
     RECORD_WORD_SIZE = 256,
 };
 
@@ -43,10 +44,13 @@ struct image_record {
     size_t layer_count;
 };
 
-/* Appends the record as TOML. */
+/* Appends the record as TOML. 0, or -EILSEQ if a value is no UTF-8 (such an image is refused: no
+ * JSON could have said so, and the text must be valid TOML), -E2BIG beyond the maxima above,
+ * -EINVAL for a digest that is none, -ERANGE for a size beyond int64, -ENOMEM. */
 int record_write(const struct image_record *record, struct buf *out);
 
-/* Reads such a text; whatever record_write would not have written is refused. */
+/* Reads such a text; whatever record_write would not have written is refused, but for keys that it
+ * does not know: a newer cay may have added them. */
 int record_read(const char *name, const char *text, size_t len, struct image_record **ret,
                 struct cay_error *err);
 
@@ -54,7 +58,8 @@ int record_read(const char *name, const char *text, size_t len, struct image_rec
 void record_free(struct image_record *record);
 void record_freep(struct image_record **record);
 
-/* An empty one, to be filled; NULL without memory. record_add_layer returns the new layer. */
+/* An empty one, to be filled; NULL without memory. record_add_layer returns the new layer, which
+ * moves with the next one; NULL beyond RECORD_LAYERS_MAX too. */
 struct image_record *record_new(void);
 struct record_layer *record_add_layer(struct image_record *record);
 

@@ -9,6 +9,8 @@
  *     layers/CHAIN/fs          an unpacked layer in overlay form: a whiteout is a character device
  *                              0:0, opaque folders do not occur
  *     layers/CHAIN/lock        held shared by every sandbox on it
+ *     layers/CHAIN/boot        the id of the boot that it was made in
+ *     layers/CHAIN/settled     it has been brought to the disk
  *     work/RANDOM/{fs,work,merged,lock}   a layer in the making; not held: garbage
  *     records/ID               image records (record.h)
  *     names/REGISTRY/REPO+WITH+PLUS/TAG   holds the image's id; "@HEX" in place of TAG for a digest
@@ -89,8 +91,8 @@ struct blob_work {
     int fd;          /* ingest/HEX, read and write, locked; -1 if the blob is complete already */
     uint64_t offset; /* bytes that an earlier, killed download left; not yet verified */
 };
-/* Waits for another process that downloads the same blob, then continues after it, or finds that
- * it is done (fd -1, return 1). 0 otherwise. */
+/* Waits for another process or thread that downloads the same blob, then continues after it, or
+ * finds that it is done (fd -1, return 1). 0 otherwise. */
 int image_store_begin_blob(const struct image_store *store, const char *hex, struct blob_work *ret,
                            struct cay_error *err);
 /* The caller has verified the content. */
@@ -104,6 +106,8 @@ int image_store_put_blob(const struct image_store *store, const char *hex, const
 
 /* ---- layers ---- */
 
+/* The files of a layer are not synced one by one. One that was neither settled nor made since the
+ * machine started may be hollow after a power loss: it counts as absent and can be made again. */
 bool image_store_has_layer(const struct image_store *store, const char *chain);
 /* The unpacked files, O_PATH, and with ret_lock a shared lock that keeps prune away. -errno. */
 int image_store_open_layer(const struct image_store *store, const char *chain, int *ret_lock);
@@ -120,6 +124,9 @@ int image_store_begin_layer(const struct image_store *store, struct layer_work *
 /* Moves fs to its final name. Whoever came first wins; both succeed. */
 int image_store_commit_layer(const struct image_store *store, struct layer_work *work,
                              const char *chain, struct cay_error *err);
+/* Brings all layers that are there to the disk (syncfs) and marks them settled. To be called after
+ * the last commit of a pull, load or build. 0 or -errno. */
+int image_store_settle(const struct image_store *store);
 /* Removes it. An empty one is fine. */
 void image_store_abandon_layer(const struct image_store *store, struct layer_work *work);
 
