@@ -54,12 +54,35 @@ size_t cay_engine_walls(const cay_engine *engine, struct cay_wall *walls, size_t
 /* "full", "rootless", "basic" or "none". */
 const char *cay_engine_tier(const cay_engine *engine);
 
+/* ---- images ---- */
+
+enum cay_pull { CAY_PULL_MISSING, CAY_PULL_ALWAYS, CAY_PULL_NEVER };
+
+enum { CAY_IMAGE_ID_SIZE = 65 };
+
+/* Makes sure that an image is in the store, pulling it from its registry if that is needed and
+ * allowed: the program cay-image does it, beside this program or in ../libexec/cay. Progress and
+ * what an alias stands for go to standard error unless quiet. config is its configuration file, or
+ * NULL. To be called before the engine is opened. */
+int cay_image_ensure(const char *state_dir, const char *config, const char *image,
+                     enum cay_pull pull, bool quiet, char id[CAY_IMAGE_ID_SIZE],
+                     struct cay_error *err);
+
+/* What the makers of an image meant it to do; empty for the host image. */
+struct cay_image_config {
+    const char *const *entrypoint; /* NULL-terminated, never NULL */
+    const char *const *cmd;
+    const char *working_dir; /* "" if it has none */
+    const char *user;
+    const char *const *volumes;
+};
+
 /* ---- a sandbox ---- */
 
 /* What a sandbox should be. Strings are borrowed for the call. Always start from cay_spec_init. */
 struct cay_spec {
     const char *name;    /* its hostname too; NULL: generated */
-    const char *image;   /* "host" */
+    const char *image;   /* "host", or the name or id of an image in the store */
     const char *network; /* "none" */
     uint64_t memory_bytes;
     uint64_t disk_bytes; /* 0: half of the memory */
@@ -85,6 +108,8 @@ struct cay_phases {
 /* A running sandbox; it dies with this process. */
 int cay_sandbox_create(cay_engine *engine, const struct cay_spec *spec, cay_sandbox **ret,
                        struct cay_error *err);
+/* Lives as long as the sandbox. */
+const struct cay_image_config *cay_sandbox_image(const cay_sandbox *box);
 /* 16 hexadecimal digits. */
 const char *cay_sandbox_id(const cay_sandbox *box);
 /* Ends every process in it and removes all that was made for it. NULL is fine. */
@@ -94,9 +119,10 @@ void cay_sandbox_destroy(cay_sandbox *box);
 
 struct cay_exec {
     const char *const *argv;            /* NULL-terminated */
-    const char *const *env;             /* "K=V", NULL-terminated; NULL: the defaults only */
+    const char *const *env;             /* "K=V" over the image's own, NULL-terminated; or NULL */
     const char *work_dir;               /* absolute; made if missing */
-    const char *user;                   /* "name", "uid" or "uid:gid"; NULL: the sandbox's */
+    const char *user;                   /* "name", "uid" or "uid:gid"; NULL: the sandbox's, else
+                                         * the image's, else root */
     bool tty;                           /* a terminal; stdin_fd should be one too, in raw mode */
     int stdin_fd, stdout_fd, stderr_fd; /* streamed; -1: empty input, captured output */
     size_t capture_max;                 /* bytes of captured output for each stream */

@@ -15,27 +15,39 @@
 #include "cli/terminal.h"
 #include "config/config.h"
 #include "guard/guard.h"
+#include "image/alias.h"
 
 struct run_options {
     struct verb_common common;
-    const char *image, *network, *engine, *workdir, *user, *name;
+    const char *image, *network, *engine, *workdir, *user, *name, *entrypoint;
     uint64_t memory, disk, output_max;
     double cpus;
     int64_t pids, timeout_ms, idle_output_ms;
     struct strv env, volumes, labels;
     int tier;    /* index into tiers; 0: by privilege */
     int profile; /* index into profiles */
+    int pull;    /* index into pulls; 0: as configured */
     bool interactive, tty, read_only, timings, guard;
 };
 
 static const char *const tiers[] = {"auto", "full", "rootless", "basic", NULL};
 static const char *const profiles[] = {"strict", "build", NULL};
+static const char *const pulls[] = {"auto", "missing", "always", "never", NULL};
 
 static const struct opt options[] = {
     {.name = "image",
      OPT_TO_STRING(struct run_options, image),
      .arg = "IMAGE",
      .help = "image to run; 'host' is this machine's /usr, read-only"},
+    {.name = "pull",
+     OPT_TO_CHOICE(struct run_options, pull),
+     .arg = "WHEN",
+     .choices = pulls,
+     .help = "when to ask the image's registry (missing)"},
+    {.name = "entrypoint",
+     OPT_TO_STRING(struct run_options, entrypoint),
+     .arg = "PROGRAM",
+     .help = "run this instead of the image's entrypoint and command"},
     {.letter = 'm',
      .name = "memory",
      OPT_TO_SIZE(struct run_options, memory),
@@ -115,10 +127,12 @@ static const struct opt options[] = {
      OPT_TO_CHOICE(struct run_options, profile),
      .arg = "PROFILE",
      .choices = profiles,
-     .help = "strict: no capability; build: rights over files that package managers need"},
+     .help = "strict: no capability; build: rights over files that package "
+             "managers need"},
     {.name = "read-only",
      OPT_TO_FLAG(struct run_options, read_only),
-     .help = "nothing can be written but /workspace, /tmp, /run and writable volumes"},
+     .help = "nothing can be written but /workspace, /tmp, /run and writable "
+             "volumes"},
     {.letter = 'i',
      .name = "interactive",
      OPT_TO_FLAG(struct run_options, interactive),
@@ -140,8 +154,10 @@ static const struct opt options[] = {
 struct run {
     const struct run_options *o;
     struct config *config;
+    char image[CAY_IMAGE_ID_SIZE]; /* id of an image of the store */
     cay_engine *engine;
     cay_sandbox *box;
+    const char **argv; /* with the image's entrypoint in front */
     struct terminal terminal;
     int signals;
     struct cay_result result;
@@ -170,18 +186,27 @@ static int check_options(struct run *r) {
     return 0;
 }
 
+static const char *image_name(const struct run *r) {
+    return r->o->image != NULL ? r->o->image : r->config->sandbox.image;
+}
+
+static bool is_host_image(const struct run *r) {
+    return strcmp(image_name(r), "host") == 0;
+}
+
 static struct cay_spec make_spec(const struct run *r) {
     const struct run_options *o = r->o;
     struct cay_spec spec;
     cay_spec_init(&spec);
     spec.name = o->name;
-    spec.image = o->image != NULL ? o->image : r->config->sandbox.image;
+    spec.image = is_host_image(r) ? "host" : r->image;
     if (o->network != NULL)
         spec.network = o->network;
     else if (r->config->sandbox.network_enabled)
         spec.network = "bridge";
     spec.memory_bytes = o->memory != 0 ? o->memory : r->config->sandbox.memory;
-    /* The configured size is for sandboxes that stay; here files are kept in memory. */
+    /* The configured size is for sandboxes that stay; here files are kept in
+     * memory. */
     spec.disk_bytes = o->disk;
     spec.cpus = o->cpus > 0 ? o->cpus : r->config->sandbox.cpus;
     spec.pids = (uint32_t)(o->pids != 0 ? o->pids : r->config->sandbox.pids);
@@ -193,12 +218,20 @@ static struct cay_spec make_spec(const struct run *r) {
     return spec;
 }
 
-static struct cay_exec make_exec(const struct run *r, char **argv) {
+/* What the user says, then what the image says, then what is configured. */
+static const char *work_dir(const struct run *r) {
+    const char *of_image = cay_sandbox_image(r->box)->working_dir;
+    if (r->o->workdir != NULL)
+        return r->o->workdir;
+    return of_image[0] != '\0' ? of_image : r->config->sandbox.work_dir;
+}
+
+static struct cay_exec make_exec(const struct run *r) {
     const struct run_options *o = r->o;
     struct cay_exec exec = CAY_EXEC_INIT;
-    exec.argv = (const char *const *)argv;
+    exec.argv = r->argv;
     exec.env = (const char *const *)o->env.v;
-    exec.work_dir = o->workdir != NULL ? o->workdir : r->config->sandbox.work_dir;
+    exec.work_dir = work_dir(r);
     exec.tty = o->tty;
     exec.stdin_fd = STDIN_FILENO;
     if (o->common.output != OUTPUT_JSON) {
@@ -214,7 +247,8 @@ static struct cay_exec make_exec(const struct run *r, char **argv) {
 
 /* ---- doing it ---- */
 
-/* Before anything is made, so that no signal can end us between making and unmaking. */
+/* Before anything is made, so that no signal can end us between making and
+ * unmaking. */
 static int catch_signals(struct run *r) {
     static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
     sigset_t set;
@@ -228,34 +262,93 @@ static int catch_signals(struct run *r) {
     return r->signals < 0 ? error_errno(&r->err, "making a signalfd") : 0;
 }
 
-static int check_guard(struct run *r, char **argv, const char *work_dir) {
+static int check_guard(struct run *r) {
     struct guard_hit hit;
-    if (!r->o->guard || guard_check_argv((const char *const *)argv, work_dir, &hit) == 0)
+    if (!r->o->guard || guard_check_argv(r->argv, work_dir(r), &hit) == 0)
         return 0;
     log_event(LOG_LEVEL_WARN, "command refused by the guard", hit.name, "%s", hit.words);
     error_set(&r->err, CAY_FORBIDDEN, "refused by the guard (%s): %s", hit.name, hit.reason);
     return error_remedy(&r->err, "%s", hit.instead);
 }
 
-static int start(struct run *r, char **argv) {
+/* Fetches the image if it is not here. */
+static int ensure_image(struct run *r) {
+    if (is_host_image(r))
+        return 0;
+    char other[REFERENCE_TEXT_SIZE];
+    const char *name = image_name(r);
+    int code = image_alias(&r->config->images.aliases, name, other, &r->err);
+    if (code < 0)
+        return code;
+    if (code > 0 && !r->o->common.quiet)
+        verb_note("%s is an alias of %s here", name, other);
+    const char *policy = r->o->pull > 0 ? pulls[r->o->pull] : r->config->images.pull;
+    enum cay_pull pull = strcmp(policy, "always") == 0  ? CAY_PULL_ALWAYS
+                         : strcmp(policy, "never") == 0 ? CAY_PULL_NEVER
+                                                        : CAY_PULL_MISSING;
+    return cay_image_ensure(r->o->common.state_dir, r->o->common.config, code > 0 ? other : name,
+                            pull, r->o->common.quiet, r->image, &r->err);
+}
+
+static int no_command(struct run *r) {
+    error_set(&r->err, CAY_INVALID_ARGUMENT, "no command given%s",
+              is_host_image(r) ? "" : ", and the image names none");
+    return error_remedy(&r->err, "say what to run: cay run [OPTIONS] -- COMMAND [ARG...]");
+}
+
+static int start(struct run *r, int argc) {
     int code = config_load(r->o->common.config, (const char *const *)environ, &r->config, &r->err);
     if (code == 0)
         code = check_options(r);
+    if (code == 0 && is_host_image(r) && argc == 0 && r->o->entrypoint == NULL)
+        code = no_command(r);
+    if (code == 0)
+        code = ensure_image(r);
+    if (code == 0)
+        code = catch_signals(r);
     if (code < 0)
         return code;
     struct cay_spec spec = make_spec(r);
-    code = check_guard(r, argv, make_exec(r, argv).work_dir);
-    if (code == 0)
-        code = catch_signals(r);
     int64_t begin = clock_us();
-    if (code == 0)
-        code = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
+    code = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
     r->open_us = clock_us() - begin;
     return code < 0 ? code : cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
 }
 
-static int execute(struct run *r, char **argv) {
-    struct cay_exec exec = make_exec(r, argv);
+static size_t count_words(const char *const *v) {
+    size_t n = 0;
+    while (v[n] != NULL)
+        n++;
+    return n;
+}
+
+/* As Docker does: the entrypoint, then what was given or else the image's
+ * command; an entrypoint of one's own drops both of the image's. */
+static int make_command(struct run *r, int argc, char **argv) {
+    static const char *const none[] = {NULL};
+    const struct cay_image_config *image = cay_sandbox_image(r->box);
+    const char *const own[] = {r->o->entrypoint, NULL};
+    const char *const *first = own[0] != NULL ? own : image->entrypoint;
+    const char *const *rest = argc > 0         ? (const char *const *)argv
+                              : own[0] != NULL ? none
+                                               : image->cmd;
+    size_t begin = count_words(first), more = count_words(rest);
+    r->argv = calloc(begin + more + 1, sizeof *r->argv);
+    if (r->argv == NULL)
+        return error_set(&r->err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    memcpy(r->argv, first, begin * sizeof *first);
+    memcpy(r->argv + begin, rest, more * sizeof *rest);
+    return begin + more == 0 ? no_command(r) : 0;
+}
+
+static int execute(struct run *r, int argc, char **argv) {
+    r->result.exit_code = 125;
+    int failed = make_command(r, argc, argv);
+    if (failed == 0)
+        failed = check_guard(r);
+    if (failed < 0)
+        return failed;
+    struct cay_exec exec = make_exec(r);
     if (r->o->tty)
         (void)terminal_raw(&r->terminal, STDIN_FILENO); /* isatty was checked */
     int code = cay_sandbox_exec(r->box, &exec, &r->result, &r->err);
@@ -382,18 +475,19 @@ static int report(struct run *r, int failed) {
 }
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
-    (void)cmd, (void)argc;
+    (void)cmd;
     struct run r = {.o = values, .terminal = TERMINAL_NONE, .signals = -1};
     r.result.tier = "none";
-    int failed = start(&r, argv);
+    int failed = start(&r, argc);
     bool created = failed == 0;
     if (created)
-        failed = execute(&r, argv);
+        failed = execute(&r, argc, argv);
     finish(&r);
     if (!created)
         r.box = NULL;
     int code = report(&r, failed);
     cay_result_free(&r.result);
+    free(r.argv);
     config_free(r.config);
     fd_close(&r.signals);
     return code;
@@ -404,21 +498,28 @@ static const struct run_options defaults = {.timeout_ms = -1};
 const struct opt_command cli_run = {
     .name = "run",
     .path = "cay run",
-    .synopsis = "[OPTIONS] [--] COMMAND [ARG...]",
+    .synopsis = "[OPTIONS] [--] [COMMAND [ARG...]]",
     .summary = "run a command in a fresh sandbox and throw it away",
-    .help = "The command runs isolated from this machine: its own processes, files, users and "
-            "network (none), with limits on memory, processors, processes, disk and time. Nothing "
+    .help = "The command runs isolated from this machine: its own processes, "
+            "files, users and "
+            "network (none), with limits on memory, processors, processes, "
+            "disk and time. Nothing "
             "of it stays.\n\n"
-            "The exit code is the command's; 124 when a time or output limit struck, 125 when cay "
-            "itself failed, 126 when the command cannot be executed, 127 when it is not found, "
+            "An image that is not here is pulled. Its environment, user, "
+            "working folder, entrypoint "
+            "and command are the defaults.\n\n"
+            "The exit code is the command's; 124 when a time or output limit "
+            "struck, 125 when cay "
+            "itself failed, 126 when the command cannot be executed, 127 when "
+            "it is not found, "
             "128+n when signal n ended it.",
     .examples = "cay run -- python3 -c 'print(6*7)'\n"
+                "cay run --image python:3.12-slim -- python3 --version\n"
                 "cay run -t bash\n"
                 "cay run -v \"$PWD\":/workspace --memory 1g -- make test\n"
                 "tar c src | cay run -o json -- tar t\n",
     .options = options,
     .stop_at_operand = true,
-    .min_operands = 1,
     .max_operands = OPT_OPERANDS_ANY,
     .values_size = sizeof(struct run_options),
     .defaults = &defaults,

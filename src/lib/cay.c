@@ -16,6 +16,8 @@
 #include "engine/native/native.h"
 #include "engine/spec.h"
 #include "image/host.h"
+#include "image/image.h"
+#include "image/store.h"
 #include "version.h"
 #include "wire/client_exec.h"
 
@@ -26,12 +28,15 @@ enum {
 };
 
 struct cay_engine {
+    char state_dir[PATH_MAX];
     struct native *native;
     enum tier wanted; /* what a sandbox gets at least, where the spec does not say */
 };
 
 struct cay_sandbox {
     struct native_box *box;
+    struct image image; /* of the store; IMAGE_NONE: the host image */
+    struct cay_image_config config;
     struct sandbox_spec spec;
     char user[64];
     int connection;
@@ -69,16 +74,15 @@ static int advise(struct cay_error *err) {
 /* ---- the engine ---- */
 
 int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *err) {
-    char path[PATH_MAX];
-    int r = state_dir_make(state_dir, path, sizeof path, err);
-    if (r < 0)
-        return r;
     _cleanup_(freep) cay_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    int r = state_dir_make(state_dir, engine->state_dir, sizeof engine->state_dir, err);
+    if (r < 0)
+        return r;
     /* Before opening, which makes root of an ordinary user. */
     engine->wanted = geteuid() == 0 ? TIER_FULL : TIER_ROOTLESS;
-    r = native_open(path, true, &engine->native, err);
+    r = native_open(engine->state_dir, true, &engine->native, err);
     if (r < 0)
         return advise(err);
     *ret = TAKE_PTR(engine);
@@ -117,30 +121,34 @@ void cay_spec_init(struct cay_spec *spec) {
     };
 }
 
-/* Whose volumes are, as far as it can be told outside: what is unknown here cay-init refuses. */
-static void run_ids(const char *user, struct sandbox_spec *spec) {
+static bool user_of_host(const char *user, unsigned *uid, unsigned *gid) {
     char name[64];
-    unsigned uid, gid, group, own;
+    unsigned group, own;
     size_t len = strcspn(user, ":");
     if (len >= sizeof name)
-        return;
+        return false;
     memcpy(name, user, len);
     name[len] = '\0';
-    if (!host_image_user(name, &uid, &gid))
-        return;
+    if (!host_image_user(name, uid, gid))
+        return false;
     if (user[len] == ':' && host_image_user(user + len + 1, &group, &own))
-        gid = group;
+        *gid = group;
+    return true;
+}
+
+/* Whose volumes are, as far as it can be told outside: what is unknown here cay-init refuses. */
+static void run_ids(const cay_sandbox *box, struct sandbox_spec *spec) {
+    unsigned uid, gid;
+    bool known = box->image.record != NULL ? image_user(&box->image, box->user, &uid, &gid)
+                                           : user_of_host(box->user, &uid, &gid);
+    if (!known || uid >= IMAGE_IDS_COUNT || gid >= IMAGE_IDS_COUNT)
+        return;
     spec->run_uid = uid;
     spec->run_gid = gid;
 }
 
 static int take_choices(const struct cay_spec *in, struct sandbox_spec *spec,
                         struct cay_error *err) {
-    if (!str_equal(in->image, "host")) {
-        error_set(err, CAY_UNSUPPORTED, "image '%.100s': only the host image is available",
-                  in->image);
-        return error_remedy(err, "leave --image away, or use --image host");
-    }
     if (!str_equal(in->network, "none")) {
         error_set(err, CAY_UNSUPPORTED, "network '%.100s': only 'none' is available", in->network);
         return error_remedy(err, "leave --network away, or use --network none");
@@ -170,7 +178,8 @@ static int take_limits(const struct cay_spec *in, struct sandbox_spec *spec,
     return 0;
 }
 
-static int make_spec(const struct cay_spec *in, struct sandbox_spec *spec, struct cay_error *err) {
+static int make_spec(const struct cay_spec *in, cay_sandbox *box, struct cay_error *err) {
+    struct sandbox_spec *spec = &box->spec;
     int r = id_new(spec->id, err);
     if (r == 0 && in->name != NULL)
         r = id_check_name("--name", in->name, err);
@@ -178,8 +187,8 @@ static int make_spec(const struct cay_spec *in, struct sandbox_spec *spec, struc
         return r;
     (void)snprintf(spec->hostname, sizeof spec->hostname, "%s",
                    in->name != NULL ? in->name : spec->id);
-    if (in->user != NULL)
-        run_ids(in->user, spec);
+    if (box->user[0] != '\0')
+        run_ids(box, spec);
     r = take_choices(in, spec, err);
     if (r == 0)
         r = take_limits(in, spec, err);
@@ -192,9 +201,65 @@ static int make_spec(const struct cay_spec *in, struct sandbox_spec *spec, struc
 }
 
 static void sandbox_freep(cay_sandbox **box) {
-    if (*box != NULL)
+    if (*box != NULL) {
         spec_free_mounts(&(*box)->spec);
+        image_close(&(*box)->image);
+    }
     free(*box);
+}
+
+static int open_image(const cay_engine *engine, const char *name, struct image *ret,
+                      struct cay_error *err) {
+    char id[HEX_SIZE];
+    struct image_store store;
+    int r = image_store_open(engine->state_dir, false, 0, &store, err);
+    if (r == 0) {
+        r = image_store_find(&store, name, id, err);
+        image_store_close(&store);
+    }
+    if (r == 0)
+        r = image_open(engine->state_dir, id, ret, err);
+    return r == -CAY_NOT_FOUND ? error_remedy(err, "fetch it with: cay image pull %.200s", name)
+                               : r;
+}
+
+static const char *const *words(const struct strv *v) {
+    static const char *const none[] = {NULL};
+    return v->v != NULL ? (const char *const *)v->v : none;
+}
+
+/* The host image has an empty configuration. */
+static const struct image_record *record_of(const cay_sandbox *box) {
+    static const struct image_record none;
+    return box->image.record != NULL ? box->image.record : &none;
+}
+
+static int take_image(const cay_engine *engine, const char *name, cay_sandbox *box,
+                      struct cay_error *err) {
+    box->image = IMAGE_NONE;
+    int r = str_equal(name, "host") ? 0 : open_image(engine, name, &box->image, err);
+    if (r < 0)
+        return r;
+    const struct image_record *record = record_of(box);
+    box->config = (struct cay_image_config){
+        .entrypoint = words(&record->entrypoint),
+        .cmd = words(&record->cmd),
+        .working_dir = record->working_dir,
+        .user = record->user,
+        .volumes = words(&record->volumes),
+    };
+    return 0;
+}
+
+static int take_user(const char *user, cay_sandbox *box, struct cay_error *err) {
+    if (user != NULL && user[0] == '\0') {
+        error_set(err, CAY_INVALID_ARGUMENT, "--user is empty");
+        return error_remedy(err, "name a user, or leave it away");
+    }
+    if (str_copy(box->user, sizeof box->user, user != NULL ? user : box->config.user) == 0)
+        return 0;
+    return error_set(err, CAY_INVALID_ARGUMENT, "%s is longer than any user's name",
+                     user != NULL ? "--user" : "the image's user");
 }
 
 int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbox **ret,
@@ -202,23 +267,27 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
     _cleanup_(sandbox_freep) cay_sandbox *box = calloc(1, sizeof *box);
     if (box == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    if (in->user != NULL && in->user[0] == '\0') {
-        error_set(err, CAY_INVALID_ARGUMENT, "--user is empty");
-        return error_remedy(err, "name a user, or leave it away");
-    }
-    if (in->user != NULL && str_copy(box->user, sizeof box->user, in->user) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "--user is longer than any user's name");
+    int r = take_image(engine, in->image, box, err);
+    if (r == 0)
+        r = take_user(in->user, box, err);
     box->spec.tier = engine->wanted;
-    int r = make_spec(in, &box->spec, err);
+    if (r == 0)
+        r = make_spec(in, box, err);
     if (r < 0)
         return r;
-    r = native_start(engine->native, &box->spec, NULL, &box->box, err);
+    struct native_root root = {.image = &box->image, .disk = -1};
+    r = native_start(engine->native, &box->spec, box->image.record != NULL ? &root : NULL,
+                     &box->box, err);
     if (r < 0)
         return advise(err);
     box->tier = tier_name(native_tier(engine->native));
     box->connection = native_box_take_connection(box->box);
     *ret = TAKE_PTR(box);
     return 0;
+}
+
+const struct cay_image_config *cay_sandbox_image(const cay_sandbox *box) {
+    return &box->config;
 }
 
 const char *cay_sandbox_id(const cay_sandbox *box) {
@@ -248,34 +317,51 @@ static bool overrides(const char *const *env, const char *entry) {
     return false;
 }
 
-/* Nothing of the caller's own environment: the defaults, then what was asked for. */
-static const char **make_env(const cay_sandbox *box, const struct cay_exec *exec, char *hostname,
-                             size_t size, struct cay_error *err) {
-    size_t n = 0, count = 0;
-    for (const char *const *p = exec->env; p != NULL && *p != NULL; p++, count++) {
-        if (strchr(*p, '=') != NULL && **p != '=')
+static size_t count_words(const char *const *v) {
+    size_t n = 0;
+    while (v != NULL && v[n] != NULL)
+        n++;
+    return n;
+}
+
+static int check_env(const char *const *env, struct cay_error *err) {
+    for (; env != NULL && *env != NULL; env++) {
+        if (strchr(*env, '=') != NULL && **env != '=')
             continue;
         char shown[64];
         error_set(err, CAY_INVALID_ARGUMENT, "environment entry '%s' has no '='",
-                  str_escape(shown, sizeof shown, *p));
-        (void)error_remedy(err, "write --env KEY=VALUE");
-        return NULL;
+                  str_escape(shown, sizeof shown, *env));
+        return error_remedy(err, "write --env KEY=VALUE");
     }
-    const char **env = calloc(count + ARRAY_LEN(default_env) + 3, sizeof *env);
+    return 0;
+}
+
+/* Nothing of the caller's own environment: the defaults, then the image's, then what was asked for.
+ */
+static const char **make_env(const cay_sandbox *box, const struct cay_exec *exec, char *hostname,
+                             size_t size, struct cay_error *err) {
+    if (check_env(exec->env, err) < 0)
+        return NULL;
+    const char *const *of_image = words(&record_of(box)->env);
+    (void)snprintf(hostname, size, "HOSTNAME=%s", box->spec.hostname);
+    const char *defaults[] = {default_env[0], default_env[1], hostname,
+                              exec->tty ? "TERM=xterm-256color" : NULL};
+    const char **env = calloc(
+        ARRAY_LEN(defaults) + count_words(of_image) + count_words(exec->env) + 1, sizeof *env);
     if (env == NULL) {
         error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
         return NULL;
     }
-    for (size_t i = 0; i < ARRAY_LEN(default_env); i++)
-        if (!overrides(exec->env, default_env[i]))
-            env[n++] = default_env[i];
-    (void)snprintf(hostname, size, "HOSTNAME=%s", box->spec.hostname);
-    if (!overrides(exec->env, hostname))
-        env[n++] = hostname;
-    if (exec->tty && !overrides(exec->env, "TERM="))
-        env[n++] = "TERM=xterm-256color";
-    for (size_t i = 0; i < count; i++)
-        env[n++] = exec->env[i];
+    size_t n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(defaults); i++)
+        if (defaults[i] != NULL && !overrides(exec->env, defaults[i]) &&
+            !overrides(of_image, defaults[i]))
+            env[n++] = defaults[i];
+    for (; *of_image != NULL; of_image++)
+        if (!overrides(exec->env, *of_image))
+            env[n++] = *of_image;
+    for (const char *const *p = exec->env; p != NULL && *p != NULL; p++)
+        env[n++] = *p;
     return env;
 }
 

@@ -1,0 +1,130 @@
+/* Images are fetched by another program, which has the libraries for it and fewer rights. */
+#include <cay.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/program.h"
+#include "base/state.h"
+#include "base/str.h"
+#include "image/store.h"
+
+static const char *const policies[] = {"missing", "always", "never"};
+
+/* Looked up here, so that an image that is there costs no other program. */
+static int find_here(const char *state_dir, const char *image, char *id, struct cay_error *err) {
+    struct image_store store;
+    int r = image_store_open(state_dir, false, 0, &store, err);
+    if (r < 0)
+        return r;
+    r = image_store_find(&store, image, id, err);
+    image_store_close(&store);
+    return r;
+}
+
+static int start(const char *program, const char *const *argv, int out, pid_t *ret,
+                 struct cay_error *err) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)posix_spawn_file_actions_init(&actions);
+    (void)posix_spawnattr_init(&attributes);
+    int r = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    /* The caller has blocked what it wants to handle itself; Ctrl-C must end a pull. */
+    if (r == 0)
+        r = posix_spawnattr_setsigmask(&attributes, &none);
+    if (r == 0)
+        r = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    if (r == 0)
+        r = posix_spawn(ret, program, &actions, &attributes, (char *const *)(uintptr_t)argv,
+                        environ);
+    (void)posix_spawnattr_destroy(&attributes);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return r == 0 ? 0 : error_sys(err, r, "starting %s", program);
+}
+
+/* Its answer is the id, or three lines: the error's name, its message, its remedy. */
+static int take_answer(char *answer, int status, char *id, struct cay_error *err) {
+    static char none[] = "";
+    char *line[3] = {answer, none, none};
+    for (size_t i = 0; i < ARRAY_LEN(line); i++) {
+        char *end = strchr(line[i], '\n');
+        if (end == NULL)
+            break;
+        *end = '\0';
+        if (i + 1 < ARRAY_LEN(line))
+            line[i + 1] = end + 1;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && hex_is_valid(line[0])) {
+        memcpy(id, line[0], CAY_IMAGE_ID_SIZE);
+        return 0;
+    }
+    if (WIFSIGNALED(status))
+        return error_set(err, CAY_INTERNAL, "cay-image was ended by signal %d", WTERMSIG(status));
+    if (line[1][0] == '\0')
+        return error_set(err, CAY_INTERNAL, "cay-image ended without an answer");
+    error_set(err, error_code_from_name(line[0]), "%s", line[1]);
+    (void)error_remedy(err, "%s", line[2]);
+    error_sanitize(err);
+    return -(int)err->code;
+}
+
+static int fetch(const char *state_dir, const char *config, const char *image, enum cay_pull pull,
+                 bool quiet, char *id, struct cay_error *err) {
+    char program[PATH_MAX];
+    int r = program_find("cay-image", program, sizeof program, err);
+    if (r < 0)
+        return r;
+    const char *argv[12] = {"cay-image", "ensure", "--state-dir",
+                            state_dir,   "--pull", policies[pull]};
+    size_t n = 6;
+    if (config != NULL) {
+        argv[n++] = "--config";
+        argv[n++] = config;
+    }
+    if (quiet)
+        argv[n++] = "--quiet";
+    argv[n++] = "--";
+    argv[n] = image;
+    int pipe_fds[2];
+    if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+        return error_errno(err, "making a pipe");
+    _cleanup_(closep) int in = pipe_fds[0];
+    pid_t pid;
+    r = start(program, argv, pipe_fds[1], &pid, err);
+    (void)close(pipe_fds[1]);
+    if (r < 0)
+        return r;
+    _cleanup_(buf_free) struct buf answer = BUF_INIT(8192);
+    (void)fd_read_to_end(in, &answer); /* what is cut short is no answer */
+    (void)buf_putc(&answer, '\n');
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return error_errno(err, "waiting for %s", program);
+    return answer.data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory")
+                               : take_answer(answer.data, status, id, err);
+}
+
+int cay_image_ensure(const char *state_dir, const char *config, const char *image,
+                     enum cay_pull pull, bool quiet, char id[CAY_IMAGE_ID_SIZE],
+                     struct cay_error *err) {
+    char path[PATH_MAX];
+    int r = state_dir_make(state_dir, path, sizeof path, err);
+    if (r < 0)
+        return r;
+    if (pull != CAY_PULL_ALWAYS && find_here(path, image, id, err) == 0)
+        return 0;
+    return fetch(path, config, image, pull, quiet, id, err);
+}
