@@ -1,0 +1,48 @@
+#include "imager/measure.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/auto.h"
+
+enum { DEPTH_MAX = 600 }; /* deeper than what is ever unpacked */
+
+/* Bounded by DEPTH_MAX. NOLINTNEXTLINE(misc-no-recursion) */
+static int measure(int parent, const char *name, unsigned depth, uint64_t *bytes,
+                   uint64_t *entries) {
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    _cleanup_(closedirp) DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (dir == NULL) {
+        int r = -errno;
+        if (fd >= 0)
+            (void)close(fd);
+        return r;
+    }
+    for (;;) {
+        errno = 0;
+        const struct dirent *e = readdir(dir);
+        if (e == NULL)
+            return -errno;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        struct stat st;
+        if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+            return -errno;
+        ++*entries;
+        if (S_ISREG(st.st_mode))
+            *bytes += (uint64_t)st.st_size / MAX(st.st_nlink, (nlink_t)1);
+        int r = S_ISDIR(st.st_mode) && depth < DEPTH_MAX
+                    ? measure(fd, e->d_name, depth + 1, bytes, entries)
+                    : 0;
+        if (r < 0)
+            return r;
+    }
+}
+
+int measure_tree(int folder, uint64_t *bytes, uint64_t *entries) {
+    *bytes = *entries = 0;
+    return measure(folder, ".", 0, bytes, entries);
+}
