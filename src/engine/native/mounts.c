@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -67,7 +68,7 @@ int mounts_clone(int dirfd, const char *path, bool recursive, unsigned attribute
     return TAKE_FD(tree);
 }
 
-int mounts_overlay(const int *lowers, size_t count, int upper, int work, bool user_xattr) {
+int mounts_overlay(const int *lowers, size_t count, int upper, int work, unsigned flags) {
     _cleanup_(closep) int fs = fsopen("overlay", FSOPEN_CLOEXEC);
     if (fs < 0)
         return -errno;
@@ -77,12 +78,24 @@ int mounts_overlay(const int *lowers, size_t count, int upper, int work, bool us
     if (fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper) < 0 ||
         fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0)
         return -errno;
-    if (user_xattr && fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0)
+    if ((flags & OVERLAY_USER_XATTR) != 0 &&
+        fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0)
+        return -errno;
+    if ((flags & OVERLAY_METACOPY) != 0 && set_string(fs, "metacopy", "on") < 0)
         return -errno;
     return finish(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
 }
 
+/* The last component is never followed, so what has no other needs no descriptor of its own. */
+static bool is_plain_name(const char *path) {
+    return path[0] != '\0' && strchr(path, '/') == NULL && strcmp(path, ".") != 0 &&
+           strcmp(path, "..") != 0;
+}
+
 int mounts_attach(int tree, int root, const char *path) {
+    const char *name = path + strspn(path, "/");
+    if (is_plain_name(name))
+        return move_mount(tree, "", root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
     _cleanup_(closep) int at = path_open_no_symlinks(root, path, O_PATH, 0);
     if (at < 0)
         return at;

@@ -18,7 +18,11 @@ int mounts_clone(int dirfd, const char *path, bool recursive, unsigned attribute
 /* A detached overlay of lowers, topmost first, and an upper with its work folder, all by
  * descriptor. -EINVAL or -EOPNOTSUPP from kernels that do not know layers by descriptor (before
  * 6.13). */
-int mounts_overlay(const int *lowers, size_t count, int upper, int work, bool user_xattr);
+enum {
+    OVERLAY_USER_XATTR = 1, /* the overlay's own attributes are user.overlay.… */
+    OVERLAY_METACOPY = 2,   /* a file whose owner changes is not copied */
+};
+int mounts_overlay(const int *lowers, size_t count, int upper, int work, unsigned flags);
 
 /* A detached instance of a file system that has few options ("proc", "devpts"). Pairs of option
  * and value, NULL-terminated. */

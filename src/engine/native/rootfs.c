@@ -16,6 +16,8 @@
 #include "base/str.h"
 #include "engine/native/idrange.h"
 #include "engine/native/mounts.h"
+#include "engine/native/rootfs_overlay.h"
+#include "engine/native/shift.h"
 #include "engine/native/syscalls.h"
 #include "engine/native/userns.h"
 #include "image/host.h"
@@ -330,10 +332,22 @@ static int copy_lower(const struct image_trees *trees, uid_t base, int *ret) {
     return r;
 }
 
+/* An image of the store is too large to be copied. */
+static int shift_lower(struct rootfs *root, const struct image_trees *trees) {
+    root->lower = mounts_clone(trees->lower_raw, "", false, bind_attributes, -1);
+    if (root->lower < 0)
+        return root->lower;
+    root->lower_owned = true;
+    root->shift = shift_make();
+    return MIN(root->shift, 0);
+}
+
 static int choose_lower(struct rootfs *root, const struct image_trees *trees, uid_t base) {
     root->lower = trees->lower;
     if (root->lower >= 0)
         return 0;
+    if (trees->store != NULL)
+        return shift_lower(root, trees);
     int r = copy_lower(trees, base, &root->lower);
     root->lower_owned = r == 0;
     return r;
@@ -408,6 +422,7 @@ static int make_pts(uid_t base, bool own_userns) {
 void rootfs_close(struct rootfs *r) {
     fd_close(&r->box);
     fd_close(&r->overlay);
+    fd_close(&r->shift);
     fd_close(&r->disk);
     fd_close(&r->pts);
     if (r->lower_owned)
@@ -439,58 +454,11 @@ static bool box_can_be_cloned(const struct rootfs *root) {
     return kernel_can == YES;
 }
 
-struct lowers {
-    int fd[RECORD_LAYERS_MAX + 1]; /* topmost first */
-    size_t count;
-    size_t own; /* of them, to be closed */
-};
-
-static void lowers_close(struct lowers *l) {
-    while (l->own > 0)
-        (void)close(l->fd[--l->own]);
-}
-
-static int lowers_open(struct lowers *l, int dir, const char *path) {
-    int fd = path_open_no_symlinks(dir, path, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
-    if (fd < 0)
-        return fd;
-    l->fd[l->count++] = fd;
-    l->own = l->count;
-    return 0;
-}
-
-/* Where the disk keeps what is written, what is ours lies below it, so that it is not kept. */
-static int open_lowers(const struct rootfs *root, const struct image_trees *trees,
-                       struct lowers *l) {
-    int r = root->disk >= 0 ? lowers_open(l, root->box, "u") : 0;
-    if (trees->store == NULL) {
-        l->fd[l->count++] = root->lower;
-        return r;
-    }
-    const struct image_record *record = trees->store->record;
-    for (size_t i = record->layer_count; r == 0 && i > 0; i--) {
-        char path[HEX_SIZE + sizeof "/fs"];
-        (void)snprintf(path, sizeof path, "%s/fs", record->layers[i - 1].chain);
-        r = lowers_open(l, root->lower, path);
-    }
-    return r;
-}
-
-static int make_overlay(struct rootfs *root, const struct image_trees *trees, bool own_userns) {
+static int make_overlay(struct rootfs *root, const struct image_trees *trees,
+                        const struct rootfs_owner *owner) {
     if (!box_can_be_cloned(root))
         return 0;
-    bool on_disk = root->disk >= 0;
-    int writable = on_disk ? root->disk : root->box;
-    int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    _cleanup_(lowers_close) struct lowers lowers = {.count = 0};
-    _cleanup_(closep) int upper = openat(writable, on_disk ? "fs" : "u", flags);
-    _cleanup_(closep) int work = openat(writable, on_disk ? "work" : "w", flags);
-    if (upper < 0 || work < 0)
-        return -errno;
-    int r = open_lowers(root, trees, &lowers);
-    if (r < 0)
-        return r;
-    root->overlay = mounts_overlay(lowers.fd, lowers.count, upper, work, own_userns || on_disk);
+    root->overlay = rootfs_overlay(root, trees, owner->base, owner->own_userns, NULL);
     if (root->overlay == -EINVAL || root->overlay == -EOPNOTSUPP) /* unknown to this kernel */
         root->overlay = -1;
     return root->overlay < -1 ? root->overlay : 0;
@@ -523,11 +491,11 @@ int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *tr
         return error_sys(err, -r, "filling the writable layer");
     r = choose_lower(&root, trees, base);
     if (r < 0)
-        return error_sys(err, -r, "copying the image's root");
+        return error_sys(err, -r, "giving the image's files the sandbox's ids");
     r = open_disk(&root, owner, err);
     if (r < 0)
         return r;
-    r = make_overlay(&root, trees, owner->own_userns);
+    r = make_overlay(&root, trees, owner);
     if (r < 0) {
         error_sys(err, -r, "mounting the overlay");
         return error_remedy(err, "the kernel needs overlayfs (modprobe overlay)");

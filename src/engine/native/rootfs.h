@@ -67,6 +67,7 @@ struct rootfs {
     int overlay; /* detached root, or -1: made by rootfs_enter (kernels before 6.13) */
     int lower;   /* borrowed from the trees, or owned with lower_owned: a copy in the box */
     bool lower_owned;
+    int shift;      /* detached tmpfs for changed owners (shift.h); -1: the image is id-mapped */
     int disk;       /* detached clone of the folder that keeps what is written; -1: the box does */
     int pts;        /* detached devpts */
     bool assembled; /* what lies over the overlay is in its place already */
@@ -77,7 +78,8 @@ struct rootfs {
     size_t volume_count;
 };
 
-#define ROOTFS_EMPTY ((struct rootfs){.box = -1, .overlay = -1, .lower = -1, .disk = -1, .pts = -1})
+#define ROOTFS_EMPTY                                                                               \
+    ((struct rootfs){.box = -1, .overlay = -1, .lower = -1, .shift = -1, .disk = -1, .pts = -1})
 
 /* Who owns what. */
 struct rootfs_owner {

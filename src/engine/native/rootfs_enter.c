@@ -17,6 +17,7 @@
 #include "base/path.h"
 #include "engine/native/mounts.h"
 #include "engine/native/rootfs.h"
+#include "engine/native/rootfs_overlay.h"
 #include "engine/native/syscalls.h"
 #include "image/host.h"
 
@@ -38,25 +39,26 @@ static int fail(struct cay_error *err, int r, const char *what) {
 
 /* ---- the root ---- */
 
-/* Kernels that take overlay layers by name only: the layers are attached to the staging folder for
- * a moment, and named relative to it, so that the mount table shows no host path. */
+/* Kernels that take overlay layers by name only: they are attached to the staging folder for a
+ * moment. Returns a descriptor of the overlay's root. */
 static int overlay_by_name(const struct rootfs_entry *e) {
-    const char *options = e->own_userns ? "lowerdir=l,upperdir=b/u,workdir=b/w,userxattr"
-                                        : "lowerdir=l,upperdir=b/u,workdir=b/w";
+    const struct {
+        const char *name;
+        int tree;
+    } places[] = {
+        {"l", e->root->lower}, {"b", e->root->box}, {"d", e->root->disk}, {"s", e->root->shift}};
     _cleanup_(closep) int stage = mounts_tmpfs(65536, 16, "0700", 0);
     if (stage < 0)
         return stage;
-    if (mkdirat(stage, "l", 0700) < 0 || mkdirat(stage, "b", 0700) < 0 ||
-        mkdirat(stage, "m", 0700) < 0)
-        return -errno;
     if (move_mount(stage, "", AT_FDCWD, e->staging, MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
-        fchdir(stage) < 0 || move_mount(e->root->box, "", stage, "b", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        fchdir(stage) < 0 || mkdirat(stage, "m", 0700) < 0)
         return -errno;
-    if (move_mount(e->root->lower, "", stage, "l", MOVE_MOUNT_F_EMPTY_PATH) < 0 ||
-        mount("overlay", "m", "overlay", MS_NOSUID | MS_NODEV, options) < 0)
-        return -errno;
-    int root = openat(stage, "m", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return root < 0 ? -errno : root;
+    for (size_t i = 0; i < ARRAY_LEN(places); i++)
+        if (places[i].tree >= 0 &&
+            (mkdirat(stage, places[i].name, 0700) < 0 ||
+             move_mount(places[i].tree, "", stage, places[i].name, MOVE_MOUNT_F_EMPTY_PATH) < 0))
+            return -errno;
+    return rootfs_overlay(e->root, e->trees, e->base, e->own_userns, "m");
 }
 
 /* Attaches the overlay somewhere in this mount namespace; returns a descriptor of its root. */
@@ -122,6 +124,7 @@ static int bind_nodes(int dev) {
     return 0;
 }
 
+/* A descriptor of it, attached. */
 static int make_own_dev(int root) {
     _cleanup_(closep) int dev =
         mounts_tmpfs(65536, 64, "0755", MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
@@ -135,27 +138,36 @@ static int make_own_dev(int root) {
     struct mount_attr attr = {.attr_set = MOUNT_ATTR_RDONLY};
     if (r == 0 && mount_setattr(dev, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
         r = -errno;
-    return r;
+    return r < 0 ? r : TAKE_FD(dev);
+}
+
+/* The one that was made before, or a clone of it. */
+static int attach_made_dev(const struct rootfs_entry *e, int root) {
+    _cleanup_(closep) int dev =
+        e->share_dev ? mounts_clone(e->dev, "", false, 0, -1) : fcntl(e->dev, F_DUPFD_CLOEXEC, 3);
+    if (dev < 0)
+        return e->share_dev ? dev : -errno;
+    int r = mounts_attach(dev, root, "dev");
+    return r < 0 ? r : TAKE_FD(dev);
 }
 
 /* A mount that was never attached costs a grace period of the kernel when its last descriptor is
  * closed; one that goes with its namespace does not. So the box itself goes below /dev/shm, covered
  * by the folder of it that is meant to be there. */
-static int attach_shm(const struct rootfs_entry *e, int root) {
+static int attach_shm(const struct rootfs_entry *e, int dev) {
     bool detached = e->root->overlay >= 0;
-    int r = detached ? mounts_attach(e->root->box, root, "dev/shm") : 0;
+    int r = detached ? mounts_attach(e->root->box, dev, "shm") : 0;
     if (r < 0)
         return r;
-    return mounts_attach_clone(e->root->box, "shm", root, "dev/shm", MOUNT_ATTR_NOEXEC);
+    return mounts_attach_clone(e->root->box, "shm", dev, "shm", MOUNT_ATTR_NOEXEC);
 }
 
 static int attach_dev(const struct rootfs_entry *e, int root) {
-    int r = e->dev < 0     ? make_own_dev(root)
-            : e->share_dev ? mounts_attach_clone(e->dev, "", root, "dev", 0)
-                           : mounts_attach(e->dev, root, "dev");
-    if (r == 0)
-        r = mounts_attach(e->root->pts, root, "dev/pts");
-    return r < 0 ? r : attach_shm(e, root);
+    _cleanup_(closep) int dev = e->dev < 0 ? make_own_dev(root) : attach_made_dev(e, root);
+    if (dev < 0)
+        return dev;
+    int r = mounts_attach(e->root->pts, dev, "pts");
+    return r < 0 ? r : attach_shm(e, dev);
 }
 
 /* ---- /proc ---- */
@@ -175,7 +187,7 @@ void rootfs_find_masks(struct proc_masks *ret) {
 }
 
 /* Names in /proc are the kernel's own: no symlink can be in the way. */
-static int mask(const struct rootfs_entry *e, const char *with, int proc, const char *name) {
+static int mask_with(const struct rootfs_entry *e, const char *with, int proc, const char *name) {
     /* Root of its own user namespace owns the masks too; elsewhere they belong to the host. */
     unsigned attributes = e->own_userns ? MOUNT_ATTR_RDONLY : 0;
     _cleanup_(closep) int tree = mounts_clone(e->root->box, with, false, attributes, -1);
@@ -184,14 +196,26 @@ static int mask(const struct rootfs_entry *e, const char *with, int proc, const 
     return move_mount(tree, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
+/* The first file and the first folder get a clone from the box, the others a bind of that one: it
+ * is in this namespace already, so it needs no tree and no descriptor of its own. The work folder
+ * is /proc meanwhile. */
 static int mask_proc(const struct rootfs_entry *e, int proc) {
+    const char *first[2] = {NULL, NULL};
+    if (fchdir(proc) < 0)
+        return -errno;
     for (size_t i = 0; i < e->masks->count; i++) {
-        const char *with = e->masks->entry[i].is_dir ? "void" : "none";
-        int r = mask(e, with, proc, e->masks->entry[i].name);
-        if (r < 0)
-            return r;
+        const char *name = e->masks->entry[i].name;
+        bool is_dir = e->masks->entry[i].is_dir;
+        if (first[is_dir] == NULL) {
+            int r = mask_with(e, is_dir ? "void" : "none", proc, name);
+            if (r < 0)
+                return r;
+            first[is_dir] = name;
+        } else if (mount(first[is_dir], name, NULL, MS_BIND, NULL) < 0) {
+            return -errno;
+        }
     }
-    return mask(e, "boot_id", proc, "sys/kernel/random/boot_id");
+    return mask_with(e, "boot_id", proc, "sys/kernel/random/boot_id");
 }
 
 static int protect_proc(int proc) {
@@ -214,6 +238,8 @@ static int attach_proc(const struct rootfs_entry *e, int root) {
     int r = mounts_attach(proc, root, "proc");
     if (r == 0)
         r = mask_proc(e, proc);
+    if (r == 0 && fchdir(root) < 0)
+        r = -errno;
     return r == 0 && e->own_userns ? protect_proc(proc) : r;
 }
 
