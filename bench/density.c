@@ -32,14 +32,27 @@ static double field(const char *text, const char *name) {
     return at == NULL ? 0 : strtod(at + strlen(name), NULL);
 }
 
+/* Free pages, in KB, that each processor keeps at hand. MemFree does not count them, and after many
+ * processes have ended they are hundreds of MB, which then seem to be used. */
+static double read_kept(void) {
+    static char text[1 << 18];
+    double pages = 0;
+    if (fd_read_file_at(AT_FDCWD, "/proc/zoneinfo", text, sizeof text) < 0)
+        return 0;
+    for (const char *at = text; (at = strstr(at, " count:")) != NULL; at++)
+        pages += field(at, " count:");
+    return pages * (double)sysconf(_SC_PAGESIZE) / 1024;
+}
+
 static int read_memory(struct memory *ret, struct cay_error *err) {
     char text[8192];
     ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/meminfo", text, sizeof text);
     if (n < 0)
         return error_sys(err, (int)-n, "reading /proc/meminfo");
     double cache = field(text, "\nBuffers:") + field(text, "\nCached:") - field(text, "\nShmem:");
-    ret->used = field(text, "MemTotal:") - field(text, "MemFree:") - cache;
-    ret->available = field(text, "MemAvailable:");
+    double kept = read_kept();
+    ret->used = field(text, "MemTotal:") - field(text, "MemFree:") - kept - cache;
+    ret->available = field(text, "MemAvailable:") + kept;
     ret->kernel = field(text, "\nSlab:") + field(text, "\nKernelStack:") +
                   field(text, "\nPageTables:") + field(text, "\nPercpu:");
     return 0;
