@@ -23,6 +23,7 @@ install: all
 bench: all
 	scripts/setup --bench
 	bench/run
+	bench/images
 
 # Images from Debian packages: cay/python, cay/data.
 image-python image-data: image-%: all
