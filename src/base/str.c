@@ -302,3 +302,10 @@ void strv_free(struct strv *s) {
     free(s->v);
     *s = (struct strv){0};
 }
+
+bool strv_has(const struct strv *s, const char *text) {
+    for (size_t i = 0; i < s->len; i++)
+        if (str_equal(s->v[i], text))
+            return true;
+    return false;
+}

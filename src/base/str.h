@@ -63,3 +63,4 @@ struct strv {
 int strv_push(struct strv *s, const char *text);
 int strv_pushf(struct strv *s, const char *fmt, ...) _printf_(2, 3);
 void strv_free(struct strv *s);
+bool strv_has(const struct strv *s, const char *text);

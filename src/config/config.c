@@ -20,7 +20,7 @@ void config_free(struct config *config) {
     size_t count;
     const struct config_key *keys = config_keys(&count);
     for (size_t i = 0; i < count; i++) {
-        config_release(config, &keys[i]);
+        config_value_release(config, &keys[i]);
         if (config->values != NULL)
             free(config->values[i].text);
     }
@@ -169,7 +169,7 @@ static int set_value(struct config *config, size_t row, const char *what, const 
     _cleanup_(freep) char *copy = strdup(text);
     if (copy == NULL)
         return error_sys(err, ENOMEM, "%s", what);
-    int r = config_parse(config, key, what, copy, err);
+    int r = config_value_parse(config, key, what, copy, err);
     if (r < 0)
         return r;
     free(config->values[row].text);
@@ -269,7 +269,7 @@ static int apply_value(struct config *config, size_t row, const struct toml_valu
     char what[256];
     (void)snprintf(what, sizeof what, "%.180s:%u:%u: %s.%s", config->file, v->line, v->column,
                    key->section, key->name);
-    int r = config_text(key, what, v, &text, err);
+    int r = config_value_text(key, what, v, &text, err);
     if (r < 0)
         return r;
     return set_value(

@@ -137,8 +137,8 @@ static int refuse_controls(const char *what, const char *text, struct cay_error 
     return 0;
 }
 
-int config_parse(struct config *config, const struct config_key *key, const char *what,
-                 const char *text, struct cay_error *err) {
+int config_value_parse(struct config *config, const struct config_key *key, const char *what,
+                       const char *text, struct cay_error *err) {
     void *field = field_of(config, key);
     int r = refuse_controls(what, text, err);
     if (r < 0)
@@ -164,7 +164,7 @@ int config_parse(struct config *config, const struct config_key *key, const char
     return error_set(err, CAY_INTERNAL, "%s: no such kind of value", what);
 }
 
-void config_release(struct config *config, const struct config_key *key) {
+void config_value_release(struct config *config, const struct config_key *key) {
     if (key->kind == CONFIG_LIST || key->kind == CONFIG_MAP)
         strv_free(field_of(config, key));
 }
@@ -240,8 +240,8 @@ static int put_map(const struct config_key *key, const char *what, const struct 
     return 0;
 }
 
-int config_text(const struct config_key *key, const char *what, const struct toml_value *v,
-                struct buf *out, struct cay_error *err) {
+int config_value_text(const struct config_key *key, const char *what, const struct toml_value *v,
+                      struct buf *out, struct cay_error *err) {
     int r = 0;
     if ((forms[key->kind].types & 1U << v->type) == 0)
         return fail_type(key, what, v, err);

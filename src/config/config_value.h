@@ -6,12 +6,12 @@
 
 /* Checks text as the value of key and stores it in the key's field of config; strings are stored
  * as text itself, which must live as long. `what` names the place in errors. */
-int config_parse(struct config *config, const struct config_key *key, const char *what,
-                 const char *text, struct cay_error *err);
+int config_value_parse(struct config *config, const struct config_key *key, const char *what,
+                       const char *text, struct cay_error *err);
 
 /* The text of a value in the file, appended to out, if it has a type that fits the key. */
-int config_text(const struct config_key *key, const char *what, const struct toml_value *v,
-                struct buf *out, struct cay_error *err);
+int config_value_text(const struct config_key *key, const char *what, const struct toml_value *v,
+                      struct buf *out, struct cay_error *err);
 
-/* Releases what config_parse() stored in the key's field. */
-void config_release(struct config *config, const struct config_key *key);
+/* Releases what config_value_parse() stored in the key's field. */
+void config_value_release(struct config *config, const struct config_key *key);

@@ -93,7 +93,10 @@ static int open_registry(struct pull *p, struct cay_error *err) {
             return r;
     }
     bool known = credential.user != NULL || credential.identity_token != NULL;
-    int r = registry_open(p->ref, known ? &credential : NULL, &o->registry, &p->registry, err);
+    struct registry_options options = o->registry;
+    if (o->insecure_registries != NULL && strv_has(o->insecure_registries, p->ref->registry))
+        options.insecure = true;
+    int r = registry_open(p->ref, known ? &credential : NULL, &options, &p->registry, err);
     credential_clear(&credential);
     return r;
 }

@@ -22,6 +22,8 @@ struct pull_options {
                            struct cay_error *err);
     void *user;
     struct registry_options registry;
+    const struct strv *insecure_registries; /* besides registry.insecure; NULL: none */
+    const struct strv *aliases; /* "NAME=NAME", for the base images of builds; NULL: none */
     struct progress *progress;
 };
 

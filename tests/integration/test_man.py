@@ -18,9 +18,9 @@ def roff(page):
                           capture_output=True, check=True).stdout
 
 
-def help_options(verb):
+def help_options(*verb):
     """Pairs of letter (or "") and long name that --help lists."""
-    text = support.cay(verb, "--help").stdout.decode()
+    text = support.cay(*verb, "--help").stdout.decode()
     return set(re.findall(r"^  (?:-(\w), |    )--([\w-]+)", text, re.M))
 
 
@@ -31,7 +31,7 @@ def page_options(page):
 
 
 def test_there_is_a_page_for_each_verb_that_has_options_of_its_own():
-    assert {"cay.1", "cay-run.1", "cay-doctor.1", "cay.toml.5"} <= set(PAGES)
+    assert {"cay.1", "cay-run.1", "cay-image.1", "cay-doctor.1", "cay.toml.5"} <= set(PAGES)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -49,6 +49,23 @@ def test_every_option_of_run_is_in_its_page_and_the_reverse():
     known = help_options("run")
     assert ("m", "memory") in known and ("", "tier") in known
     assert page_options("cay-run.1") == known
+
+
+def image_verbs():
+    text = support.cay("image", "--help").stdout.decode()
+    return re.findall(r"^  (\w+) ", text.split("Commands:")[1].split("Options:")[0], re.M)
+
+
+def test_every_verb_of_image_is_in_its_page_and_the_reverse():
+    page = (MAN / "cay-image.1.scd").read_text()
+    assert sorted(re.findall(r"^\*cay image (\w+)\*", page, re.M)) == sorted(image_verbs())
+    commands = page.split("# COMMANDS")[1].split("# OPTIONS")[0]
+    assert sorted(re.findall(r"^\*(\w+)\*", commands, re.M)) == sorted(image_verbs())
+
+
+def test_every_option_of_image_is_in_its_page_and_the_reverse():
+    known = set.union(*(help_options("image", verb) for verb in image_verbs()))
+    assert page_options("cay-image.1") == known - help_options("doctor")
 
 
 def test_every_common_option_is_in_the_overview():

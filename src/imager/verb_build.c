@@ -1,0 +1,206 @@
+/* build */
+#include "imager/build.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "config/config.h"
+#include "imager/verbs.h"
+
+enum { DOCKERFILE_MAX = 1024 * 1024 };
+
+/* What is read before the world is entered. */
+struct build {
+    const struct image_build_options *options;
+    struct access access;
+    int context;
+    struct buf dockerfile;
+    struct strv args;
+    struct reference *names;
+    int64_t epoch;
+    int log;
+    char id[HEX_SIZE];
+};
+
+static void build_free(struct build *b) {
+    access_close(&b->access);
+    fd_close(&b->context);
+    fd_close(&b->log);
+    buf_free(&b->dockerfile);
+    strv_free(&b->args);
+    free(b->names);
+}
+
+/* ---- the caller's files ---- */
+
+static int open_context(struct build *b, const char *path, struct cay_error *err) {
+    if (strcmp(path, "-") == 0)
+        return 0;
+    b->context = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (b->context >= 0)
+        return 0;
+    (void)error_errno(err, "opening the context '%s'", path);
+    return error_remedy(err, "name a folder, or - for none");
+}
+
+static int open_dockerfile(const struct build *b, struct cay_error *err) {
+    const char *file = b->options->file;
+    if (b->context < 0 && file != NULL && strcmp(file, "-") != 0) {
+        error_set(err, CAY_INVALID_ARGUMENT,
+                  "the context - means that the Dockerfile comes from "
+                  "standard input, but -f names another");
+        return error_remedy(err, "leave one of them out");
+    }
+    if (b->context < 0 || (file != NULL && strcmp(file, "-") == 0))
+        return input_open("-", false, err);
+    if (file != NULL)
+        return input_open(file, false, err);
+    int fd = openat(b->context, "Dockerfile", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd >= 0)
+        return fd;
+    (void)error_errno(err, "opening Dockerfile in the context");
+    return error_remedy(err, "name it with -f");
+}
+
+static int read_dockerfile(struct build *b, struct cay_error *err) {
+    _cleanup_(closep) int fd = open_dockerfile(b, err);
+    if (fd < 0)
+        return fd;
+    int r = fd_read_to_end(fd, &b->dockerfile);
+    if (r == -ENOBUFS)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the Dockerfile has more than %d bytes",
+                         DOCKERFILE_MAX);
+    return r < 0 ? error_sys(err, -r, "reading the Dockerfile") : 0;
+}
+
+/* ---- options ---- */
+
+static int parse_names(struct build *b, struct cay_error *err) {
+    const struct strv *tags = &b->options->tags;
+    b->names = calloc(tags->len + 1, sizeof *b->names);
+    if (b->names == NULL)
+        return error_sys(err, ENOMEM, "building");
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < tags->len; i++)
+        r = reference_parse(tags->v[i], &b->names[i], err);
+    return r;
+}
+
+/* "K" alone takes the value from the environment, if it is there. */
+static int take_args(struct build *b, struct cay_error *err) {
+    const struct strv *args = &b->options->args;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < args->len; i++) {
+        const char *text = args->v[i], *value = getenv(text);
+        if (strchr(text, '=') != NULL)
+            r = strv_push(&b->args, text);
+        else if (value != NULL)
+            r = strv_pushf(&b->args, "%s=%s", text, value);
+    }
+    return r < 0 ? error_sys(err, ENOMEM, "building") : 0;
+}
+
+static int check_labels(const struct strv *labels, struct cay_error *err) {
+    for (size_t i = 0; i < labels->len; i++) {
+        if (strchr(labels->v[i], '=') != NULL && labels->v[i][0] != '=')
+            continue;
+        error_set(err, CAY_INVALID_ARGUMENT, "label '%.60s' has no '='", labels->v[i]);
+        return error_remedy(err, "write --label KEY=VALUE");
+    }
+    return 0;
+}
+
+/* https://reproducible-builds.org/specs/source-date-epoch/ */
+static int read_epoch(struct build *b, struct cay_error *err) {
+    const char *text = getenv("SOURCE_DATE_EPOCH");
+    b->epoch = -1;
+    if (text == NULL || str_to_i64(text, 0, INT64_MAX, &b->epoch) == 0)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "SOURCE_DATE_EPOCH is no number of seconds");
+    return error_remedy(err, "unset it, or use what 'date +%%s' prints");
+}
+
+static int open_log(struct build *b, struct cay_error *err) {
+    b->log = b->options->registry.common.quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC)
+                                               : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    return b->log < 0 ? error_errno(err, "opening the log") : 0;
+}
+
+static int prepare(struct build *b, const char *context, struct cay_error *err) {
+    struct platform platform;
+    const char *text = b->options->registry.platform;
+    int r = text != NULL ? platform_parse(text, &platform, err) : 0;
+    if (r == 0)
+        r = parse_names(b, err);
+    if (r == 0)
+        r = check_labels(&b->options->labels, err);
+    if (r == 0)
+        r = take_args(b, err);
+    if (r == 0)
+        r = read_epoch(b, err);
+    if (r == 0)
+        r = access_open(&b->options->registry, &b->access, err);
+    if (r == 0)
+        r = open_context(b, context, err);
+    if (r == 0)
+        r = read_dockerfile(b, err);
+    return r < 0 ? r : open_log(b, err);
+}
+
+/* ---- building ---- */
+
+static int build(struct build *b, struct world *world, struct cay_error *err) {
+    const struct image_build_options *o = b->options;
+    const struct config *config = b->access.config;
+    /* bars would be drawn over the log */
+    int choice =
+        o->registry.progress == IMAGE_PROGRESS_AUTO ? IMAGE_PROGRESS_PLAIN : o->registry.progress;
+    _cleanup_(progress_freep) struct progress *progress =
+        verbs_progress(&o->registry.common, choice);
+    struct build_options options = {
+        .context = b->context,
+        .dockerfile = buf_text(&b->dockerfile),
+        .dockerfile_len = b->dockerfile.len,
+        .args = b->args,
+        .labels = o->labels,
+        .target = o->target,
+        .network = "none",
+        .no_cache = o->no_cache,
+        .source_date_epoch = b->epoch,
+        .memory_bytes = o->memory != 0 ? o->memory : config->sandbox.memory,
+        .cpus = o->cpus > 0 ? o->cpus : config->sandbox.cpus,
+        .log = b->log,
+        .runner = world->runner,
+    };
+    int r = access_pull_options(&b->access, &o->registry, world, progress, &options.pull, err);
+    if (r < 0)
+        return r;
+    options.pull.policy = o->pull ? PULL_ALWAYS : (enum pull_policy)access_policy(&b->access);
+    r = image_build(&world->store, &options, b->id, err);
+    for (size_t i = 0; r == 0 && i < o->tags.len; i++)
+        r = image_store_set_name(&world->store, &b->names[i], b->id, err);
+    return r;
+}
+
+int do_build(const void *values, int argc, char **argv) {
+    (void)argc;
+    struct cay_error err;
+    struct world world = WORLD_NONE;
+    _cleanup_(build_free) struct build b = {
+        .options = values, .context = -1, .log = -1, .dockerfile = BUF_INIT(DOCKERFILE_MAX)};
+    int r = prepare(&b, argv[0], &err);
+    if (r == 0)
+        r = verbs_enter(&b.options->registry.common, true, &world, &err);
+    if (r == 0)
+        r = build(&b, &world, &err);
+    int code = r < 0 ? verb_fail(&err)
+                     : verbs_print_id(&b.options->registry.common, b.id,
+                                      b.options->tags.len > 0 ? &b.names[0] : NULL);
+    verbs_leave(&world);
+    return code;
+}

@@ -1,0 +1,123 @@
+/* What the verbs share: entering the world, work beside it, and telling. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/state.h"
+#include "imager/runner_serve.h"
+#include "imager/verbs.h"
+
+int verbs_enter(const struct verb_common *common, bool builds, struct world *ret,
+                struct cay_error *err) {
+    char state_dir[PATH_MAX];
+    int r = state_dir_make(common->state_dir, state_dir, sizeof state_dir, err);
+    return r < 0 ? r : world_enter(state_dir, builds, ret, err);
+}
+
+void verbs_leave(struct world *world) {
+    image_store_close(&world->store);
+    runner_free(world->runner);
+    world->runner = NULL;
+}
+
+int verbs_find(const struct image_store *store, const char *text, char id[static HEX_SIZE],
+               struct cay_error *err) {
+    int r = image_store_find(store, text, id, err);
+    return r == -CAY_NOT_FOUND ? error_remedy(err, "see 'cay image ls' for what there is") : r;
+}
+
+/* ---- apart ---- */
+
+static volatile sig_atomic_t apart_child;
+
+/* The child ends by it, and then so do we, after cleaning up. */
+static void pass_on(int sig) {
+    int saved = errno;
+    if (apart_child > 0)
+        (void)kill((pid_t)apart_child, sig);
+    errno = saved;
+}
+
+static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+static void catch_signals(struct sigaction *saved) {
+    struct sigaction act = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < ARRAY_LEN(passed_on); i++) {
+        (void)sigaction(passed_on[i], NULL, &saved[i]);
+        if (saved[i].sa_handler != SIG_IGN)
+            (void)sigaction(passed_on[i], &act, NULL);
+    }
+}
+
+static void restore_signals(const struct sigaction *saved) {
+    for (size_t i = 0; i < ARRAY_LEN(passed_on); i++)
+        (void)sigaction(passed_on[i], &saved[i], NULL);
+}
+
+static int wait_for(pid_t pid, struct cay_error *err) {
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return error_errno(err, "waiting for a child process");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int apart_run(int (*work)(void *user), void *user, struct cay_error *err) {
+    struct sigaction saved[ARRAY_LEN(passed_on)];
+    sigset_t all, before;
+    (void)fflush(NULL);
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_SETMASK, &all, &before); /* none may come before the child is known */
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)sigprocmask(SIG_SETMASK, &before, NULL);
+        exit(work(user));
+    }
+    int failed = errno;
+    apart_child = pid;
+    catch_signals(saved);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    int r = pid < 0 ? error_sys(err, failed, "making a child process") : wait_for(pid, err);
+    apart_child = 0;
+    restore_signals(saved);
+    return r;
+}
+
+/* ---- telling ---- */
+
+struct progress *verbs_progress(const struct verb_common *common, int choice) {
+    enum progress_mode mode = progress_mode_for(STDERR_FILENO);
+    if (choice == IMAGE_PROGRESS_JSON)
+        mode = PROGRESS_JSON;
+    else if (common->quiet)
+        mode = PROGRESS_QUIET;
+    else if (choice == IMAGE_PROGRESS_PLAIN)
+        mode = PROGRESS_LINES;
+    return progress_new(mode, STDERR_FILENO);
+}
+
+void verbs_put_digest(struct jsonw *w, const char *key, const char *hex) {
+    char text[HEX_SIZE + 8];
+    (void)snprintf(text, sizeof text, "sha256:%s", hex);
+    jsonw_put_string(w, key, hex[0] != '\0' ? text : NULL);
+}
+
+int verbs_print_id(const struct verb_common *common, const char *id, const struct reference *name) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(8192);
+    if (common->output == OUTPUT_JSON) {
+        struct jsonw w = JSONW_INIT(&b);
+        char text[REFERENCE_TEXT_SIZE];
+        jsonw_begin_object(&w);
+        verbs_put_digest(&w, "id", id);
+        jsonw_put_string(&w, "name", name != NULL ? reference_format(name, text) : NULL);
+        jsonw_end_object(&w);
+        (void)buf_putc(&b, '\n');
+    } else {
+        (void)buf_printf(&b, "sha256:%s\n", id);
+    }
+    return verb_print(&b);
+}
