@@ -15,6 +15,7 @@ struct layer {
     struct layer_work work;
     int root;
     size_t below;
+    struct record_layer *lowers; /* a copy of them */
 };
 #define LAYER_NONE ((struct layer){.work = LAYER_WORK_NONE, .root = -1})
 
