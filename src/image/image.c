@@ -35,9 +35,10 @@ void image_close(struct image *image) {
 }
 
 static int not_whole(const char *id, const char *chain, struct cay_error *err) {
-    (void)error_set(err, CAY_NOT_FOUND, "image %.12s: its layer %.12s is not in the store", id,
-                    chain);
-    return error_remedy(err, "pull, load or build the image again");
+    int r = error_set(err, CAY_NOT_FOUND, "image %.12s: its layer %.12s is not in the store", id,
+                      chain);
+    (void)error_remedy(err, "pull, load or build the image again");
+    return r;
 }
 
 static int lock_layers(struct image *image, struct cay_error *err) {

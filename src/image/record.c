@@ -197,9 +197,10 @@ struct reader {
 
 static int damaged(const struct reader *r, const struct toml_value *at, const char *key,
                    const char *why) {
-    (void)error_set(r->err, CAY_INVALID_ARGUMENT, "image record %s:%u: %s %s", r->name, at->line,
-                    key, why);
-    return error_remedy(r->err, "remove the image with 'cay image rm', and pull or build it again");
+    int result = error_set(r->err, CAY_INVALID_ARGUMENT, "image record %s:%u: %s %s", r->name,
+                           at->line, key, why);
+    (void)error_remedy(r->err, "remove the image with 'cay image rm', and pull or build it again");
+    return result;
 }
 
 /* A string without NUL, which a C string can hold. */
@@ -300,8 +301,10 @@ int record_read(const char *name, const char *text, size_t len, struct image_rec
         return error_set(err, CAY_INVALID_ARGUMENT, "image record %s is larger than %d bytes", name,
                          RECORD_TEXT_MAX);
     int r = toml_parse(name, text, len, &root, err);
-    if (r < 0)
-        return error_prefix(err, "image record");
+    if (r < 0) {
+        (void)error_prefix(err, "image record");
+        return r;
+    }
     _cleanup_(record_freep) struct image_record *record = record_new();
     if (record == NULL)
         return error_sys(err, ENOMEM, "reading the image record %s", name);

@@ -30,9 +30,10 @@ bool reference_is_id(const char *text) {
 /* The text comes from outside and may go to a terminal. */
 static int refuse(const char *text, const char *why, const char *remedy, struct cay_error *err) {
     char shown[160];
-    (void)error_set(err, CAY_INVALID_ARGUMENT, "image name '%s' %s",
-                    str_escape(shown, sizeof shown, text), why);
-    return error_remedy(err, "%s", remedy);
+    int r = error_set(err, CAY_INVALID_ARGUMENT, "image name '%s' %s",
+                      str_escape(shown, sizeof shown, text), why);
+    (void)error_remedy(err, "%s", remedy);
+    return r;
 }
 
 #define EXAMPLE "use a name such as python:3.12-slim or localhost:5000/team/app:1.0"
@@ -130,8 +131,9 @@ static int refuse_repository(const char *text, const char *repository, struct ca
         lower[i] = (char)tolower((unsigned char)repository[i]);
     if (strcmp(lower, repository) == 0 || !repository_is_valid(lower))
         return refuse(text, "has characters where an image name may not have them", EXAMPLE, err);
-    (void)refuse(text, "has upper-case letters", "", err);
-    return error_remedy(err, "write it in lower case: '%s'", lower);
+    int r = refuse(text, "has upper-case letters", "", err);
+    (void)error_remedy(err, "write it in lower case: '%s'", lower);
+    return r;
 }
 
 /* The name without tag and digest. */

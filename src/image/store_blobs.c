@@ -61,6 +61,12 @@ int image_store_begin_blob(const struct image_store *store, const char *hex, str
     return done ? 1 : 0;
 }
 
+/* A child that was forked meanwhile and still has the descriptor must not keep the lock. */
+static void release(struct blob_work *work) {
+    (void)store_lock(work->fd, F_UNLCK, false);
+    fd_close(&work->fd);
+}
+
 static int publish(const struct image_store *store, const struct blob_work *work) {
     _cleanup_(closep) int blobs = store_folder(store, "blobs");
     _cleanup_(closep) int ingest = store_folder(store, "ingest");
@@ -79,7 +85,7 @@ int image_store_commit_blob(const struct image_store *store, struct blob_work *w
     int r = publish(store, work);
     if (r < 0)
         return store_fail(err, -r, "finishing the blob", work->hex);
-    fd_close(&work->fd);
+    release(work);
     return 0;
 }
 
@@ -91,7 +97,7 @@ void image_store_leave_blob(const struct image_store *store, struct blob_work *w
         if (ingest >= 0 && store_is_same(ingest, work->hex, work->fd))
             (void)unlinkat(ingest, work->hex, 0);
     }
-    fd_close(&work->fd);
+    release(work);
 }
 
 int image_store_put_blob(const struct image_store *store, const char *hex, const void *data,

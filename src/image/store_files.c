@@ -120,12 +120,13 @@ int store_each(int folder, store_visit visit, void *user) {
 
 int store_fail(struct cay_error *err, int sys, const char *what, const char *name) {
     char shown[128];
-    (void)error_sys(err, sys, "image store: %s %s", what, str_escape(shown, sizeof shown, name));
+    int r = error_sys(err, sys, "image store: %s %s", what, str_escape(shown, sizeof shown, name));
+    const char *remedy = "if it stays so the store is damaged: remove the folder images/store in "
+                         "the state folder while no sandbox runs, and pull again";
     if (sys == ENOSPC || sys == EDQUOT)
-        return error_remedy(err, "free some space, with 'cay image prune' for a start");
-    if (sys == EACCES || sys == EPERM || sys == EROFS)
-        return error_remedy(err, "run as the user who owns the state folder, or name another with "
-                                 "--state-dir");
-    return error_remedy(err, "if it stays so the store is damaged: remove the folder images/store "
-                             "in the state folder while no sandbox runs, and pull again");
+        remedy = "free some space, with 'cay image prune' for a start";
+    else if (sys == EACCES || sys == EPERM || sys == EROFS)
+        remedy = "run as the user who owns the state folder, or name another with --state-dir";
+    (void)error_remedy(err, "%s", remedy);
+    return r;
 }

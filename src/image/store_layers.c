@@ -129,6 +129,8 @@ void image_store_abandon_layer(const struct image_store *store, struct layer_wor
         if (folder >= 0)
             (void)path_remove_tree(folder, work->name); /* else prune will */
     }
+    if (work->lock >= 0) /* a child that was forked meanwhile must not keep it */
+        (void)store_lock(work->lock, F_UNLCK, false);
     fd_close(&work->dir);
     fd_close(&work->lock);
     *work = LAYER_WORK_NONE;

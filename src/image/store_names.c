@@ -93,9 +93,9 @@ static int find_prefix(const struct image_store *store, const char *text, const 
         if (memcmp(ids[i], prefix, len) == 0 && hits++ == 0)
             memcpy(id, ids[i], HEX_SIZE);
     if (hits > 1) {
-        (void)error_set(err, CAY_CONFLICT, "'%s' is the beginning of %zu images' ids", prefix,
-                        hits);
-        return error_remedy(err, "write more of its digits; 'cay image ls' shows them");
+        r = error_set(err, CAY_CONFLICT, "'%s' is the beginning of %zu images' ids", prefix, hits);
+        (void)error_remedy(err, "write more of its digits; 'cay image ls' shows them");
+        return r;
     }
     return hits == 1 ? 0 : not_found(text, err);
 }

@@ -133,8 +133,10 @@ static int mark_record(struct sweep *s, const struct image_record *record) {
 static int mark_image(struct sweep *s, const char *id) {
     _cleanup_(record_freep) struct image_record *record = NULL;
     int r = image_store_read_record(s->store, id, &record, s->err);
-    if (r < 0)
-        return error_prefix(s->err, "pruning");
+    if (r < 0) {
+        (void)error_prefix(s->err, "pruning");
+        return r;
+    }
     if (!s->unnamed || hex_set_has(&s->named, id) || is_in_use(s, record))
         return mark_record(s, record);
     s->result->images++;
@@ -284,8 +286,9 @@ static int lock_alone(const struct image_store *store, int64_t wait_ms, struct c
     (void)store_lock(store->lock, F_RDLCK, true);
     if (r != -EAGAIN)
         return store_fail(err, -r, "locking", "it");
-    (void)error_set(err, CAY_CONFLICT, "the image store is in use by other processes");
-    return error_remedy(err, "wait until no image is being pulled, built, loaded or saved");
+    r = error_set(err, CAY_CONFLICT, "the image store is in use by other processes");
+    (void)error_remedy(err, "wait until no image is being pulled, built, loaded or saved");
+    return r;
 }
 
 int image_store_prune(struct image_store *store, bool unnamed, bool dry_run, int64_t wait_ms,

@@ -46,15 +46,17 @@ static int check_layers(const struct image_store *store, const struct image_reco
 static int to_text(const struct image_record *record, struct buf *text, struct cay_error *err) {
     int r = record_write(record, text);
     if (r == -EILSEQ) {
-        (void)error_set(err, CAY_INVALID_ARGUMENT,
-                        "image %.12s: its configuration has a text that is not UTF-8", record->id);
-        return error_remedy(err, "make the image with variables and labels in UTF-8");
+        r = error_set(err, CAY_INVALID_ARGUMENT,
+                      "image %.12s: its configuration has a text that is not UTF-8", record->id);
+        (void)error_remedy(err, "make the image with variables and labels in UTF-8");
+        return r;
     }
     if (r == -E2BIG) {
-        (void)error_set(err, CAY_INVALID_ARGUMENT, "image %.12s: its configuration is too large",
-                        record->id);
-        return error_remedy(err, "use at most %d layers, %d variables and labels, and %d KiB",
-                            RECORD_LAYERS_MAX, RECORD_WORDS_MAX, RECORD_TEXT_MAX / 1024);
+        r = error_set(err, CAY_INVALID_ARGUMENT, "image %.12s: its configuration is too large",
+                      record->id);
+        (void)error_remedy(err, "use at most %d layers, %d variables and labels, and %d KiB",
+                           RECORD_LAYERS_MAX, RECORD_WORDS_MAX, RECORD_TEXT_MAX / 1024);
+        return r;
     }
     return r < 0 ? error_sys(err, -r, "writing the record of image %.12s", record->id) : 0;
 }
