@@ -62,7 +62,7 @@ static uint64_t memory_limit(void) {
     return pages * (uint64_t)sysconf(_SC_PAGESIZE) + GIB;
 }
 
-static void release_job(struct unpack_job *job) {
+void unpack_release_job(struct unpack_job *job) {
     fd_close(&job->in);
     fd_close(&job->root);
     digest_free(job->blob);
@@ -73,7 +73,7 @@ static void release_job(struct unpack_job *job) {
 
 /* The children put /dev/null in place of the standard descriptors, one of which may be the input.
  */
-static int prepare_job(struct unpack_job *job, int in, int root, struct cay_error *err) {
+int unpack_prepare_job(struct unpack_job *job, int in, int root, struct cay_error *err) {
     job->in = fcntl(in, F_DUPFD_CLOEXEC, 3);
     job->root = fcntl(root, F_DUPFD_CLOEXEC, 3);
     if (job->in < 0 || job->root < 0)
@@ -224,9 +224,9 @@ static int run_children(const struct unpack_job *job, unpack_progress progress, 
 int unpack_layer(int in, int root, const struct unpack_limits *limits, unpack_progress progress,
                  void *user, struct unpack_result *ret, struct cay_error *err) {
     struct unpack_job job = {.limits = unpack_fill_limits(limits)};
-    int r = prepare_job(&job, in, root, err);
+    int r = unpack_prepare_job(&job, in, root, err);
     if (r == 0)
         r = run_children(&job, progress, user, ret, err);
-    release_job(&job);
+    unpack_release_job(&job);
     return r;
 }

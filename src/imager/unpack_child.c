@@ -107,7 +107,7 @@ static int set_capabilities(uint64_t keep) {
         SYS_getrandom, SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_restart_syscall,            \
         SYS_sched_yield, SYS_getpid, SYS_gettid
 
-static const uint32_t reader_calls[] = {SYS_read, SYS_write, CALLS_OF_MEMORY};
+static const uint32_t reader_calls[] = {SYS_read, SYS_lseek, SYS_write, CALLS_OF_MEMORY};
 
 static const uint32_t applier_calls[] = {
     SYS_read,      SYS_write,      CALLS_OF_MEMORY,  SYS_pwrite64, SYS_lseek,    SYS_ftruncate,

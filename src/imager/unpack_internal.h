@@ -44,8 +44,8 @@ struct unpack_report {
 
 enum unpack_role { UNPACK_READER, UNPACK_APPLIER };
 
-/* Gives up everything but the descriptors of `keep`. The reader is left with read(2) and write(2),
- * the applier with the files below root. To be called in a child. */
+/* Gives up everything but the descriptors of `keep`. The reader is left with read(2), write(2) and
+ * lseek(2), the applier with the files below root. To be called in a child. */
 int unpack_confine(const struct unpack_job *job, enum unpack_role role, const int *keep,
                    size_t count, struct cay_error *err);
 
@@ -63,6 +63,10 @@ int unpack_apply(int in, int root, const struct unpack_limits *limits, bool sing
                  struct unpack_result *ret, struct cay_error *err);
 
 /* ---- unpack.c ---- */
+
+/* Fills in all but the limits, with descriptors of its own; confined.c needs it too. */
+int unpack_prepare_job(struct unpack_job *job, int in, int root, struct cay_error *err);
+void unpack_release_job(struct unpack_job *job);
 
 /* The limits with defaults in place of zeroes. */
 struct unpack_limits unpack_fill_limits(const struct unpack_limits *limits);
