@@ -354,8 +354,9 @@ static int keep_document(void *user, const struct http_response *response, const
     bool announced = response->length > MANIFEST_SIZE_MAX;
     if (!announced && buf_append(body, data, len) == 0)
         return 0;
-    return error_set(err, CAY_UNAVAILABLE, "the manifest is longer than %d bytes",
-                     MANIFEST_SIZE_MAX);
+    (void)error_set(err, CAY_UNAVAILABLE, "the manifest is longer than %d bytes",
+                    MANIFEST_SIZE_MAX);
+    return error_remedy(err, "check that the name is an image's");
 }
 
 static int check_digest(const struct http_response *response, const char *asked,

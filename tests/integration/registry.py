@@ -566,7 +566,7 @@ def stall(request):
 
 def drip(request):
     """A byte every 50 ms, forever."""
-    request.reply(200, b"", length=1 << 40)
+    request.reply(200, length=-1)
     while not request.server.owner.ending.wait(0.05):
         request.wfile.write(b"x")
         request.wfile.flush()
