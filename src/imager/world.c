@@ -36,14 +36,28 @@ static int enter_ids(int userns, struct cay_error *err) {
         return error_errno(err, "entering the user namespace of the image store");
     if (setgroups(0, NULL) < 0 || setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
         return error_errno(err, "becoming root of the image store's namespace");
-    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+    return 0;
+}
+
+/* Overlays are made of what was opened in the same mount namespace. The way to the store is closed
+ * to these ids, but the working directory comes along. */
+static int enter_mounts(struct image_store *store, struct cay_error *err) {
+    if (fchdir(store->dir) < 0 || unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return error_errno(err, "making a mount namespace");
+    int dir = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || chdir("/") < 0)
+        return error_errno(err, "opening the image store in its mount namespace");
+    (void)close(store->dir);
+    store->dir = dir;
     return 0;
 }
 
 static int become_child(struct split *s, struct world *ret, struct cay_error *err) {
     (void)close(s->pair[0]);
     int r = s->userns >= 0 ? enter_ids(s->userns, err) : 0;
+    if (r == 0 && s->userns >= 0)
+        r = enter_mounts(&s->store, err);
     if (r < 0)
         return r;
     fd_close(&s->userns);
