@@ -228,7 +228,7 @@ static int refuse_platform(const struct index_entry *entries, size_t count,
                              platform_format(&entries[i].platform, text));
     (void)error_set(err, CAY_UNSUPPORTED, "the image is not made for %s, but for %s",
                     platform_format(wanted, text), list.len > 0 ? buf_text(&list) : "nothing told");
-    return error_remedy(err, "choose an image or a tag that is made for this machine");
+    return error_remedy(err, "choose another image or tag, or name its platform with --platform");
 }
 
 /* The best fit, the first of equals; a single one that tells no platform is taken as it is. */

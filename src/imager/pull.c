@@ -185,7 +185,7 @@ static int check_platform(const struct pull *p, struct cay_error *err) {
         return 0;
     (void)error_set(err, CAY_UNSUPPORTED, "the image is made for %s, not for %s",
                     platform_format(&told, image), platform_format(&p->options->platform, wanted));
-    return error_remedy(err, "choose an image or a tag that is made for this machine");
+    return error_remedy(err, "choose another image or tag, or name its platform with --platform");
 }
 
 /* What the manifest says of the layers. */
@@ -258,12 +258,17 @@ static int pull(struct pull *p, struct cay_error *err) {
     return 0;
 }
 
-/* Most errors of the registry name it, and the image, already. */
-static void name_error(const struct reference *ref, struct cay_error *err) {
+/* Every error names the image, its registry and something to do. Most of the registry's do so
+ * already. */
+static void complete_error(const struct reference *ref, struct cay_error *err) {
     char name[REFERENCE_TEXT_SIZE];
     if (!str_starts(err->message, "image '"))
         (void)error_prefix(err, "image '%s' from registry %s", reference_familiar(ref, name),
                            ref->registry);
+    if (err->remedy[0] == '\0' && err->code == CAY_INVALID_ARGUMENT)
+        (void)error_remedy(err, "the image is broken; ask whoever published it");
+    else if (err->remedy[0] == '\0')
+        (void)error_remedy(err, "try again; what came so far is kept");
 }
 
 int image_pull(const struct image_store *store, const struct reference *ref,
@@ -278,7 +283,7 @@ int image_pull(const struct image_store *store, const struct reference *ref,
         err = &own;
     r = pull(&p, err);
     if (r < 0)
-        name_error(ref, err);
+        complete_error(ref, err);
     else
         memcpy(id, p.manifest.config.hex, HEX_SIZE);
     registry_close(p.registry);
