@@ -24,8 +24,6 @@ enum {
 };
 static const uint64_t RATIO_FROM = UINT64_C(1) << 30;
 
-static const char NO_ARCHIVE[] = "this is not an image archive";
-
 /* ---- in the child ---- */
 
 struct input {
@@ -57,8 +55,16 @@ static void free_archive(struct archive **a) {
 
 static int refuse(struct archive *a, struct cay_error *err) {
     const char *why = archive_error_string(a);
-    error_set(err, CAY_INVALID_ARGUMENT, "%s: %s", NO_ARCHIVE, why != NULL ? why : "no memory");
+    error_set(err, CAY_INVALID_ARGUMENT, "this is not an image archive: %s",
+              why != NULL ? why : "no memory");
     return error_remedy(err, "for a root file system use `cay image import`");
+}
+
+static int refuse_compressed(struct archive *a, struct cay_error *err) {
+    const char *why = archive_error_string(a);
+    error_set(err, CAY_INVALID_ARGUMENT, "the archive cannot be uncompressed: %s",
+              why != NULL ? why : "no memory");
+    return error_remedy(err, "it may be damaged; copy or save it again");
 }
 
 /* What the child says of a member; name and link follow. */
@@ -136,7 +142,7 @@ static int copy_expanded(struct archive *a, int out, uint64_t limit, struct cay_
         if (r == ARCHIVE_EOF)
             return 0;
         if (r != ARCHIVE_OK)
-            return refuse(a, err);
+            return refuse_compressed(a, err);
         size += len;
         if ((r = check_expansion(a, size, limit, err)) < 0)
             return r;
@@ -160,7 +166,7 @@ static int expand(int fd, int out, uint64_t limit, struct cay_error *err) {
         archive_read_support_format_raw(a) != ARCHIVE_OK ||
         archive_read_open(a, in, NULL, read_input, NULL) != ARCHIVE_OK ||
         archive_read_next_header(a, &e) != ARCHIVE_OK)
-        return refuse(a, err);
+        return refuse_compressed(a, err);
     return copy_expanded(a, out, limit, err);
 }
 

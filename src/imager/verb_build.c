@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "config/config.h"
+#include "imager/offer.h"
 #include "imager/verbs.h"
 
 enum { DOCKERFILE_MAX = 1024 * 1024 };
@@ -41,9 +42,11 @@ static void build_free(struct build *b) {
 static int open_context(struct build *b, const char *path, struct cay_error *err) {
     if (strcmp(path, "-") == 0)
         return 0;
-    b->context = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (b->context >= 0)
-        return 0;
+    _cleanup_(closep) int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        b->context = folder_offer(folder, err);
+        return MIN(b->context, 0);
+    }
     (void)error_errno(err, "opening the context '%s'", path);
     return error_remedy(err, "name a folder, or - for none");
 }

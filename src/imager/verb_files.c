@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
+#include "imager/offer.h"
 #include "imager/verbs.h"
 
 /* ---- reading ---- */
@@ -37,7 +38,7 @@ int input_open(const char *path, bool folders, struct cay_error *err) {
         error_set(err, CAY_INVALID_ARGUMENT, "'%s' is a folder, not an archive", path);
         return error_remedy(err, "name a file, or pipe a tar of it in");
     }
-    return TAKE_FD(fd);
+    return S_ISDIR(st.st_mode) ? folder_offer(fd, err) : TAKE_FD(fd);
 }
 
 /* ---- writing ---- */
