@@ -16,9 +16,12 @@ struct build_options {
     int context;            /* folder, read-only to us; -1: none */
     const char *dockerfile; /* its text */
     size_t dockerfile_len;
-    /* Where it lies in the context ("Dockerfile"), for NAME.dockerignore; NULL: not in it. */
-    const char *dockerfile_name;
     int64_t dockerfile_mtime; /* seconds; 0: not known */
+    /* Text of DOCKERFILE.dockerignore; NULL: there is none, and .dockerignore in the context
+     * counts.
+     */
+    const char *ignore;
+    size_t ignore_len;
     struct strv args; /* "K=V" of --build-arg */
     struct strv labels;
     const char *target;  /* stage to stop at, or NULL */

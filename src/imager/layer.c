@@ -186,18 +186,21 @@ static void release(struct layer *layer) {
     *layer = (struct layer){.work = layer->work, .root = -1};
 }
 
+int layer_settle(const struct image_store *store, struct layer *layer, struct cay_error *err) {
+    fd_close(&layer->root); /* ends the overlay */
+    if (layer->below == 0)
+        return 0;
+    _cleanup_(closep) int fs =
+        openat(layer->work.dir, "fs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fs < 0 ? error_errno(err, "opening a new layer")
+                  : layer_tidy(store, fs, layer->lowers, layer->below, err);
+}
+
 int layer_commit(const struct image_store *store, struct layer *layer, const char *chain,
                  struct cay_error *err) {
-    fd_close(&layer->root); /* ends the overlay */
-    if (layer->below > 0) {
-        _cleanup_(closep) int fs =
-            openat(layer->work.dir, "fs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        int r = fs < 0 ? error_errno(err, "opening a new layer")
-                       : layer_tidy(store, fs, layer->lowers, layer->below, err);
-        if (r < 0)
-            return r;
-    }
-    int r = image_store_commit_layer(store, &layer->work, chain, err);
+    int r = layer_settle(store, layer, err);
+    if (r == 0)
+        r = image_store_commit_layer(store, &layer->work, chain, err);
     if (r == 0)
         release(layer);
     return r;
