@@ -132,6 +132,9 @@ void image_store_abandon_layer(const struct image_store *store, struct layer_wor
 
 /* ---- prune ---- */
 
+/* Whether a sandbox is on the image now. */
+bool image_store_is_used(const struct image_store *store, const struct image_record *record);
+
 struct prune_result {
     size_t images, layers, blobs, leftovers;
     uint64_t bytes;

@@ -107,11 +107,14 @@ static int fail_memory(struct sweep *s) {
 }
 
 /* A sandbox holds the locks of all layers; those below the uppermost may be another image's. */
-static bool is_in_use(const struct sweep *s, const struct image_record *record) {
+bool image_store_is_used(const struct image_store *store, const struct image_record *record) {
     if (record->layer_count == 0)
         return false;
-    _cleanup_(closep) int layer = path_open_no_symlinks(
-        s->layers, record->layers[record->layer_count - 1].chain, O_RDONLY | O_DIRECTORY, 0);
+    _cleanup_(closep) int layers = store_folder(store, "layers");
+    _cleanup_(closep) int layer =
+        layers < 0 ? -1
+                   : path_open_no_symlinks(layers, record->layers[record->layer_count - 1].chain,
+                                           O_RDONLY | O_DIRECTORY, 0);
     _cleanup_(closep) int lock = layer < 0 ? -1 : store_open_file(layer, "lock", O_RDONLY);
     return lock >= 0 && !store_lock_is_free(lock);
 }
@@ -137,7 +140,7 @@ static int mark_image(struct sweep *s, const char *id) {
         (void)error_prefix(s->err, "pruning");
         return r;
     }
-    if (!s->unnamed || hex_set_has(&s->named, id) || is_in_use(s, record))
+    if (!s->unnamed || hex_set_has(&s->named, id) || image_store_is_used(s->store, record))
         return mark_record(s, record);
     s->result->images++;
     return s->dry_run ? 0 : image_store_remove_record(s->store, id, s->err);

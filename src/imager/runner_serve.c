@@ -101,7 +101,7 @@ static int make_spec(struct job *j, enum tier tier, struct cay_error *err) {
         return error_remedy(err, "leave --network away, and COPY in what the build needs");
     }
     uint64_t memory = m->number[WIRE_TAG_SIZE], cpus = m->number[WIRE_TAG_COUNT];
-    (void)str_copy(j->spec.hostname, sizeof j->spec.hostname, "build");
+    (void)snprintf(j->spec.hostname, sizeof j->spec.hostname, "build");
     j->spec.memory_bytes = memory != 0 ? memory : MIN(default_memory, host.memory_bytes / 2);
     j->spec.cpu_quota_us =
         cpus != 0 ? (uint32_t)MIN(cpus * (CPU_PERIOD_US / RUNNER_CPU_SCALE), (uint64_t)UINT32_MAX)

@@ -129,6 +129,7 @@ int do_login(const void *values, int argc, char **argv) {
     struct cay_error err;
     struct login l = {.options = values};
     int code = prepare(&l, argv[0], &err);
+    apart_prepare();
     if (code == 0)
         code = apart_run(try_in_world, &l, &err);
     if (code == 0)

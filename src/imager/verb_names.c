@@ -1,8 +1,6 @@
 /* rm, tag, prune */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 
 #include "base/error.h"
 #include "imager/verbs.h"
@@ -35,16 +33,11 @@ static int find_target(const struct image_store *store, const char *text, struct
     return r;
 }
 
-/* Whoever uses an image holds its layers; those of the top are held by none that has others. */
 static bool is_used(const struct image_store *store, const char *id) {
     struct cay_error err;
     _cleanup_(record_freep) struct image_record *record = NULL;
-    _cleanup_(closep) int lock = -1;
-    if (image_store_read_record(store, id, &record, &err) < 0 || record->layer_count == 0)
-        return false;
-    const char *top = record->layers[record->layer_count - 1].chain;
-    _cleanup_(closep) int layer = image_store_open_layer(store, top, &lock);
-    return layer >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    return image_store_read_record(store, id, &record, &err) == 0 &&
+           image_store_is_used(store, record);
 }
 
 static int remove_names(const struct image_store *store, const char *id, struct cay_error *err) {

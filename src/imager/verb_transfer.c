@@ -91,9 +91,11 @@ static int write_in_world(void *user) {
 
 static int write_file(struct writing *w) {
     struct cay_error err;
+    if (w->options->file != NULL)
+        apart_prepare();
     int code = output_open(w->options->file, &w->out, &err);
     if (code == 0)
-        code = w->out.temporary != NULL ? apart_run(write_in_world, w, &err) : write_in_world(w);
+        code = w->options->file != NULL ? apart_run(write_in_world, w, &err) : write_in_world(w);
     if (code == 0)
         code = output_commit(&w->out, &err);
     output_close(&w->out);

@@ -32,30 +32,31 @@ int verbs_find(const struct image_store *store, const char *text, char id[static
 
 /* ---- apart ---- */
 
-static volatile sig_atomic_t apart_child;
+static const int caught[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static volatile sig_atomic_t apart_child, apart_signal;
 
 /* The child ends by it, and then so do we, after cleaning up. */
 static void pass_on(int sig) {
     int saved = errno;
+    apart_signal = sig;
     if (apart_child > 0)
         (void)kill((pid_t)apart_child, sig);
     errno = saved;
 }
 
-static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-
-static void catch_signals(struct sigaction *saved) {
-    struct sigaction act = {.sa_handler = pass_on, .sa_flags = SA_RESTART};
-    for (size_t i = 0; i < ARRAY_LEN(passed_on); i++) {
-        (void)sigaction(passed_on[i], NULL, &saved[i]);
-        if (saved[i].sa_handler != SIG_IGN)
-            (void)sigaction(passed_on[i], &act, NULL);
+/* Signals that the caller ignores stay so. */
+static void handle_signals(void (*from)(int), void (*to)(int)) {
+    struct sigaction act;
+    for (size_t i = 0; i < ARRAY_LEN(caught); i++) {
+        if (sigaction(caught[i], NULL, &act) < 0 || act.sa_handler != from)
+            continue;
+        act = (struct sigaction){.sa_handler = to, .sa_flags = SA_RESTART};
+        (void)sigaction(caught[i], &act, NULL);
     }
 }
 
-static void restore_signals(const struct sigaction *saved) {
-    for (size_t i = 0; i < ARRAY_LEN(passed_on); i++)
-        (void)sigaction(passed_on[i], &saved[i], NULL);
+void apart_prepare(void) {
+    handle_signals(SIG_DFL, pass_on);
 }
 
 static int wait_for(pid_t pid, struct cay_error *err) {
@@ -63,28 +64,27 @@ static int wait_for(pid_t pid, struct cay_error *err) {
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return error_errno(err, "waiting for a child process");
+    apart_child = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 int apart_run(int (*work)(void *user), void *user, struct cay_error *err) {
-    struct sigaction saved[ARRAY_LEN(passed_on)];
     sigset_t all, before;
     (void)fflush(NULL);
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_SETMASK, &all, &before); /* none may come before the child is known */
-    pid_t pid = fork();
-    if (pid == 0) {
+    pid_t pid = apart_signal == 0 ? fork() : 0;
+    if (pid == 0 && apart_signal == 0) {
+        handle_signals(pass_on, SIG_DFL);
         (void)sigprocmask(SIG_SETMASK, &before, NULL);
         exit(work(user));
     }
     int failed = errno;
     apart_child = pid;
-    catch_signals(saved);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
-    int r = pid < 0 ? error_sys(err, failed, "making a child process") : wait_for(pid, err);
-    apart_child = 0;
-    restore_signals(saved);
-    return r;
+    if (pid == 0)
+        return 128 + apart_signal;
+    return pid < 0 ? error_sys(err, failed, "making a child process") : wait_for(pid, err);
 }
 
 /* ---- telling ---- */

@@ -46,7 +46,9 @@ int verbs_find(const struct image_store *store, const char *text, char id[static
                struct cay_error *err);
 
 /* Does work(user) in a child process and returns its exit code (negative with err filled if there
- * can be none): for what has to be done with the caller's rights after the world is gone. */
+ * can be none): for what has to be done with the caller's rights after the world is gone. Since
+ * apart_prepare() signals end the child, or keep it from starting, but not this process. */
+void apart_prepare(void);
 int apart_run(int (*work)(void *user), void *user, struct cay_error *err);
 
 /* ---- registries ---- */
