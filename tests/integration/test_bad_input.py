@@ -24,8 +24,8 @@ def nothing_left():
 # ---- the command line ----
 
 @pytest.mark.parametrize("args, parts", [
-    ([], ["needs at least 1 argument", "usage: cay run [OPTIONS] [--] COMMAND"]),
-    (["--"], ["needs at least 1 argument"]),
+    ([], ["no command given", "cay run [OPTIONS] -- COMMAND"]),
+    (["--"], ["no command given"]),
     (["--memry", "5m", "--", "true"], ["unknown option '--memry'", "did you mean --memory?"]),
     (["--mem=5m", "--", "true"], ["'--mem'", "did you mean --memory?"]),
     (["--no-such-thing", "true"], ["unknown option", "see 'cay run --help'"]),
@@ -37,7 +37,10 @@ def nothing_left():
     (["--tier", "super", "true"], ["'super'", "full, rootless, basic"]),
     (["--profile", "x", "true"], ["'x'", "strict, build"]),
     (["--engine", "docker", "true"], ["'docker' is not available", "--engine native"]),
-    (["--image", "debian:12", "true"], ["'debian:12'", "--image host"]),
+    (["--image", "Debian:12", "true"], ["Debian", "debian:12"]),
+    (["--image", "127.0.0.1:1/x", "true"], ["127.0.0.1:1", "x"]),
+    (["--image", "x", "--pull", "never", "true"], ["'x'", "never"]),
+    (["--image", "x", "--pull", "often", "true"], ["'often'", "missing, always, never"]),
     (["--network", "bridge", "true"], ["'bridge'", "--network none"]),
     (["--config", "/no/such", "true"], ["'/no/such'", "No such file"]),
 ])
