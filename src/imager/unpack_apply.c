@@ -169,31 +169,23 @@ static bool is_absent(int r) {
     return r == -ENOENT || r == -ENOTDIR || r == -ELOOP;
 }
 
-/* name is what comes behind the prefix. */
-static int apply_whiteout(struct apply *a, const char *name) {
-    if (name[0] == '\0' || str_equal(name, ".") || str_equal(name, ".."))
-        return apply_refuse(a, "is a whiteout of a whole folder or of nothing");
-    int r = hide_name(a, name);
-    apply_forget(a);
-    return r;
-}
-
-/* Whiteouts need no folder to be made for them: in one that is missing is nothing to hide. */
-static int apply_hiding(struct apply *a) {
-    const char *name;
-    int r = apply_enter(a, a->path, false, &name);
-    if (r < 0)
-        return is_absent(r) ? 0 : apply_errno(a, -r, "opening its folder");
-    if (str_equal(name, OPAQUE)) {
-        r = hide_all(a);
-        apply_forget(a);
-        return r;
-    }
-    if (str_starts(name, WHITEOUT WHITEOUT)) { /* notes of another file system, AUFS, to itself */
+/* Whiteouts need no folder to be made for them: in one that is missing is nothing to hide. last is
+ * the last part of the entry's name. */
+static int apply_whiteout(struct apply *a, const char *last) {
+    const char *hidden = last + strlen(WHITEOUT), *name;
+    bool opaque = str_equal(last, OPAQUE);
+    if (str_starts(hidden, WHITEOUT) && !opaque) { /* notes of another file system, AUFS */
         a->counts->skipped++;
         return 0;
     }
-    return apply_whiteout(a, name + strlen(WHITEOUT));
+    if (hidden[0] == '\0' || str_equal(hidden, ".") || str_equal(hidden, ".."))
+        return apply_refuse(a, "is a whiteout of a whole folder or of nothing");
+    int r = apply_enter(a, a->path, false, &name);
+    if (r < 0)
+        return is_absent(r) ? 0 : apply_errno(a, -r, "opening its folder");
+    r = opaque ? hide_all(a) : hide_name(a, hidden);
+    apply_forget(a);
+    return r;
 }
 
 static int apply_kind(struct apply *a, const char *name) {
@@ -240,8 +232,8 @@ static int apply_entry(struct apply *a) {
     }
     if (has_whiteout_folder(a->path))
         return apply_refuse(a, "its folder has the name of a whiteout");
-    return str_starts(slash != NULL ? slash + 1 : a->path, WHITEOUT) ? apply_hiding(a)
-                                                                     : apply_making(a);
+    const char *last = slash != NULL ? slash + 1 : a->path;
+    return str_starts(last, WHITEOUT) ? apply_whiteout(a, last) : apply_making(a);
 }
 
 /* ---- the archive ---- */
