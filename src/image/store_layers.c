@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 
 #define STALE ".stale-"
 
-enum { BOOT_SIZE = 64 };
+enum { BOOT_SIZE = 64, ASIDE_SIZE = 32 };
 
 /* ---- whole or not ---- */
 
@@ -150,28 +151,30 @@ static int finish_parts(const struct layer_work *work) {
     return r == 0 ? store_lock(work->lock, F_RDLCK, false) : r;
 }
 
-/* Moves a layer that may be hollow out of the way. 1 if there is a whole one, 0 if the name is free
- * now, or -errno. Its lock keeps two from doing so at once, of whom the second would find the
- * first's new layer. */
-static int displace(int layers, int folder, const char *chain) {
-    char aside[32];
+/* 1 if there is a whole layer of this name, 0 if the name is free now, or -errno. aside is set
+ * to where what may be hollow was moved. */
+static int move_aside(int layers, int folder, const char *chain, char aside[static ASIDE_SIZE]) {
     _cleanup_(closep) int layer = open_layer_folder(layers, chain);
     if (layer < 0)
         return layer == -ENOENT ? 0 : layer;
     if (store_layer_is_whole(layer))
         return 1;
-    _cleanup_(closep) int lock = store_open_file(layer, "lock", O_RDWR | O_CREAT);
-    int r = lock < 0 ? lock : store_lock(lock, F_WRLCK, true);
+    int r = store_new_name(STALE, aside, ASIDE_SIZE);
     if (r < 0)
         return r;
-    if (!store_is_same(layers, chain, layer))
-        return 0;
-    r = store_new_name(STALE, aside, sizeof aside);
-    if (r < 0)
-        return r;
-    if (renameat(layers, chain, folder, aside) < 0)
-        return -errno;
-    return path_remove_tree(folder, aside);
+    return renameat(layers, chain, folder, aside) < 0 ? -errno : 0;
+}
+
+/* As move_aside, for one process at a time: a second one could take the first's new layer for the
+ * hollow one. No sandbox is on a layer that is not whole, since none outlives a boot. */
+static int displace(int layers, int folder, const char *chain) {
+    char aside[ASIDE_SIZE] = "";
+    while (flock(layers, LOCK_EX) < 0)
+        if (errno != EINTR)
+            return -errno;
+    int r = move_aside(layers, folder, chain, aside);
+    (void)flock(layers, LOCK_UN);
+    return r == 0 && aside[0] != '\0' ? path_remove_tree(folder, aside) : r;
 }
 
 /* 0 if the name is taken now, 1 if another process's layer has it. */

@@ -94,7 +94,7 @@ static int measure_entry(void *user, int folder, const char *name) {
 struct sweep {
     const struct image_store *store;
     bool unnamed, dry_run;
-    int layers, work;
+    int work;
     unsigned depth;       /* of the folder that is being swept */
     struct hex_set named; /* ids that a name leads to */
     struct hex_set chains, blobs;
@@ -300,17 +300,15 @@ int image_store_prune(struct image_store *store, bool unnamed, bool dry_run, int
     int r = lock_alone(store, wait_ms, err);
     if (r < 0)
         return r;
-    _cleanup_(closep) int layers = store_folder(store, "layers");
     _cleanup_(closep) int work = store_folder(store, "work");
     struct sweep s = {.store = store,
                       .unnamed = unnamed,
                       .dry_run = dry_run,
-                      .layers = layers,
                       .work = work,
                       .result = ret,
                       .err = err};
-    if (layers < 0 || work < 0)
-        r = store_fail(err, -MIN(layers, work), "opening the folders of", "layers");
+    if (work < 0)
+        r = store_fail(err, -work, "opening the folder", "work");
     if (r == 0)
         r = mark(&s);
     if (r == 0)

@@ -23,8 +23,8 @@ static void test_open(void **state) {
 
 static void test_owner(void **state) {
     struct place *p = *state;
-    if (geteuid() != 0)
-        skip(); /* needs root to give files away */
+    if (fchown(p->store.lock, IMAGE_IDS_FIRST, IMAGE_IDS_FIRST) < 0)
+        skip(); /* needs root of the host to give files away */
     image_store_close(&p->store);
     assert_int_equal(path_remove_tree(AT_FDCWD, p->state), 0);
     assert_int_equal(mkdir(p->state, 0700), 0);
