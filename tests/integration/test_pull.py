@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import registry
-from support import as_root_only, as_user, cay, is_sanitized, need_cay, ok, own, start
+from support import as_root_only, cay, need_cay, ok, own, start
 
 BIN = {"bin/tool": b"#!/bin/sh\necho tool\n", "etc": None, "etc/hello": b"hi\n"}
 
@@ -56,12 +57,6 @@ def failed(result, *parts):
         assert part in text, text
     assert "cay: " in text and ";" in text, text  # a cause and a remedy
     return text
-
-
-def names(state):
-    """{name: id} of all images, None for those without one."""
-    listed = json.loads(ok(cay("image", "ls", "--state-dir", state, "-o", "json")) or "[]")
-    return listed
 
 
 def prune(state, *options):
@@ -393,11 +388,11 @@ def test_unknown_name(folder, state):
 def big_image(folder):
     """Large enough for a pull to take a while, with whiteouts and files that are replaced."""
     chance = random.Random(7)
-    first = {f"d{i // 100}/f{i}": chance.randbytes(chance.randrange(2000)) for i in range(1500)}
-    layers = [{**{f"d{i}": None for i in range(15)}, **first},
-              {"big": chance.randbytes(6 << 20)},
+    first = {f"d{i // 100}/f{i}": chance.randbytes(chance.randrange(2000)) for i in range(400)}
+    layers = [{**{f"d{i}": None for i in range(4)}, **first},
+              {"big": chance.randbytes(3 << 20)},
               {"d1/.wh.f101": b"", "d2/.wh..wh..opq": b"", "d3/f301": b"changed"},
-              {"more": chance.randbytes(3 << 20), "d3/f302": "f301"}]
+              {"more": chance.randbytes(1 << 20), "d3/f302": "f301"}]
     return registry.make_image(new_folder(folder, "big"), layers)
 
 
@@ -426,10 +421,8 @@ def test_kill_at_any_moment(folder):
         duration = time.monotonic() - began
         expected = tree(whole)
         kills = 0
-        round = 0
         while kills < 50:
-            state = own_folder(folder / f"state{round}")
-            round += 1
+            state = own_folder(folder / f"state{kills}")
             for _ in range(5):
                 if kill_after(start_pull(state, server.name("a")), chance.uniform(0, duration)):
                     break
@@ -441,6 +434,7 @@ def test_kill_at_any_moment(folder):
             assert tree(state) == expected
             assert {p.name for p in store(state, "blobs").iterdir()} == \
                 {p.name for p in store(whole, "blobs").iterdir()}
+            shutil.rmtree(state, ignore_errors=True)
 
 
 def test_killed_download_goes_on(image, state):
