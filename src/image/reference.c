@@ -125,7 +125,7 @@ static bool tag_is_valid(const char *text) {
 /* ---- parsing ---- */
 
 static int refuse_repository(const char *text, const char *repository, struct cay_error *err) {
-    char lower[REFERENCE_PART_SIZE];
+    char lower[REFERENCE_PART_SIZE] = "";
     size_t len = strlen(repository);
     for (size_t i = 0; i <= len; i++)
         lower[i] = (char)tolower((unsigned char)repository[i]);
