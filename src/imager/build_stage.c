@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "image/alias.h"
 #include "imager/build_state.h"
 #include "imager/manifest.h"
 
@@ -203,7 +204,14 @@ int build_open_image(const struct build *b, const char *name, const struct platf
     char id[HEX_SIZE];
     if (platform != NULL)
         pull.platform = *platform;
-    int r = -CAY_NOT_FOUND;
+    char other[REFERENCE_TEXT_SIZE];
+    int r = pull.aliases != NULL ? image_alias(pull.aliases, name, other, err) : 0;
+    if (r < 0)
+        return r;
+    if (r > 0) {
+        build_log(b, "notice: %s is an alias of %s here", name, other);
+        name = other;
+    }
     if (reference_is_id(name))
         r = image_store_find(b->store, name, id, err);
     else if ((r = reference_parse(name, &ref, err)) == 0)

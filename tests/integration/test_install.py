@@ -47,18 +47,24 @@ def test_program_runs_a_sandbox(installed):
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
 
 
+def test_program_finds_the_other_for_images(installed, tmp_path):
+    done = run(installed[0] / "bin/cay", "image", "ls", "--state-dir", tmp_path / "state")
+    assert (done.returncode, done.stdout.split()[:1]) == (0, ["NAME"]), done.stderr
+
+
 @pytest.mark.parametrize("file", [
     "include/cay.h", "include/cay/errors.h",
     "share/bash-completion/completions/cay", "share/zsh/site-functions/_cay",
     "share/fish/vendor_completions.d/cay.fish",
     "share/doc/cay/LICENSE", "share/doc/cay/README.md", "share/doc/cay/docs/examples/run.c",
+    "share/doc/cay/docs/images.md",
 ])
 def test_file_is_there(installed, file):
     assert (installed[0] / file).stat().st_size > 100
 
 
-@pytest.mark.parametrize("page", ["man1/cay.1", "man1/cay-run.1", "man1/cay-doctor.1",
-                                  "man5/cay.toml.5"])
+@pytest.mark.parametrize("page", ["man1/cay.1", "man1/cay-run.1", "man1/cay-image.1",
+                                  "man1/cay-doctor.1", "man5/cay.toml.5"])
 def test_man_page_is_there(installed, page):
     if shutil.which("scdoc") is None:
         pytest.skip("scdoc is not installed: apt-get install scdoc")
