@@ -1,6 +1,7 @@
 #include "imager/credential_helper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -20,8 +21,6 @@
 #include "imager/secret.h"
 
 enum { OUTPUT_MAX = 64 * 1024, TIMEOUT_MS = 60 * 1000 };
-
-extern char **environ;
 
 /* Whatever its configuration says, it is no path and no option. */
 static bool name_is_valid(const char *name) {
@@ -114,7 +113,7 @@ static int run(const char *program, const char *server, int64_t timeout_ms, stru
         return -errno;
     _cleanup_(closep) int from = ends[0];
     _cleanup_(closep) int to = ends[1];
-    pid_t pid;
+    pid_t pid = 0;
     int r = fd_set_nonblocking(from, true);
     if (r == 0)
         r = spawn_with(program, in, to, &pid);
@@ -123,7 +122,7 @@ static int run(const char *program, const char *server, int64_t timeout_ms, stru
     fd_close(&to);
     _cleanup_(closep) int pidfd = pidfd_open(pid, 0);
     r = pidfd < 0 ? -errno : read_until_end(pidfd, from, clock_deadline(timeout_ms), output);
-    if (r < 0)
+    if (r < 0 && pid > 0)
         (void)kill(-pid, SIGKILL);
     while (waitpid(pid, ret_status, 0) < 0 && errno == EINTR)
         continue;

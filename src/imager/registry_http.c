@@ -344,8 +344,15 @@ static int fail_tls(struct hop *hop, const char *host) {
     (void)fail(hop, HTTP_HOPELESS, CAY_UNAVAILABLE, host, "its certificate cannot be trusted");
     return error_remedy(hop->err,
                         "if a private CA signed it, put the CA's certificate (PEM) into "
-                        "/etc/containers/certs.d/%s/ca.crt",
+                        "/etc/containers/certs.d/%s/ca.crt, or name its file in [images] ca_file",
                         host);
+}
+
+static int fail_no_tls(struct hop *hop, const char *host) {
+    (void)fail(hop, HTTP_NO_TLS, CAY_UNAVAILABLE, host, "it does not speak TLS with us");
+    return error_remedy(hop->err,
+                        "check the port; if the registry has plain HTTP only, and you trust the "
+                        "network, add it to [images] insecure_registries");
 }
 
 static int fail_unreachable(struct hop *hop, const char *host, const char *what) {
@@ -383,7 +390,7 @@ static int explain(struct hop *hop, CURLcode code, const char *url) {
     case CURLE_SSL_ISSUER_ERROR:
         return fail_tls(hop, host);
     case CURLE_SSL_CONNECT_ERROR:
-        return fail(hop, HTTP_NO_TLS, CAY_UNAVAILABLE, host, "it does not speak TLS with us");
+        return fail_no_tls(hop, host);
     case CURLE_OPERATION_TIMEDOUT:
         return fail(hop, hop->response->status == 0 ? HTTP_NO_TLS : HTTP_BROKEN, CAY_TIMEOUT, host,
                     "it takes too long");
