@@ -16,8 +16,9 @@ from support import BUILD, CAY, ROOT, USER, is_sanitized, need_cay
 HERE = ROOT / "tests" / "integration"
 ACCOUNT = "nobody"
 SUITES = {
-    "one-id": ["run", "tty", "programs", "doctor", "version", "bad_input", "cleanup", "faults"],
-    "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup"],
+    "one-id": ["run", "tty", "programs", "doctor", "version", "bad_input", "cleanup", "faults",
+               "image_verbs"],
+    "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs"],
 }
 # Under a sanitizer, where each run takes ten times as long, these say the same as above.
 SLOW = {"faults", "programs", "cleanup"}
@@ -40,6 +41,8 @@ def build():
     helpers = Path("tests/helpers")
     (folder / helpers).mkdir(parents=True)
     shutil.copy(CAY, folder)
+    if (BUILD / "cay-image").exists():
+        shutil.copy(BUILD / "cay-image", folder)
     if (BUILD / helpers / "deny").exists():
         shutil.copy(BUILD / helpers / "deny", folder / helpers)
     yield folder
