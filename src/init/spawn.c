@@ -93,26 +93,35 @@ static int open_streams(const struct spawn_request *req, struct streams *s) {
     return r;
 }
 
-/* chdir, making what is missing; relative to the root, as the user. */
-static int enter_directory(const char *cwd) {
-    if (chdir(cwd) == 0)
-        return 0;
-    if (errno != ENOENT)
-        return -errno;
+/* mkdir -p; whether it mattered shows when the folder is entered. */
+static void make_directories(const char *cwd, uid_t uid, gid_t gid) {
     char path[PATH_MAX];
     size_t len = strlen(cwd);
     if (len >= sizeof path)
-        return -ENAMETOOLONG;
+        return;
     memcpy(path, cwd, len + 1);
+    (void)setfsgid(gid);
+    (void)setfsuid(uid);
     for (char *p = path + 1; *p != '\0'; p++) {
         if (*p != '/')
             continue;
         *p = '\0';
-        (void)mkdir(path, 0755); /* the chdir below tells whether it mattered */
+        (void)mkdir(path, 0755);
         *p = '/';
     }
     (void)mkdir(path, 0755);
-    return chdir(cwd) < 0 ? -errno : 0;
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+}
+
+/* A work folder that is missing belongs to the user if he may make it, else to root inside, as an
+ * image's does. */
+static void make_work_folder(const struct spawn_request *req) {
+    if (access(req->cwd, F_OK) == 0 || errno != ENOENT)
+        return;
+    make_directories(req->cwd, req->user->uid, req->user->gid);
+    if (access(req->cwd, F_OK) < 0 && errno == ENOENT)
+        make_directories(req->cwd, 0, 0);
 }
 
 static const char *path_of(const char *const *env) {
@@ -180,13 +189,14 @@ static int child(const struct spawn_request *req, const struct streams *s, enum 
     int r = join_session(req, s);
     if (r < 0)
         return r;
+    make_work_folder(req);
     *stage = STAGE_USER;
     r = user_become(req->user);
     if (r < 0)
         return r;
     reset_signals();
     *stage = STAGE_CWD;
-    r = enter_directory(req->cwd);
+    r = chdir(req->cwd) < 0 ? -errno : 0;
     if (r < 0)
         return r;
     *stage = STAGE_EXEC;
