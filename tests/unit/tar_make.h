@@ -36,8 +36,9 @@ static void tar_header(struct buf *b, const struct tar_entry *e, unsigned long l
     (void)snprintf(h + 100, 8, "%07o", mode & 07777777);
     (void)snprintf(h + 108, 8, "%07o", e->uid & 07777777);
     (void)snprintf(h + 116, 8, "%07o", e->gid & 07777777);
-    (void)snprintf(h + 124, 12, "%011llo", size);
-    (void)snprintf(h + 136, 12, "%011lo", e->mtime != 0 ? e->mtime : 1000000L);
+    (void)snprintf(h + 124, 12, "%011llo", size & 077777777777);
+    (void)snprintf(h + 136, 12, "%011lo",
+                   (e->mtime != 0 ? (unsigned long)e->mtime : 1000000UL) & 077777777777);
     memset(h + 148, ' ', 8);
     h[156] = e->type;
     if (e->link != NULL)
