@@ -159,8 +159,11 @@ static int find_in_folder(const struct bundle *b, const char *name, struct exten
     char shown[160];
     struct stat st;
     _cleanup_(closep) int fd = path_open_beneath(b->fd, name, O_RDONLY | O_NONBLOCK, 0);
-    if (fd == -ENOENT)
+    if (fd == -ENOENT || fd == -ENOTDIR)
         return not_found(name, err);
+    if (fd == -EXDEV || fd == -ELOOP)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the folder's '%s' leads out of it",
+                         str_escape(shown, sizeof shown, name));
     if (fd < 0 || fstat(fd, &st) < 0)
         return error_sys(err, fd < 0 ? -fd : errno, "opening '%s' of the folder",
                          str_escape(shown, sizeof shown, name));

@@ -60,9 +60,9 @@ static int refuse(struct archive *a, struct cay_error *err) {
     return error_remedy(err, "for a root file system use `cay image import`");
 }
 
-static int refuse_compressed(struct archive *a, struct cay_error *err) {
+static int refuse_rest(struct archive *a, struct cay_error *err) {
     const char *why = archive_error_string(a);
-    error_set(err, CAY_INVALID_ARGUMENT, "the archive cannot be uncompressed: %s",
+    error_set(err, CAY_INVALID_ARGUMENT, "the archive cannot be read to its end: %s",
               why != NULL ? why : "no memory");
     return error_remedy(err, "it may be damaged; copy or save it again");
 }
@@ -106,13 +106,13 @@ static int list_members(int fd, int out, uint64_t limit _unused_, struct cay_err
     if (archive_read_support_format_tar(a) != ARCHIVE_OK ||
         archive_read_open2(a, in, NULL, read_input, skip_input, NULL) != ARCHIVE_OK)
         return refuse(a, err);
-    for (;;) {
+    for (bool first = true;; first = false) {
         struct archive_entry *e;
         int r = archive_read_next_header(a, &e);
         if (r == ARCHIVE_EOF)
             return 0;
         if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
-            return refuse(a, err);
+            return first ? refuse(a, err) : refuse_rest(a, err);
         if ((r = tell_member(a, e, out)) < 0)
             return error_sys(err, -r, "listing an archive");
     }
@@ -142,7 +142,7 @@ static int copy_expanded(struct archive *a, int out, uint64_t limit, struct cay_
         if (r == ARCHIVE_EOF)
             return 0;
         if (r != ARCHIVE_OK)
-            return refuse_compressed(a, err);
+            return refuse_rest(a, err);
         size += len;
         if ((r = check_expansion(a, size, limit, err)) < 0)
             return r;
@@ -166,7 +166,7 @@ static int expand(int fd, int out, uint64_t limit, struct cay_error *err) {
         archive_read_support_format_raw(a) != ARCHIVE_OK ||
         archive_read_open(a, in, NULL, read_input, NULL) != ARCHIVE_OK ||
         archive_read_next_header(a, &e) != ARCHIVE_OK)
-        return refuse_compressed(a, err);
+        return refuse_rest(a, err);
     return copy_expanded(a, out, limit, err);
 }
 

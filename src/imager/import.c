@@ -47,6 +47,9 @@ static int import_layer(const struct image_store *store, int input, struct progr
     const struct extent from = {.fd = fd, .size = (uint64_t)st.st_size};
     int r = ingest_layer(&in, &from, record, 0, err);
     ingest_end(&in);
+    if (r == -CAY_INVALID_ARGUMENT)
+        return error_remedy(err, "name a tar of a root file system; an image archive is for "
+                                 "`cay image load`");
     return r;
 }
 
