@@ -2,9 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/securebits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -101,6 +104,25 @@ static int make(const struct layers *l, const char *at) {
     return mounts_overlay(l->lowers, l->count, l->upper, l->work, l->flags);
 }
 
+/* An overlay works with the identity of whoever mounted it. Root of the host does not exist on an
+ * id-mapped folder, so there it must be root of the sandbox, with the capabilities of the host's.
+ */
+static int make_as(uid_t base, const struct layers *l, const char *at) {
+    int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+    if (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) < 0)
+        return -errno;
+    (void)setfsgid(base);
+    (void)setfsuid(base);
+    int fd = make(l, at);
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+    if (prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) < 0 && fd >= 0) {
+        (void)close(fd);
+        return -errno;
+    }
+    return fd;
+}
+
 /* ---- owners ---- */
 
 /* A layer of changed owners over the image's. */
@@ -139,5 +161,7 @@ int rootfs_overlay(const struct rootfs *root, const struct image_trees *trees, u
         r = add_image(&l, root, trees);
     if (r == 0)
         r = on_disk ? set_upper(&l, root->disk, "fs", "work") : set_upper(&l, root->box, "u", "w");
-    return r < 0 ? r : make(&l, at);
+    if (r < 0)
+        return r;
+    return on_disk && !own_userns ? make_as(base, &l, at) : make(&l, at);
 }
