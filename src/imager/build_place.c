@@ -41,12 +41,12 @@ static int dress(int fd, const struct file_look *look, const struct stat *st) {
 
 static int fail(const char *path, int sys, struct cay_error *err) {
     char shown[200];
-    (void)error_sys(err, sys, "'%s' in the image", str_escape(shown, sizeof shown, path));
-    if (sys == ENOTDIR)
-        return error_remedy(err, "something that is no folder is there already");
-    if (sys == EEXIST)
-        return error_remedy(err, "something else is there already; remove it by RUN before");
-    return -(int)error_class(sys);
+    (void)str_escape(shown, sizeof shown, path);
+    if (sys != ENOTDIR && sys != EEXIST)
+        return error_sys(err, sys, "'%s' in the image", shown);
+    (void)error_set(err, CAY_INVALID_ARGUMENT, "'%s' in the image is %s", shown,
+                    sys == ENOTDIR ? "no folder" : "there already as something else");
+    return error_remedy(err, "copy to another place, or remove it by RUN before");
 }
 
 static int make_folder(int root, const char *parent, const char *name,

@@ -143,11 +143,14 @@ static int search_pattern(struct search *s, const char *done, const char *part, 
 static int found(struct search *s, const char *path) {
     const char *at = path[0] != '\0' ? path : ".";
     _cleanup_(closep) int fd = open_below(s->tree, at, O_PATH | O_CLOEXEC);
-    bool may_hold = dockerignore_has_exceptions(s->tree->ignore);
-    if (fd == -ENOENT || fd == -ENOTDIR || (is_ignored(s->tree, at) && !may_hold))
+    if (fd == -ENOENT || fd == -ENOTDIR)
         return 0;
-    if (fd < 0)
-        return fail(s->tree, at, -fd, s->err);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return fail(s->tree, at, fd < 0 ? -fd : errno, s->err);
+    bool may_hold = S_ISDIR(st.st_mode) && dockerignore_has_exceptions(s->tree->ignore);
+    if (is_ignored(s->tree, at) && !may_hold)
+        return 0;
     if (s->ret->len >= FILES_SOURCES_MAX)
         return error_set(s->err, CAY_INVALID_ARGUMENT, "a pattern means more than %d files",
                          FILES_SOURCES_MAX);

@@ -67,7 +67,7 @@ static int configure(int fs, const struct stack *s) {
     return fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0 ? -errno : 0;
 }
 
-/* The mount has no place, and ends with the last descriptor of what is in it. */
+/* The mount has no place, and ends with its descriptor. */
 static int mount_detached(const struct stack *s) {
     _cleanup_(closep) int fs = fsopen("overlay", FSOPEN_CLOEXEC);
     if (fs < 0)
@@ -75,11 +75,8 @@ static int mount_detached(const struct stack *s) {
     int r = configure(fs, s);
     if (r < 0)
         return r;
-    _cleanup_(closep) int mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-    if (mnt < 0)
-        return -errno;
-    int root = openat(mnt, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return root < 0 ? -errno : root;
+    int mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    return mnt < 0 ? -errno : mnt;
 }
 
 static int write_options(const struct stack *s, char *out, size_t size) {
@@ -98,7 +95,7 @@ static int write_options(const struct stack *s, char *out, size_t size) {
 }
 
 /* For kernels before 6.13: mounted on the folder `merged`, and taken off it again at once, which
- * leaves the descriptor. The current folder, which all threads share, is not used. */
+ * leaves a copy of the mount. The current folder, which all threads share, is not used. */
 static int mount_by_name(const struct stack *s, int dir) {
     char options[OPTIONS_SIZE], at[FD_PATH_SIZE];
     _cleanup_(closep) int place = openat(dir, "merged", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -108,11 +105,17 @@ static int mount_by_name(const struct stack *s, int dir) {
     (void)snprintf(at, sizeof at, "/proc/self/fd/%d", place);
     if (mount("overlay", at, "overlay", MS_NOSUID | MS_NODEV, options) < 0)
         return -errno;
-    _cleanup_(closep) int root = openat(dir, "merged", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closep) int root = openat(dir, "merged", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -errno;
+    int mnt = open_tree(root, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    int saved = errno;
     (void)snprintf(at, sizeof at, "/proc/self/fd/%d", root);
-    return umount2(at, MNT_DETACH) < 0 ? -errno : TAKE_FD(root);
+    if (umount2(at, MNT_DETACH) < 0 && mnt >= 0) {
+        saved = errno;
+        fd_close(&mnt);
+    }
+    return mnt < 0 ? -saved : mnt;
 }
 
 /* What the overlay shows as its root is the upper's own folder: it starts as the one below. */
@@ -126,18 +129,18 @@ static int copy_root_attributes(const struct stack *s) {
     return futimens(s->upper, times) < 0 ? -errno : 0;
 }
 
-static int open_merged(const struct image_store *store, const struct record_layer *below,
-                       size_t count, int dir) {
+static int mount_merged(const struct image_store *store, const struct record_layer *below,
+                        size_t count, int dir) {
     _cleanup_(stack_close) struct stack s = {.upper = -1, .work = -1};
     int r = stack_open(store, below, count, dir, &s);
     if (r == 0)
         r = copy_root_attributes(&s);
     if (r < 0)
         return r;
-    int root = mount_detached(&s);
-    if (root == -EINVAL || root == -EOPNOTSUPP || root == -ENOSYS || root == -EBADF)
-        root = mount_by_name(&s, dir);
-    return root;
+    int mnt = mount_detached(&s);
+    if (mnt == -EINVAL || mnt == -EOPNOTSUPP || mnt == -ENOSYS || mnt == -EBADF)
+        mnt = mount_by_name(&s, dir);
+    return mnt;
 }
 
 /* ---- layers ---- */
@@ -153,10 +156,16 @@ static int keep_lowers(struct layer *layer, const struct record_layer *below, si
     return 0;
 }
 
-static int open_root(const struct image_store *store, const struct layer *layer) {
-    if (layer->below > 0)
-        return open_merged(store, layer->lowers, layer->below, layer->work.dir);
-    int root = openat(layer->work.dir, "fs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+static int open_root(const struct image_store *store, struct layer *layer) {
+    int dir = layer->work.dir;
+    if (layer->below > 0) {
+        layer->mount = mount_merged(store, layer->lowers, layer->below, dir);
+        if (layer->mount < 0)
+            return layer->mount;
+    }
+    int root = layer->below > 0
+                   ? openat(layer->mount, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                   : openat(dir, "fs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return root < 0 ? -errno : root;
 }
 
@@ -182,12 +191,14 @@ int layer_begin(const struct image_store *store, const struct record_layer *belo
 
 static void release(struct layer *layer) {
     fd_close(&layer->root);
+    fd_close(&layer->mount);
     free(layer->lowers);
-    *layer = (struct layer){.work = layer->work, .root = -1};
+    *layer = (struct layer){.work = layer->work, .root = -1, .mount = -1};
 }
 
 int layer_settle(const struct image_store *store, struct layer *layer, struct cay_error *err) {
-    fd_close(&layer->root); /* ends the overlay */
+    fd_close(&layer->root);
+    fd_close(&layer->mount); /* ends the overlay */
     if (layer->below == 0)
         return 0;
     _cleanup_(closep) int fs =

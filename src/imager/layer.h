@@ -14,15 +14,16 @@ struct cay_error;
 struct layer {
     struct layer_work work;
     int root;
+    int mount; /* the overlay: without a mount, ".." behind a symlink cannot be resolved in root */
     size_t below;
     struct record_layer *lowers; /* a copy of them */
 };
-#define LAYER_NONE ((struct layer){.work = LAYER_WORK_NONE, .root = -1})
+#define LAYER_NONE ((struct layer){.work = LAYER_WORK_NONE, .root = -1, .mount = -1})
 
 int layer_begin(const struct image_store *store, const struct record_layer *below, size_t count,
                 struct layer *ret, struct cay_error *err);
-/* The first half of layer_commit, for whoever needs the layer's digest before its name: unmounts and
- * brings the files (work/NAME/fs) into their final form. root is closed. */
+/* The first half of layer_commit, for whoever needs the layer's digest before its name: unmounts
+ * and brings the files (work/NAME/fs) into their final form. root is closed. */
 int layer_settle(const struct image_store *store, struct layer *layer, struct cay_error *err);
 /* Unmounts, brings the files into the form that the store promises (opaque folders become
  * whiteouts, the overlay's own attributes go), and gives it its name. */

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -20,7 +22,9 @@ struct build {
     const struct image_build_options *options;
     struct access access;
     int context;
-    struct buf dockerfile;
+    struct buf dockerfile, ignore;
+    int64_t dockerfile_mtime;
+    bool has_ignore;
     struct strv args;
     struct reference *names;
     int64_t epoch;
@@ -33,6 +37,7 @@ static void build_free(struct build *b) {
     fd_close(&b->context);
     fd_close(&b->log);
     buf_free(&b->dockerfile);
+    buf_free(&b->ignore);
     strv_free(&b->args);
     free(b->names);
 }
@@ -74,11 +79,31 @@ static int read_dockerfile(struct build *b, struct cay_error *err) {
     _cleanup_(closep) int fd = open_dockerfile(b, err);
     if (fd < 0)
         return fd;
+    struct stat st;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        b->dockerfile_mtime = st.st_mtim.tv_sec;
     int r = fd_read_to_end(fd, &b->dockerfile);
     if (r == -ENOBUFS)
         return error_set(err, CAY_INVALID_ARGUMENT, "the Dockerfile has more than %d bytes",
                          DOCKERFILE_MAX);
     return r < 0 ? error_sys(err, -r, "reading the Dockerfile") : 0;
+}
+
+/* DOCKERFILE.dockerignore, beside the Dockerfile, counts in place of the context's. */
+static int read_ignore(struct build *b, struct cay_error *err) {
+    char name[PATH_MAX];
+    const char *file = b->options->file;
+    if (b->context < 0 || (file != NULL && strcmp(file, "-") == 0))
+        return 0;
+    if (str_format(name, sizeof name, "%s.dockerignore", file != NULL ? file : "Dockerfile") < 0)
+        return 0;
+    _cleanup_(closep) int fd = openat(file != NULL ? AT_FDCWD : b->context, name,
+                                      O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    int r = fd < 0 ? -errno : fd_read_to_end(fd, &b->ignore);
+    b->has_ignore = true;
+    return r < 0 ? error_sys(err, -r, "reading '%s'", name) : 0;
 }
 
 /* ---- options ---- */
@@ -152,6 +177,8 @@ static int prepare(struct build *b, const char *context, struct cay_error *err) 
         r = open_context(b, context, err);
     if (r == 0)
         r = read_dockerfile(b, err);
+    if (r == 0)
+        r = read_ignore(b, err);
     return r < 0 ? r : open_log(b, err);
 }
 
@@ -169,6 +196,9 @@ static int build(struct build *b, struct world *world, struct cay_error *err) {
         .context = b->context,
         .dockerfile = buf_text(&b->dockerfile),
         .dockerfile_len = b->dockerfile.len,
+        .dockerfile_mtime = b->dockerfile_mtime,
+        .ignore = b->has_ignore ? buf_text(&b->ignore) : NULL,
+        .ignore_len = b->ignore.len,
         .args = b->args,
         .labels = o->labels,
         .target = o->target,
@@ -194,8 +224,11 @@ int do_build(const void *values, int argc, char **argv) {
     (void)argc;
     struct cay_error err;
     struct world world = WORLD_NONE;
-    _cleanup_(build_free) struct build b = {
-        .options = values, .context = -1, .log = -1, .dockerfile = BUF_INIT(DOCKERFILE_MAX)};
+    _cleanup_(build_free) struct build b = {.options = values,
+                                            .context = -1,
+                                            .log = -1,
+                                            .dockerfile = BUF_INIT(DOCKERFILE_MAX),
+                                            .ignore = BUF_INIT(DOCKERFILE_MAX)};
     int r = prepare(&b, argv[0], &err);
     if (r == 0)
         r = verbs_enter(&b.options->registry.common, true, &world, &err);
