@@ -198,8 +198,9 @@ def compare(ours, theirs):
                                     for n, a, b in different)
 
 
-# What a container has besides its image.
-OF_CONTAINERS = re.compile(r"(dev|proc|sys)(/.*)?|\.dockerenv|etc/(hosts|hostname|resolv\.conf|mtab)")
+# What a container has besides its image; /data is where its volume is mounted.
+OF_CONTAINERS = re.compile(r"(dev|proc|sys)(/.*)?|data|\.dockerenv|"
+                           r"etc/(hosts|hostname|resolv\.conf|mtab)")
 
 
 def exported(docker, image, folder):  # noqa: F811
