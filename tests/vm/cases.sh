@@ -3,6 +3,7 @@
 # or as its user, from the repository. CAY names the program. Arguments choose cases by name.
 set -u
 cay=${CAY:-build/cay}
+programs=$(dirname "$(realpath "$cay")")
 work=$(mktemp -d)
 trap clean_up EXIT
 out='' err='' code=0
@@ -16,7 +17,7 @@ clean_up() {
 make_volumes() {
     mkdir -p "$work/volumes" && chmod 755 "$work" || return
     if ((EUID == 0)); then
-        truncate -s 16M "$work/disk" && mkfs.ext4 -q "$work/disk" &&
+        truncate -s 128M "$work/disk" && mkfs.ext4 -q "$work/disk" &&
             mount -o loop,dev "$work/disk" "$work/volumes" || return
     fi
     mkdir "$work/volumes/devices" "$work/volumes/files" && chmod 777 "$work/volumes/files"
@@ -342,9 +343,65 @@ case_many_runs() {
     expect_code 0 && ! left_behind "$work/before"
 }
 
+# ---- images ----
+
+# image ARGUMENTS...: runs `cay image`, as box does `cay run`.
+image() {
+    timeout -k 5 100 "$cay" image "$@" >"$work/out" 2>"$work/err" </dev/null
+    code=$? out=$(<"$work/out") err=$(<"$work/err")
+}
+
+# make_images FOLDER: a state folder with an image of several layers, made the way users do.
+make_images() {
+    local context=$work/context
+    [[ -x $programs/cay-image ]] || return 77
+    mkdir -p "$1" "$context/root/bin" "$context/root/home" && cp /bin/busybox "$context/root/bin/" &&
+        ln -sf busybox "$context/root/bin/sh" && echo one >"$context/root/home/one" &&
+        echo two >"$context/two" && chmod 644 "$context/two" || return
+    tar -C "$context/root" --owner=0 --group=0 -cf "$work/root.tar" . || return
+    image import --state-dir "$1" "$work/root.tar" base
+    expect_code 0 || return
+    cat >"$context/Dockerfile" <<'DOCKERFILE'
+FROM base
+COPY --chown=7:8 two /home/two
+RUN busybox rm /home/one && busybox mkdir -p /new/folder && echo three >/new/three
+ENV WHO=image
+CMD ["/bin/busybox", "env"]
+DOCKERFILE
+    image build --state-dir "$1" -t layers "$context"
+    expect_code 0
+}
+
+check_images() {
+    box --state-dir "$1" --image layers
+    expect_code 0 && [[ $out == *WHO=image* ]] || fail "the image's command did not run" || return
+    box --state-dir "$1" --image layers -- busybox ls /home /new
+    expect_code 0 && expect_out $'/home:\ntwo\n\n/new:\nfolder\nthree' || return
+    box --state-dir "$1" --image layers -- busybox stat -c '%u %g %a' /home/two /new
+    expect_code 0 && expect_out "$2"
+}
+
+case_images() {
+    local state=$work/volumes/state owners=$'7 8 644\n0 0 755'
+    make_images "$state" || return
+    check_images "$state" "$owners"
+}
+
+# A file system in memory knows no id-mapped mounts in this kernel.
+case_images_without_id_maps() {
+    ((EUID == 0)) || return 77
+    local state=$work/volumes/state
+    [[ -d $state ]] || make_images "$state" || return
+    mkdir -p "$work/memory" && mount -t tmpfs memory "$work/memory" || return
+    cp -a "$state" "$work/memory/state" && check_images "$work/memory/state" $'7 8 644\n0 0 755'
+    local result=$?
+    umount -l "$work/memory"
+    return $result
+}
+
 all=(doctor hello exit_codes stdin_is_binary_safe isolation memory memory_of_a_child pids fork_bomb
     cpu devices device_in_a_volume disk inodes volumes timeout_kills_the_tree interrupt killed_run
-    many_runs)
+    many_runs images images_without_id_maps)
 
 [[ -x $cay ]] || {
     echo "cases.sh: skipped: $cay is not built"
