@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/fd.h"
+#include "base/json.h"
 #include "image/alias.h"
 #include "imager/build_state.h"
 #include "imager/manifest.h"
@@ -201,15 +203,16 @@ int build_open_image(const struct build *b, const char *name, const struct platf
                      struct image_record **ret, struct cay_error *err) {
     struct pull_options pull = b->options->pull;
     struct reference ref;
-    char id[HEX_SIZE];
+    char id[HEX_SIZE], other[REFERENCE_TEXT_SIZE];
     if (platform != NULL)
         pull.platform = *platform;
-    char other[REFERENCE_TEXT_SIZE];
     int r = pull.aliases != NULL ? image_alias(pull.aliases, name, other, err) : 0;
     if (r < 0)
         return r;
     if (r > 0) {
-        build_log(b, "notice: %s is an alias of %s here", name, other);
+        char shown[REFERENCE_TEXT_SIZE];
+        build_log(b, " notice: %s is an alias of %s here", str_escape(shown, sizeof shown, name),
+                  other);
         name = other;
     }
     if (reference_is_id(name))
@@ -217,6 +220,22 @@ int build_open_image(const struct build *b, const char *name, const struct platf
     else if ((r = reference_parse(name, &ref, err)) == 0)
         r = image_pull(b->store, &ref, &pull, id, err);
     return r < 0 ? r : image_store_read_record(b->store, id, ret, err);
+}
+
+/* Triggers are no part of what cay keeps of an image; whoever relies on them must know. */
+static void tell_triggers(const struct build *b, const struct image_record *record) {
+    _cleanup_(buf_free) struct buf text = BUF_INIT(MANIFEST_SIZE_MAX);
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    struct json config, triggers;
+    _cleanup_(closep) int fd = image_store_open_blob(b->store, record->id);
+    if (fd < 0 || fd_read_to_end(fd, &text) < 0 ||
+        json_parse("configuration", buf_text(&text), text.len, &doc, NULL) < 0)
+        return;
+    struct json root = json_root(doc, "");
+    if (json_child(&root, "config", &config) && json_child(&config, "OnBuild", &triggers) &&
+        json_count(&triggers) > 0)
+        build_log(b, " notice: the base has %zu ONBUILD triggers, which are not run",
+                  json_count(&triggers));
 }
 
 static int from_scratch(const struct build *b, struct build_stage *s, struct cay_error *err) {
@@ -244,7 +263,10 @@ static int from_image(struct build *b, struct build_stage *s, const char *name,
     }
     if (r == 0)
         r = build_open_image(b, name, flag != NULL ? &platform : NULL, &s->record, err);
-    return r < 0 ? error_prefix(err, "Dockerfile:%u: FROM", s->from->line) : 0;
+    if (r < 0)
+        return error_prefix(err, "Dockerfile:%u: FROM", s->from->line);
+    tell_triggers(b, s->record);
+    return 0;
 }
 
 /* What a new stage has of its base, and what it begins anew. */

@@ -402,6 +402,24 @@ def test_notices(place):
         assert text in log
 
 
+def test_an_alias_is_a_base_and_is_told(place):
+    config = place.top / "cay.toml"
+    config.write_text('[images.aliases]\n"python:3.12-slim" = "base:1"\n')
+    _, log = place.built("FROM python:3.12-slim\n", "--config", config)
+    assert "python:3.12-slim is an alias of base:1 here" in log
+
+
+@as_root_only
+def test_triggers_of_the_base_are_told(place, docker):  # noqa: F811
+    (place.top / "base.tar").write_bytes(base_tar())
+    docker("import", "--change", "ONBUILD RUN false", place.top / "base.tar", "with-triggers")
+    docker.save(place.top / "saved.tar", "with-triggers")
+    ok(place.image("load", "-i", place.top / "saved.tar"))
+    _, log = place.built("FROM with-triggers\n")
+    assert "1 ONBUILD triggers, which are not run" in log
+    docker("rmi", "-f", "with-triggers")
+
+
 def test_log_is_streamed_in_steps(place):
     _, log = place.built("FROM base:1\nRUN echo to-output; echo to-error >&2\nCMD x\n")
     assert log.splitlines() == ["STEP 1/3: FROM base:1",
