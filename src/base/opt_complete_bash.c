@@ -172,12 +172,19 @@ static void put_words_function(const struct opt_program *p, struct buf *b) {
 /* ---- the whole ---- */
 
 /* bash cuts words at '=' and ':' too: "--name=value" comes as three words, "a:b" as three. */
+/* bash cuts words at colons, which image names and volumes have: those of the word that is being
+ * typed are joined again, and the shell gets what follows the last colon. */
 static const char main_function[] =
     "() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} path='' option='' files='' word i\n"
-    "    local operands=0 ended=0 list=()\n"
+    "    local operands=0 ended=0 list=() last=$COMP_CWORD prefix=''\n"
     "    COMPREPLY=()\n"
-    "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+    "    while ((last > 1)) && [[ ${COMP_WORDS[last]} == : || ${COMP_WORDS[last - 1]} == : ]]; do\n"
+    "        last=$((last - 1))\n"
+    "        cur=${COMP_WORDS[last]}$cur\n"
+    "    done\n"
+    "    [[ $COMP_WORDBREAKS == *:* ]] && prefix=${cur%\"${cur##*:}\"}\n"
+    "    for ((i = 1; i < last; i++)); do\n"
     "        word=${COMP_WORDS[i]}\n"
     "        if [[ $word == = && -n $option ]]; then\n"
     "            continue\n"
@@ -195,7 +202,7 @@ static const char main_function[] =
     "        ((ended)) && break\n"
     "    done\n"
     "    [[ $cur == = ]] && cur=''\n"
-    "    if ((i > COMP_CWORD)); then\n"
+    "    if ((i > last)); then\n"
     "        files=-f\n"
     "    elif [[ -n $option ]]; then\n"
     "        _@_values\n"
@@ -206,11 +213,12 @@ static const char main_function[] =
     "    fi\n"
     "    if [[ -n $files ]]; then\n"
     "        compopt -o filenames 2>/dev/null\n"
-    "        mapfile -t COMPREPLY < <(compgen \"$files\" -- \"$cur\")\n"
+    "        mapfile -t COMPREPLY < <(compgen \"$files\" -- \"${cur#\"$prefix\"}\")\n"
     "        return\n"
     "    fi\n"
     "    for word in \"${list[@]}\"; do\n"
-    "        [[ $word == \"$cur\"* && $word =~ ^[A-Za-z0-9._/@-]+$ ]] && COMPREPLY+=(\"$word\")\n"
+    "        [[ $word == \"$cur\"* && $word =~ ^[A-Za-z0-9._/@:-]+$ ]] &&\n"
+    "            COMPREPLY+=(\"${word#\"$prefix\"}\")\n"
     "    done\n"
     "}\n\n";
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import registry
-from support import BUILD, TIER, USER, as_root_only, cay, ok, own, refused, start
+from support import BUILD, TIER, USER, as_root_only, cay, is_sanitized, ok, own, refused, start
 
 CODES = {"internal": 1, "invalid": 2, "not_found": 3, "conflict": 4, "unsupported": 7,
          "unauthorized": 8, "forbidden": 9, "unavailable": 10}
@@ -194,6 +194,8 @@ def test_an_image_in_use_stays(place):
     busybox = Path("/bin/busybox")
     if not busybox.exists():
         pytest.skip("busybox-static is not installed: scripts/setup --test")
+    if is_sanitized():
+        pytest.skip("cay-init needs the host's libraries in a sanitizer's build")
     with tempfile.TemporaryFile() as out:
         with tarfile.open(fileobj=out, mode="w") as archive:
             archive.add(busybox, "bin/busybox")
@@ -612,3 +614,25 @@ def test_what_root_makes_belongs_to_ids_that_nobody_has(place):
     store = place.state / "images" / "store"
     owners = {p.lstat().st_uid for p in store.rglob("*")}
     assert owners and all(0x7fff0000 <= uid < 0x80000000 for uid in owners), owners
+
+
+def test_nothing_stays_on_the_host(clean_host, place, plain_registry):
+    """Neither processes nor mounts nor temporary files, whether a verb succeeds or not."""
+    name = plain_registry.name("team/hello:1")
+    ok(place.image("pull", name))
+    ok(place.image("save", "-f", place.files / "out.tar", name))
+    ok(place.image("load", "-i", place.files / "out.tar"))
+    ok(place.image("build", "-", input=f"FROM {name}\nENV A=1\nWORKDIR /srv\n".encode()))
+    assert place.image("build", "-", input=f"FROM {name}\nRUN x\n".encode()).returncode != 0
+    assert place.image("pull", plain_registry.name("team/nothing")).returncode != 0
+    assert place.image("import", "-", input=b"no tar at all").returncode != 0
+    ok(place.image("prune", "-a"))
+
+
+def test_a_base_image_may_be_an_alias(place):
+    place.make("cay/base")
+    done = place.image("build", "-", input=b"FROM python:3.12-slim\nENV A=1\n",
+                       env={"CAY_IMAGES_ALIASES": "python:3.12-slim=cay/base",
+                            "CAY_IMAGES_PULL": "never"})
+    ok(done)
+    assert b"python:3.12-slim is an alias of cay/base here" in done.stderr

@@ -96,7 +96,7 @@ static void syntax(void **state) {
 /* Sources the script, calls its function for the words (the last is being typed) and prints what
  * it offers. The program itself answers with names, one of which would run a command. */
 static const char bash_driver[] =
-    "cay() { printf '%s\\n' lab 'x;touch evil' '$(touch evil)' web-1; }\n"
+    "cay() { printf '%s\\n' lab 'x;touch evil' '$(touch evil)' web-1 py:3.1 h:5/a:2; }\n"
     "source ./cay.bash; COMP_WORDS=(cay \"$@\"); COMP_CWORD=$#; _cay; echo \"${COMPREPLY[*]}\"\n";
 
 static void bash_offers(void **state) {
@@ -130,8 +130,14 @@ static void bash_offers(void **state) {
         {{"run", "--", "cay.f"}, "cay.fish\n"},
         {{"run", "-v", "cay."}, "\n"}, /* folders only */
         {{"ls", ""}, "\n"},
-        {{"rm", ""}, "lab web-1\n"},
+        {{"rm", ""}, "lab web-1 py:3.1 h:5/a:2\n"},
         {{"delete", "w"}, "web-1\n"},
+        {{"rm", "p"}, "py:3.1\n"}, /* the shell replaces what follows the last colon */
+        {{"rm", "py", ":"}, "3.1\n"},
+        {{"rm", "py", ":", "3"}, "3.1\n"},
+        {{"rm", "py", ":", "4"}, "\n"},
+        {{"rm", "h", ":", "5/a", ":"}, "2\n"},
+        {{"rm", "py", ":", "3.1", "l"}, "lab\n"},
         {{"rm", "lab", "--verb"}, "--verbose\n"},
         {{"exec", "l"}, "lab\n"},
         {{"exec", "lab", "cay.z"}, "cay.zsh\n"},
