@@ -17,8 +17,8 @@ HERE = ROOT / "tests" / "integration"
 ACCOUNT = "nobody"
 SUITES = {
     "one-id": ["run", "tty", "programs", "doctor", "version", "bad_input", "cleanup", "faults",
-               "image_verbs", "transfer", "transfer_hostile"],
-    "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs",
+               "image_verbs", "run_image", "transfer", "transfer_hostile"],
+    "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs", "run_image",
                "transfer", "transfer_hostile"],
 }
 # Under a sanitizer, where each run takes ten times as long, these say the same as above.

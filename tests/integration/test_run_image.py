@@ -119,9 +119,15 @@ def test_no_command_at_all(store, plain):
 def test_working_folder(store):
     image = store.load("folder", [base()], WorkingDir="/srv/app")
     assert ok(store.run(image, "--", "pwd")) == "/srv/app\n"
-    assert ok(store.run(image, "--", "sh", "-c", "pwd; stat -c %u /srv/app",
-                        options=("-u", "1000"))) == "/srv/app\n0\n"
     assert ok(store.run(image, "--", "pwd", options=("--workdir", "/tmp"))) == "/tmp\n"
+
+
+@needs_ids
+def test_working_folder_that_its_user_may_not_make(store):
+    image = store.load("closed", [base()], WorkingDir="/srv/app", User="1000")
+    assert ok(store.run(image, "--", "sh", "-c", "pwd; stat -c %u /srv/app")) == "/srv/app\n0\n"
+    assert ok(store.run(image, "--", "sh", "-c", "stat -c %u /tmp/mine",
+                        options=("-w", "/tmp/mine"))) == "1000\n"
 
 
 @needs_ids
