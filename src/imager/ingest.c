@@ -2,7 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -14,7 +17,6 @@
 #include "imager/layer.h"
 #include "imager/progress.h"
 #include "imager/spool.h"
-#include "imager/thread.h"
 #include "imager/unpack.h"
 
 enum { BLOCK = 256 * 1024, PIPE_SIZE = 1024 * 1024, LABEL_LEN = 12 };
@@ -83,85 +85,115 @@ void ingest_end(struct ingest *in) {
     *in = (struct ingest){0};
 }
 
-/* ---- the bytes: to the unpacking process and into a blob ---- */
+/* ---- the bytes: to the unpacking process and into a blob ----
+ *
+ * By a process and not by a thread: the unpacking processes are forked meanwhile, and a fork copies
+ * whatever lock another thread holds. */
+
+/* What the feeding process says at its end. */
+struct feed_report {
+    int result;
+    bool unheard; /* the other side has ended */
+    uint64_t size;
+    char hex[HEX_SIZE];
+    struct cay_error err;
+};
 
 struct feed {
     const struct extent *from;
-    int out;
     struct spool_blob blob;
     struct gzip *gzip; /* NULL: the blob is as the bytes are */
     struct progress *progress;
     unsigned item;
-    bool unheard; /* the other side has ended */
-    int result;
-    struct cay_error err;
+    struct feed_report report;
 };
 
-static int keep(struct feed *f, const void *data, size_t len) {
-    return f->gzip != NULL ? gzip_write(f->gzip, data, len, &f->err)
-                           : spool_blob_write(&f->blob, data, len, &f->err);
+static int keep(struct feed *f, const void *data, size_t len, struct cay_error *err) {
+    return f->gzip != NULL ? gzip_write(f->gzip, data, len, err)
+                           : spool_blob_write(&f->blob, data, len, err);
 }
 
-static int feed_block(struct feed *f, char *data, uint64_t at, size_t *ret_len) {
-    size_t want = (size_t)MIN(f->from->size - at, (uint64_t)BLOCK);
+static int feed_block(struct feed *f, int out, char *data, uint64_t *at, struct cay_error *err) {
+    size_t want = (size_t)MIN(f->from->size - *at, (uint64_t)BLOCK);
     ssize_t n;
     do
-        n = pread(f->from->fd, data, want, (off_t)(f->from->offset + at));
+        n = pread(f->from->fd, data, want, (off_t)(f->from->offset + *at));
     while (n < 0 && errno == EINTR);
     if (n <= 0)
-        return error_sys(&f->err, n == 0 ? ENODATA : errno, "reading the archive");
-    *ret_len = (size_t)n;
-    int r = fd_write_all(f->out, data, (size_t)n);
+        return error_sys(err, n == 0 ? ENODATA : errno, "reading the archive");
+    int r = fd_write_all(out, data, (size_t)n);
     if (r < 0) {
-        f->unheard = r == -EPIPE;
-        return error_sys(&f->err, -r, "feeding the unpacking process");
+        f->report.unheard = r == -EPIPE;
+        return error_sys(err, -r, "feeding the unpacking process");
     }
-    return keep(f, data, (size_t)n);
+    *at += (uint64_t)n;
+    return keep(f, data, (size_t)n, err);
 }
 
-static int feed_all(struct feed *f) {
+static int feed_all(struct feed *f, int out, struct cay_error *err) {
     _cleanup_(freep) char *data = malloc(BLOCK);
     if (data == NULL)
-        return error_sys(&f->err, ENOMEM, "reading the archive");
-    for (uint64_t at = 0; at < f->from->size;) {
-        size_t n = 0;
-        int r = feed_block(f, data, at, &n);
-        if (r < 0)
-            return r;
-        at += n;
-        progress_update(f->progress, f->item, "unpacking", at);
-    }
-    return f->gzip != NULL ? gzip_finish(f->gzip, &f->err) : 0;
+        return error_sys(err, ENOMEM, "reading the archive");
+    int r = 0;
+    for (uint64_t at = 0; r == 0 && at < f->from->size;)
+        r = feed_block(f, out, data, &at, err);
+    if (r == 0 && f->gzip != NULL)
+        r = gzip_finish(f->gzip, err);
+    return r < 0 ? r : spool_blob_finish(&f->blob, f->report.hex, err);
 }
 
-static void *feed_thread(void *arg) {
-    struct feed *f = arg;
-    f->result = feed_all(f);
-    fd_close(&f->out);
-    return NULL;
+_noreturn_ static void run_feeder(struct feed *f, int out, int report) {
+    struct feed_report *r = &f->report;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* without, it ends with its reader */
+    (void)signal(SIGPIPE, SIG_IGN);
+    r->result = feed_all(f, out, &r->err);
+    r->size = f->blob.size;
+    _exit(fd_write_all(report, r, sizeof *r) == 0 ? 0 : 1);
 }
 
-/* Unpacks while the thread feeds; what went wrong first counts. */
+static void tell(void *user, uint64_t bytes_in) {
+    const struct feed *f = user;
+    progress_update(f->progress, f->item, "unpacking", bytes_in);
+}
+
+static pid_t start_feeder(struct feed *f, const int data[static 2], const int report[static 2]) {
+    (void)fcntl(data[1], F_SETPIPE_SZ, PIPE_SIZE); /* slower without */
+    pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    (void)close(data[0]);
+    run_feeder(f, data[1], report[1]);
+}
+
+/* Waits for the feeder; r is how unpacking ended. What went wrong first counts. */
+static int reap_feeder(struct feed *f, pid_t pid, int report, int r, struct cay_error *err) {
+    if (fd_read_all(report, &f->report, sizeof f->report) != 1)
+        f->report.result = error_set(&f->report.err, CAY_INTERNAL,
+                                     "the process that reads the archive was killed");
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    if (f->report.result == 0 || f->report.unheard)
+        return r;
+    if (err != NULL)
+        *err = f->report.err;
+    return f->report.result;
+}
+
 static int unpack_fed(struct feed *f, int root, struct unpack_result *ret, struct cay_error *err) {
-    int ends[2];
-    pthread_t thread;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return error_errno(err, "unpacking a layer: pipe");
-    (void)fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE); /* slower without */
-    f->out = ends[1];
-    int started = thread_start(&thread, feed_thread, f);
-    int r = started < 0 ? error_sys(err, -started, "starting a thread")
-                        : unpack_layer(ends[0], root, NULL, NULL, NULL, ret, err);
-    (void)close(ends[0]);
-    if (started < 0)
-        fd_close(&f->out);
-    else
-        (void)pthread_join(thread, NULL);
-    if (f->result < 0 && !f->unheard) {
-        if (err != NULL)
-            *err = f->err;
-        return f->result;
-    }
+    int data[2] = {-1, -1}, report[2] = {-1, -1};
+    pid_t pid = -1;
+    int r = 0;
+    if (pipe2(data, O_CLOEXEC) < 0 || pipe2(report, O_CLOEXEC) < 0 ||
+        (pid = start_feeder(f, data, report)) < 0)
+        r = error_errno(err, "starting a process to read the archive");
+    fd_close(&data[1]);
+    fd_close(&report[1]);
+    if (r == 0)
+        r = unpack_layer(data[0], root, NULL, tell, f, ret, err);
+    fd_close(&data[0]); /* ends the feeder, if it still has something */
+    if (pid > 0)
+        r = reap_feeder(f, pid, report[0], r, err);
+    fd_close(&report[0]);
     return r;
 }
 
@@ -206,9 +238,8 @@ static int check(const struct unpack_result *result, struct record_layer *layer,
 static int keep_blob(struct ingest *in, struct feed *f, enum form form, struct record_layer *layer,
                      struct cay_error *err) {
     bool as_it_was = form != FORM_PLAIN && layer->media_type[0] != '\0';
-    int r = spool_blob_finish(&f->blob, layer->blob, err);
-    if (r < 0)
-        return r;
+    memcpy(layer->blob, f->report.hex, HEX_SIZE);
+    f->blob.size = f->report.size;
     if (!as_it_was &&
         str_copy(layer->media_type, sizeof layer->media_type, media_type_of(form)) < 0)
         return error_sys(err, ENAMETOOLONG, "media type");
@@ -249,7 +280,7 @@ static int bring_in(struct ingest *in, struct feed *f, struct image_record *reco
 int ingest_layer(struct ingest *in, const struct extent *from, struct image_record *record,
                  size_t index, struct cay_error *err) {
     struct record_layer *layer = &record->layers[index];
-    struct feed f = {.from = from, .out = -1, .blob = SPOOL_BLOB_NONE, .progress = in->progress};
+    struct feed f = {.from = from, .blob = SPOOL_BLOB_NONE, .progress = in->progress};
     char label[LABEL_LEN + 1] = "layer";
     if (layer->diff_id[0] != '\0') {
         (void)snprintf(label, sizeof label, "%.*s", LABEL_LEN, layer->diff_id);
