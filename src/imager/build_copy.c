@@ -165,10 +165,14 @@ static int make_key(struct copying *c, char key[static HEX_SIZE]) {
     _cleanup_(digest_freep) struct digest *d =
         build_key_new(c->b, c->s, dockerfile_op_name(c->in->op));
     int64_t newest = 0;
+    char mode[16] = "";
+    if (c->look.has_mode)
+        (void)snprintf(mode, sizeof mode, "%o", (unsigned)c->look.mode);
     build_key_put(d, c->to);
     build_key_put(d, c->into ? "into" : "");
-    build_key_put_list(d, &c->in->flags);
+    build_key_put(d, mode);
     build_key_put(d, c->owner != NULL ? c->owner : "");
+    build_key_put(d, c->look.keep_owner ? "owners" : "");
     build_key_put_list(d, &c->texts);
     for (size_t i = 0; i < c->paths.len; i++) {
         int r = files_digest(&c->tree, c->paths.v[i], c->look.keep_owner, d, &newest, c->err);

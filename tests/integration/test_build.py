@@ -286,6 +286,15 @@ def test_arguments_decide_about_the_cache(place):
     assert "--build-arg Y is not used" in log
 
 
+def test_what_flags_expand_to_decides_about_the_cache(place):
+    place.file("f", "1")
+    text = "FROM scratch\nARG MODE=644\nCOPY --chmod=$MODE f /\n"
+    image, _ = place.built(text)
+    assert place.tree(image)["f"][1] == 0o644
+    image, log = place.built(text, "--build-arg", "MODE=755")
+    assert (cached(log), place.tree(image)["f"][1]) == ([], 0o755)
+
+
 def test_a_pruned_layer_is_built_again(place):
     place.file("f", "1")
     first, _ = place.built(STEPS)
