@@ -1,0 +1,69 @@
+/* An engine, as the manager sees it: it makes sandboxes that stay, and knows what exists. Every
+ * function may be called from any thread and waits until it is done. An operation on a sandbox that
+ * is not there is -CAY_NOT_FOUND.
+ *
+ * The way in is not the engine's business: the manager makes a listening socket for each sandbox
+ * and passes it along; whoever connects to it talks to cay-init (wire.h). The socket has a name in
+ * the manager's own folder, so that a manager that was restarted finds it again. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/spec.h"
+#include "image/reference.h"
+
+struct cay_error;
+struct engine;
+
+/* What is running, as far as the engine can tell from outside. */
+enum engine_state { ENGINE_STOPPED, ENGINE_RUNNING, ENGINE_PAUSED };
+
+struct engine_sandbox {
+    char id[ID_SIZE];
+    enum engine_state state;
+};
+
+struct engine_stats {
+    uint64_t memory_bytes, memory_limit, memory_peak;
+    uint64_t cpu_us;
+    uint64_t pids, oom_kills;
+    uint64_t disk_bytes; /* what it has written */
+};
+
+/* The end of a sandbox that nobody asked for, or that was asked for. */
+struct engine_end {
+    char id[ID_SIZE];
+    bool oom_killed;
+    int status; /* wait status of its PID 1; -1 if not known (it was adopted) */
+};
+
+struct engine_ops {
+    /* Starts a sandbox that stays: spec->id names it. Its files are made if it has none yet. image
+     * is the id of an image in the store, "" for the host image. listener stays open here. */
+    int (*start)(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,
+                 struct cay_error *err);
+    /* Kills every process of it; files stay. Stopped already is fine. */
+    int (*stop)(struct engine *e, const char *id, struct cay_error *err);
+    int (*pause)(struct engine *e, const char *id, struct cay_error *err);
+    int (*resume)(struct engine *e, const char *id, struct cay_error *err);
+    /* Kills it and removes all that there is of it. Gone already is fine. */
+    int (*remove)(struct engine *e, const char *id, struct cay_error *err);
+    /* New limits while it runs: memory_bytes, cpu_quota_us and pids of spec; 0 leaves one as it is.
+     */
+    int (*resize)(struct engine *e, const struct sandbox_spec *spec, struct cay_error *err);
+    int (*stats)(struct engine *e, const char *id, struct engine_stats *ret, struct cay_error *err);
+    /* Everything that exists, for recovery. The caller frees the array. */
+    int (*list)(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
+                struct cay_error *err);
+    void (*close)(struct engine *e);
+};
+
+/* Implementations embed it first. */
+struct engine {
+    const struct engine_ops *ops;
+    /* Called by a thread of the engine when a sandbox has ended; must not wait for the engine. */
+    void (*ended)(void *user, const struct engine_end *end);
+    void *user;
+};

@@ -1,0 +1,13 @@
+/* The native engine behind engine.h: a client of cay-launcher. The launcher may die and be started
+ * again by somebody else; sandboxes live on. */
+#pragma once
+
+#include "engine/engine.h"
+
+/* sock is connected to a launcher, and becomes the engine's. `ended` and `user` as in engine.h;
+ * they may be called before this returns. */
+int native_engine_open(int sock, void (*ended)(void *user, const struct engine_end *end),
+                       void *user, struct engine **ret, struct cay_error *err);
+
+/* A new launcher in place of one that died. What was under way has failed with -CAY_UNAVAILABLE. */
+int native_engine_reconnect(struct engine *e, int sock, struct cay_error *err);

@@ -1,0 +1,24 @@
+/* The manager's memory: SQLite, write-ahead log, one writer. A change is on disk when the function
+ * returns. The one place that knows SQLite. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "manager/record.h"
+
+struct cay_error;
+struct db;
+
+/* Opens or makes the file at path, bringing an older layout up to date in one transaction. A newer
+ * layout, or a damaged file, is refused with what to do. Any thread may use it. */
+int db_open(const char *path, struct db **ret, struct cay_error *err);
+void db_close(struct db *db);
+
+/* -CAY_CONFLICT if the name or id is taken. */
+int db_add(struct db *db, const struct sandbox_record *r, struct cay_error *err);
+/* All columns of the row with this id; -CAY_NOT_FOUND if it is gone. */
+int db_update(struct db *db, const struct sandbox_record *r, struct cay_error *err);
+int db_remove(struct db *db, const char *id, struct cay_error *err);
+/* Every sandbox, oldest first; the caller releases each and the array. */
+int db_list(struct db *db, struct sandbox_record **ret, size_t *ret_count, struct cay_error *err);

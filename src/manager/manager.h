@@ -1,0 +1,84 @@
+/* The manager: what sandboxes there are, what state each is in, and who may do what to it when. It
+ * never loses one: every change is in the database before it is promised, and what a crash left in
+ * between is found and repaired at the next start. Functions may be called from any thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+#include "manager/record.h"
+
+struct cay_error;
+struct manager;
+
+struct manager_limits {
+    int64_t max_sandboxes;
+    int64_t idle_timeout_ms; /* 0: never */
+    int64_t cleanup_interval_ms;
+    int64_t stop_grace_ms; /* between SIGTERM and the end */
+};
+
+/* Makes sure that an image is there: id of "NAME", progress lines to progress_fd (or -1). May take
+ * minutes, in the caller's thread; "host" is not asked for. */
+typedef int (*ensure_image)(void *user, const char *name, int progress_fd, char id[static HEX_SIZE],
+                            struct cay_error *err);
+
+struct manager_options {
+    const char *folder; /* ours alone: the database and the sandboxes' sockets; it must be the work
+                         * folder of the process, since names of sockets are short */
+    struct manager_limits limits;
+    struct sandbox_record defaults; /* for what a request leaves open */
+    ensure_image ensure;
+    void *user;
+};
+
+/* Opens the database and compares it with what the engine has: what runs is adopted, what should
+ * run and does not is stopped, what nobody knows is removed. The engine's `ended` must be
+ * manager_ended with the manager as its user. */
+int manager_open(const struct manager_options *options, struct manager **ret,
+                 struct cay_error *err);
+int manager_start(struct manager *m, struct engine *engine, struct cay_error *err);
+void manager_ended(void *manager, const struct engine_end *end);
+/* Waits for what is under way (at most wait_ms); sandboxes stay. */
+void manager_close(struct manager *m, int64_t wait_ms);
+
+/* A new sandbox from what is set in request (zeros and empty texts take the defaults), started.
+ * -CAY_LIMIT_REACHED "Maximum number of sandboxes (N) reached". *ret is a copy, to be released. */
+int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
+                   struct sandbox_record *ret, struct cay_error *err);
+
+/* All take an id, a unique prefix of one, or a name; an ambiguous prefix lists the candidates. */
+int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
+                struct cay_error *err);
+int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err);
+int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *err);
+int manager_pause(struct manager *m, const char *who, struct cay_error *err);
+int manager_resume(struct manager *m, const char *who, struct cay_error *err);
+/* With force it is ended whatever it does; without, -CAY_CONFLICT while operations are under way.
+ */
+int manager_remove(struct manager *m, const char *who, bool force, struct cay_error *err);
+int manager_rename(struct manager *m, const char *who, const char *name, struct cay_error *err);
+int manager_label(struct manager *m, const char *who, const struct strv *labels,
+                  struct cay_error *err);
+int manager_stats(struct manager *m, const char *who, struct engine_stats *ret,
+                  struct cay_error *err);
+/* Every sandbox, oldest first; the caller releases each and the array. */
+int manager_list(struct manager *m, struct sandbox_record **ret, size_t *ret_count,
+                 struct cay_error *err);
+
+/* An operation: a connection to cay-init of a running sandbox, which is not idle and is not stopped
+ * by the clean-up until manager_end(). Returns the connection, the caller's to close. A sandbox
+ * that is stopped is -CAY_CONFLICT with the remedy. */
+struct operation; /* opaque */
+int manager_begin(struct manager *m, const char *who, struct operation **ret_operation,
+                  struct sandbox_record *ret, struct cay_error *err);
+void manager_end(struct manager *m, struct operation *operation);
+
+struct manager_totals {
+    size_t total, started, operations;
+    int64_t limit;
+    bool shutting_down;
+};
+void manager_totals(struct manager *m, struct manager_totals *ret);

@@ -1,0 +1,57 @@
+/* A sandbox as the manager knows it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "engine/spec.h"
+#include "image/reference.h"
+
+/* Daytona's states. */
+#define SANDBOX_STATES(X)                                                                          \
+    X(SANDBOX_CREATING, "creating")                                                                \
+    X(SANDBOX_STARTING, "starting")                                                                \
+    X(SANDBOX_STARTED, "started")                                                                  \
+    X(SANDBOX_STOPPING, "stopping")                                                                \
+    X(SANDBOX_STOPPED, "stopped")                                                                  \
+    X(SANDBOX_PAUSED, "paused")                                                                    \
+    X(SANDBOX_DESTROYING, "destroying")                                                            \
+    X(SANDBOX_ERROR, "error")
+
+enum sandbox_state {
+#define SANDBOX_STATE_ENUM(id, name) id,
+    SANDBOX_STATES(SANDBOX_STATE_ENUM)
+#undef SANDBOX_STATE_ENUM
+        SANDBOX_STATE_COUNT,
+};
+const char *sandbox_state_name(enum sandbox_state state);
+/* SANDBOX_STATE_COUNT if there is no such name. */
+enum sandbox_state sandbox_state_from_name(const char *name);
+
+enum { SANDBOX_TEXT_SIZE = 512, SANDBOX_PATH_SIZE = 1024 };
+
+struct sandbox_record {
+    char id[ID_SIZE];
+    char name[NAME_MAX_LEN + 1]; /* unique; the id if none was given */
+    enum sandbox_state state;
+    char reason[SANDBOX_TEXT_SIZE];       /* of SANDBOX_ERROR: what went wrong, */
+    char remedy[SANDBOX_TEXT_SIZE];       /* and what to do */
+    char image_name[REFERENCE_TEXT_SIZE]; /* as asked for: "host", "python:3.12-slim" */
+    char image[HEX_SIZE];                 /* id in the store; "" for the host image */
+    char user[128];                       /* default user of commands, "" for the image's */
+    char work_dir[SANDBOX_PATH_SIZE];
+    uint64_t memory_bytes, disk_bytes;
+    uint32_t cpu_quota_us, pids;
+    enum tier tier;
+    enum profile profile;
+    bool read_only;
+    struct strv env;                                /* "K=V" of every command */
+    struct strv labels;                             /* "K=V", sorted */
+    struct strv volumes;                            /* "HOST:BOX[:ro]" */
+    int64_t created_ms, updated_ms, active_ms;      /* since 1970 */
+    int64_t auto_stop_minutes, auto_delete_minutes; /* 0, -1: never */
+};
+
+void sandbox_record_free(struct sandbox_record *r); /* its strings, not itself */
+int sandbox_record_copy(const struct sandbox_record *from, struct sandbox_record *to);
