@@ -29,8 +29,8 @@ static int wanted_owner(struct apply *a, bool fresh, uid_t *uid, gid_t *gid) {
 }
 
 int attr_set_owner_at(struct apply *a, const char *name) {
-    uid_t uid;
-    gid_t gid;
+    uid_t uid = 0;
+    gid_t gid = 0;
     int r = wanted_owner(a, true, &uid, &gid);
     if (r != 0)
         return r < 0 ? r : 0;
@@ -40,8 +40,8 @@ int attr_set_owner_at(struct apply *a, const char *name) {
 }
 
 static int set_owner(struct apply *a, int fd, bool fresh) {
-    uid_t uid;
-    gid_t gid;
+    uid_t uid = 0;
+    gid_t gid = 0;
     int r = wanted_owner(a, fresh, &uid, &gid);
     if (r != 0)
         return r < 0 ? r : 0;
