@@ -6,6 +6,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "base/path.h"
 #include "imager/build_state.h"
 #include "imager/layer.h"
 #include "imager/runner.h"
@@ -156,6 +157,15 @@ static int report_exit(const struct build *b, const struct instruction *in, int 
     return error_remedy(err, "its output is above; the steps before it are kept in the cache");
 }
 
+/* Names of the sandbox, not of the image: Docker mounts them over it, so that what a command does
+ * to them is gone afterwards. The folder was the command's to write: no symlink is followed. */
+static void forget_own_files(int fs) {
+    static const char *const names[] = {"hostname", "hosts", "resolv.conf"};
+    _cleanup_(closep) int etc = path_open_no_symlinks(fs, "etc", O_PATH | O_DIRECTORY, 0);
+    for (size_t i = 0; etc >= 0 && i < ARRAY_LEN(names); i++)
+        (void)unlinkat(etc, names[i], 0); /* most commands leave them alone */
+}
+
 static int execute(const struct build *b, struct build_stage *s, const struct instruction *in,
                    const struct runner_command *command, struct layer_work *work,
                    struct cay_error *err) {
@@ -168,6 +178,7 @@ static int execute(const struct build *b, struct build_stage *s, const struct in
     _cleanup_(closep) int fs = openat(work->dir, "fs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fs < 0)
         return error_errno(err, "opening what the command wrote");
+    forget_own_files(fs);
     return layer_tidy(b->store, fs, s->record->layers, s->record->layer_count, err);
 }
 

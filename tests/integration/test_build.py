@@ -159,6 +159,7 @@ COPY one.txt /alias-of-file
 ADD packed.tar.gz /unpacked
 ADD one.txt /unpacked/
 RUN rm -r /copied/sub; echo more >> /copied/a; rm /bin/touch
+RUN echo x >> /etc/hosts; echo x > /etc/hostname; echo x > /tmp/x; chmod 1777 /etc
 FROM scratch AS unused
 COPY one.txt /
 FROM base:1
@@ -410,6 +411,16 @@ def test_owners_and_modes(place):
     tree = place.tree(image)
     assert [tree[n][1:4] for n in "abcde"] == [(0o600, 1000, 1001), (0o600, 1000, 50),
                                                (0o600, 5, 5), (0o4711, 5, 6), (0o600, 0, 0)]
+
+
+def test_names_of_the_sandbox_are_not_in_the_image(place):
+    place.file("hosts", "of the image")
+    image, _ = place.built("FROM base:1\nCOPY hosts /etc/hosts\n"
+                           "RUN echo x > /etc/hostname; rm -f /etc/hosts; echo y > /etc/hosts\n"
+                           "RUN ln -s /tmp /etc/link; rm -f /etc/hosts\n")
+    tree = place.tree(image)
+    assert "etc/hostname" not in tree and "etc/link" in tree
+    assert tree["etc/hosts"][4] == b"of the image"
 
 
 def test_notices(place):
