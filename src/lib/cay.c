@@ -212,10 +212,13 @@ static int open_image(const cay_engine *engine, const char *name, struct image *
                       struct cay_error *err) {
     char id[HEX_SIZE];
     struct image_store store;
-    int r = image_store_open(engine->state_dir, false, 0, &store, err);
-    if (r == 0) {
-        r = image_store_find(&store, name, id, err);
-        image_store_close(&store);
+    int r = 0;
+    if (str_copy(id, sizeof id, name) < 0 || !hex_is_valid(id)) {
+        r = image_store_open(engine->state_dir, false, 0, &store, err);
+        if (r == 0) {
+            r = image_store_find(&store, name, id, err);
+            image_store_close(&store);
+        }
     }
     if (r == 0)
         r = image_open(engine->state_dir, id, ret, err);

@@ -31,6 +31,7 @@ struct native_box {
     size_t done; /* steps that were done and must be undone */
     struct idrange ids;
     struct helper helper;
+    struct userns_making userns_begun, idmap_begun;
     int userns;
     int netns;
     int lean; /* a mount namespace to start from */
@@ -102,39 +103,52 @@ static void remove_cgroup(struct native_box *b) {
     b->has_cgroup = false;
 }
 
-static int make_userns(struct native_box *b, struct cay_error *err) {
+static void give_up_userns(struct native_box *b) {
+    userns_give_up(&b->userns_begun);
+    userns_give_up(&b->idmap_begun);
+}
+
+/* The sandbox's own, and the one that maps the image store's ids to it. */
+static int begin_userns(struct native_box *b, struct cay_error *err) {
     if (b->n->own_userns)
         return 0;
-    struct id_map map = {0, b->ids.base, IDRANGE_SIZE};
-    b->userns = userns_create(&map, &map, err);
-    return b->userns < 0 ? b->userns : 0;
+    struct id_map own = {0, b->ids.base, IDRANGE_SIZE};
+    struct id_map store = {IMAGE_IDS_FIRST, b->ids.base, IMAGE_IDS_COUNT};
+    int r = userns_begin(&own, &own, &b->userns_begun, err);
+    if (r == 0 && (b->image != NULL || b->disk >= 0))
+        r = userns_begin(&store, &store, &b->idmap_begun, err);
+    if (r < 0)
+        give_up_userns(b);
+    return r;
 }
 
 static void close_userns(struct native_box *b) {
     fd_close(&b->userns);
-}
-
-static int open_store_trees(struct native_box *b, struct cay_error *err) {
-    struct id_map map = {IMAGE_IDS_FIRST, b->ids.base, IMAGE_IDS_COUNT};
-    if (!b->n->own_userns)
-        b->idmap = userns_create(&map, &map, err);
-    if (!b->n->own_userns && b->idmap < 0)
-        return b->idmap;
-    return image_trees_open_store(b->image, b->idmap, &b->trees, err);
-}
-
-static void close_trees(struct native_box *b) {
-    image_trees_close(&b->trees);
     fd_close(&b->idmap);
+}
+
+static int make_userns(struct native_box *b, struct cay_error *err) {
+    if (b->n->own_userns)
+        return 0;
+    b->userns = userns_finish(&b->userns_begun, err);
+    int r = MIN(b->userns, 0);
+    if (r == 0 && b->idmap_begun.pid > 0) {
+        b->idmap = userns_finish(&b->idmap_begun, err);
+        r = MIN(b->idmap, 0);
+    }
+    if (r < 0)
+        close_userns(b);
+    return r;
 }
 
 static int open_trees(struct native_box *b, struct cay_error *err) {
     if (b->image == NULL)
         return image_trees_open(&b->n->image, b->userns, &b->trees, err);
-    int r = open_store_trees(b, err);
-    if (r < 0)
-        close_trees(b);
-    return r;
+    return image_trees_open_store(b->image, b->idmap, &b->trees, err);
+}
+
+static void close_trees(struct native_box *b) {
+    image_trees_close(&b->trees);
 }
 
 static int prepare_root(struct native_box *b, struct cay_error *err) {
@@ -272,6 +286,7 @@ static const struct step {
 } steps[] = {
 #define PHASE(member) offsetof(struct native_phases, member)
     {"leasing ids and starting the helper", begin, end, PHASE(prepare_us)},
+    {"beginning user namespaces", begin_userns, give_up_userns, PHASE(prepare_us)},
     {"making the control group", make_cgroup, remove_cgroup, PHASE(prepare_us)},
     {"making the user namespace", make_userns, close_userns, PHASE(prepare_us)},
     {"opening the image", open_trees, close_trees, PHASE(root_us)},
@@ -313,6 +328,8 @@ int native_start(struct native *n, const struct sandbox_spec *spec, const struct
         .spec = *spec,
         .ids = IDRANGE_EMPTY,
         .helper = HELPER_NONE,
+        .userns_begun = USERNS_MAKING_NONE,
+        .idmap_begun = USERNS_MAKING_NONE,
         .userns = -1,
         .netns = -1,
         .lean = -1,

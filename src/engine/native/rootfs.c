@@ -3,11 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <string.h>
-#include <sys/fsuid.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -457,29 +454,11 @@ static bool box_can_be_cloned(const struct rootfs *root) {
     return kernel_can == YES;
 }
 
-/* An overlay makes its own files with the ids of whoever mounts it, and through an id-mapped mount
- * only the sandbox's can be written. Leaving uid 0 lowers the capabilities over files. */
-static int write_as(uid_t id) {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2];
-    (void)setfsgid(id);
-    (void)setfsuid(id);
-    if (syscall(SYS_capget, &header, data) < 0)
-        return -errno;
-    for (size_t i = 0; i < ARRAY_LEN(data); i++)
-        data[i].effective = data[i].permitted;
-    return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
-}
-
 static int make_overlay(struct rootfs *root, const struct image_trees *trees,
                         const struct rootfs_owner *owner) {
     if (!box_can_be_cloned(root))
         return 0;
-    bool by_owner = owner->idmap >= 0 && root->disk >= 0;
-    int r = by_owner ? write_as(owner->base) : 0;
-    root->overlay = r < 0 ? r : rootfs_overlay(root, trees, owner->base, owner->own_userns, NULL);
-    if (by_owner && (r = write_as(0)) < 0)
-        return r;
+    root->overlay = rootfs_overlay(root, trees, owner->base, owner->own_userns, NULL);
     if (root->overlay == -EINVAL || root->overlay == -EOPNOTSUPP) /* unknown to this kernel */
         root->overlay = -1;
     return root->overlay < -1 ? root->overlay : 0;

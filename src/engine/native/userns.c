@@ -21,19 +21,15 @@
 #include "engine/native/idrange.h"
 #include "engine/native/syscalls.h"
 
-/* A process that sits in a new user namespace and waits for a word. */
-struct holder {
-    pid_t pid;
-    int word; /* a byte from it: it is there; a byte to it: go on; closed: end */
-};
-
-static void holder_end(struct holder *h) {
-    if (h->pid <= 0)
+/* The word: a byte from the process that sits in the new namespace says that it is there; a byte to
+ * it, to go on; closed, to end. */
+void userns_give_up(struct userns_making *m) {
+    if (m->pid <= 0)
         return;
-    fd_close(&h->word);
-    while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
+    fd_close(&m->word);
+    while (waitpid(m->pid, NULL, 0) < 0 && errno == EINTR)
         ;
-    h->pid = 0;
+    m->pid = 0;
 }
 
 /* What the kernel counts for each user (inotify instances, pending signals, …) it counts once more
@@ -82,30 +78,31 @@ static _noreturn_ void hold(int word, uid_t owner) {
     _exit(-fd_write_file_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0"));
 }
 
-/* 0 or -errno of what the holder tried. */
-static int holder_wait(const struct holder *h) {
-    unsigned char byte;
-    return fd_read_all(h->word, &byte, 1) <= 0 ? -ECHILD : -(int)byte;
-}
-
-static int holder_start(uid_t owner, struct holder *ret, struct cay_error *err) {
+int userns_begin(const struct id_map *uids, const struct id_map *gids, struct userns_making *ret,
+                 struct cay_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making a socket pair");
     pid_t pid = fork();
     if (pid == 0) {
         (void)close(pair[0]);
-        hold(pair[1], owner);
+        hold(pair[1], uids->outside);
     }
-    int r = -errno;
+    int sys = errno;
     (void)close(pair[1]);
-    *ret = (struct holder){.pid = pid, .word = pair[0]};
-    if (pid > 0)
-        r = holder_wait(ret);
+    if (pid < 0) {
+        (void)close(pair[0]);
+        return error_sys(err, sys, "making a process for a user namespace");
+    }
+    *ret = (struct userns_making){.pid = pid, .word = pair[0], .uids = *uids, .gids = *gids};
+    return 0;
+}
+
+static int wait_for_namespace(const struct userns_making *m, struct cay_error *err) {
+    unsigned char byte;
+    int r = fd_read_all(m->word, &byte, 1) <= 0 ? -ECHILD : -(int)byte;
     if (r == 0)
         return 0;
-    holder_end(ret);
-    fd_close(&ret->word);
     error_sys(err, -r, "making a user namespace");
     return error_remedy(err, "allow them: sysctl user.max_user_namespaces, "
                              "kernel.unprivileged_userns_clone=1, "
@@ -127,33 +124,45 @@ static int open_namespace(pid_t pid, struct cay_error *err) {
     return fd < 0 ? error_errno(err, "opening the user namespace") : fd;
 }
 
-static int forbid_nested(struct holder *h, struct cay_error *err) {
-    int status = 0, r = fd_write_all(h->word, "", 1);
-    while (r == 0 && waitpid(h->pid, &status, 0) < 0)
+static int forbid_nested(struct userns_making *m, struct cay_error *err) {
+    int status = 0, r = fd_write_all(m->word, "", 1);
+    while (r == 0 && waitpid(m->pid, &status, 0) < 0)
         if (errno != EINTR)
             r = -errno;
     if (r == 0) {
-        h->pid = 0;
+        m->pid = 0;
         r = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
     }
-    fd_close(&h->word);
+    fd_close(&m->word);
     return r < 0 ? error_sys(err, -r, "forbidding nested user namespaces") : 0;
 }
 
-int userns_create(const struct id_map *uids, const struct id_map *gids, struct cay_error *err) {
-    _cleanup_(holder_end) struct holder h = {.word = -1};
-    int r = holder_start(uids->outside, &h, err);
+static int finish(struct userns_making *m, struct cay_error *err) {
+    int r = wait_for_namespace(m, err);
     if (r == 0)
-        r = write_map(h.pid, "uid_map", uids, err);
+        r = write_map(m->pid, "uid_map", &m->uids, err);
     if (r == 0)
-        r = write_map(h.pid, "gid_map", gids, err);
+        r = write_map(m->pid, "gid_map", &m->gids, err);
     if (r < 0)
         return r;
-    _cleanup_(closep) int ns = open_namespace(h.pid, err);
+    _cleanup_(closep) int ns = open_namespace(m->pid, err);
     if (ns < 0)
         return ns;
-    r = forbid_nested(&h, err);
+    r = forbid_nested(m, err);
     return r < 0 ? r : TAKE_FD(ns);
+}
+
+int userns_finish(struct userns_making *m, struct cay_error *err) {
+    int ns = finish(m, err);
+    userns_give_up(m);
+    fd_close(&m->word);
+    return ns;
+}
+
+int userns_create(const struct id_map *uids, const struct id_map *gids, struct cay_error *err) {
+    struct userns_making m = USERNS_MAKING_NONE;
+    int r = userns_begin(uids, gids, &m, err);
+    return r < 0 ? r : userns_finish(&m, err);
 }
 
 /* ---- an ordinary user ---- */
@@ -255,18 +264,21 @@ static int enter(int ns, bool ranges, struct cay_error *err) {
 }
 
 int userns_become_root(struct userns_self *ret, struct cay_error *err) {
-    _cleanup_(holder_end) struct holder h = {.word = -1};
-    int r = holder_start(geteuid(), &h, err);
+    _cleanup_(userns_give_up) struct userns_making m = USERNS_MAKING_NONE;
+    struct id_map self = {0, geteuid(), 1};
+    int r = userns_begin(&self, &self, &m, err);
+    if (r == 0)
+        r = wait_for_namespace(&m, err);
     if (r < 0)
         return r;
-    bool ranges = map_ranges(h.pid) == 0;
-    r = ranges ? 0 : map_self(h.pid, err);
+    bool ranges = map_ranges(m.pid) == 0;
+    r = ranges ? 0 : map_self(m.pid, err);
     if (r < 0)
         return r;
-    _cleanup_(closep) int ns = open_namespace(h.pid, err);
+    _cleanup_(closep) int ns = open_namespace(m.pid, err);
     if (ns < 0)
         return ns;
-    r = forbid_nested(&h, err);
+    r = forbid_nested(&m, err);
     if (r < 0)
         return r;
     ret->ranges = ranges;

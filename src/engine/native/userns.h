@@ -19,6 +19,19 @@ struct id_map {
  * parent namespace (host root). Returns its descriptor or negative. */
 int userns_create(const struct id_map *uids, const struct id_map *gids, struct cay_error *err);
 
+/* The same in two halves, between which the kernel works while the caller does other things: the
+ * second returns the descriptor. One that was begun must be finished or given up. */
+struct userns_making {
+    pid_t pid; /* 0: none */
+    int word;
+    struct id_map uids, gids;
+};
+#define USERNS_MAKING_NONE ((struct userns_making){.word = -1})
+int userns_begin(const struct id_map *uids, const struct id_map *gids, struct userns_making *ret,
+                 struct cay_error *err);
+int userns_finish(struct userns_making *m, struct cay_error *err);
+void userns_give_up(struct userns_making *m);
+
 /* What an ordinary user's namespace offers. */
 struct userns_self {
     bool ranges; /* 65,536 ids by newuidmap; otherwise the caller's own id only */
