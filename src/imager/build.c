@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "imager/build_state.h"
+#include "imager/settle.h"
 
 /* ---- what all parts use ---- */
 
@@ -140,6 +141,8 @@ int image_build(const struct image_store *store, const struct build_options *opt
     int r = dockerfile_parse(options->dockerfile, options->dockerfile_len, &b.file, err);
     if (r == 0)
         r = build_all(&b, id, err);
+    if (r == 0)
+        settle_later(store);
     release(&b);
     return r;
 }

@@ -11,6 +11,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "engine/native/enter.h"
 #include "engine/native/internal.h"
 #include "engine/native/lean.h"
@@ -28,6 +29,7 @@ enum {
 struct native_box {
     struct native *n;
     struct sandbox_spec spec;
+    bool kept;   /* it is to outlive us */
     size_t done; /* steps that were done and must be undone */
     struct idrange ids;
     struct helper helper;
@@ -142,8 +144,10 @@ static int make_userns(struct native_box *b, struct cay_error *err) {
 }
 
 static int open_trees(struct native_box *b, struct cay_error *err) {
-    if (b->image == NULL)
-        return image_trees_open(&b->n->image, b->userns, &b->trees, err);
+    if (b->image == NULL) {
+        int r = native_host_image(b->n, err);
+        return r < 0 ? r : image_trees_open(&b->n->image, b->userns, &b->trees, err);
+    }
     return image_trees_open_store(b->image, b->idmap, &b->trees, err);
 }
 
@@ -235,7 +239,9 @@ static int start_init(struct native_box *b, struct cay_error *err) {
     if (r < 0)
         return r;
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+    /* a sequenced-packet socket makes cay-init wait there for the listener */
+    int type = b->kept ? SOCK_SEQPACKET : SOCK_STREAM;
+    if (socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the connection to cay-init");
     struct enter_plan plan = {
         .fs = {.spec = &b->spec,
@@ -256,7 +262,7 @@ static int start_init(struct native_box *b, struct cay_error *err) {
         .init = b->init,
         .listener = -1,
         .connection = pair[1],
-        .die_with_parent = true,
+        .die_with_parent = !b->kept,
     };
     pid_t pid = start_lean(b, &plan, err);
     (void)close(pair[1]);
@@ -315,50 +321,115 @@ static int check_tier(const struct native *n, enum tier wanted, struct cay_error
                         tier_name(n->tier));
 }
 
-int native_start(struct native *n, const struct sandbox_spec *spec, const struct native_root *root,
-                 struct native_box **ret, struct cay_error *err) {
-    int r = check_tier(n, spec->tier, err);
-    if (r < 0)
-        return r;
+static struct native_box *new_box(struct native *n, const struct sandbox_spec *spec,
+                                  const struct native_root *root) {
     struct native_box *b = malloc(sizeof *b);
-    if (b == NULL)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    *b = (struct native_box){
-        .n = n,
-        .spec = *spec,
-        .ids = IDRANGE_EMPTY,
-        .helper = HELPER_NONE,
-        .userns_begun = USERNS_MAKING_NONE,
-        .idmap_begun = USERNS_MAKING_NONE,
-        .userns = -1,
-        .netns = -1,
-        .lean = -1,
-        .init = -1,
-        .cgroup = CGROUP_EMPTY,
-        .image = root != NULL ? root->image : NULL,
-        .disk = root != NULL ? root->disk : -1,
-        .idmap = -1,
-        .trees = IMAGE_TREES_EMPTY,
-        .dev = -1,
-        .root = ROOTFS_EMPTY,
-        .connection = -1,
-        .pidfd = -1,
-    };
+    if (b != NULL)
+        *b = (struct native_box){
+            .n = n,
+            .spec = *spec,
+            .ids = IDRANGE_EMPTY,
+            .helper = HELPER_NONE,
+            .userns = -1,
+            .netns = -1,
+            .lean = -1,
+            .init = -1,
+            .cgroup = CGROUP_EMPTY,
+            .image = root != NULL ? root->image : NULL,
+            .disk = root != NULL ? root->disk : -1,
+            .idmap = -1,
+            .trees = IMAGE_TREES_EMPTY,
+            .dev = -1,
+            .root = ROOTFS_EMPTY,
+            .connection = -1,
+            .pidfd = -1,
+        };
+    return b;
+}
+
+static int do_steps(struct native_box *b, struct cay_error *err) {
     while (b->done < ARRAY_LEN(steps)) {
         const struct step *s = &steps[b->done];
         int64_t begin = clock_us();
-        r = s->run(b, err);
+        int r = s->run(b, err);
         *(int64_t *)((char *)&b->phases + s->phase) += clock_us() - begin;
         if (r < 0) {
             error_prefix(err, "%s", s->name);
             undo_all(b);
-            free(b);
             return r;
         }
         b->done++;
     }
-    *ret = b;
     return 0;
+}
+
+static int start_box(struct native *n, const struct sandbox_spec *spec,
+                     const struct native_root *root, bool kept, struct native_box **ret,
+                     struct cay_error *err) {
+    int r = check_tier(n, spec->tier, err);
+    if (r < 0)
+        return r;
+    _cleanup_(freep) struct native_box *b = new_box(n, spec, root);
+    if (b == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    b->kept = kept;
+    r = do_steps(b, err);
+    if (r == 0)
+        *ret = TAKE_PTR(b);
+    return r;
+}
+
+int native_start(struct native *n, const struct sandbox_spec *spec, const struct native_root *root,
+                 struct native_box **ret, struct cay_error *err) {
+    return start_box(n, spec, root, false, ret, err);
+}
+
+/* The helper must be gone before the sandbox may live on: it removes what its maker leaves. */
+int native_start_kept(struct native *n, const struct sandbox_spec *spec,
+                      const struct native_root *root, struct native_kept *ret,
+                      struct cay_error *err) {
+    _cleanup_(freep) struct native_box *b = NULL;
+    int r = start_box(n, spec, root, true, &b, err);
+    if (r < 0)
+        return r;
+    helper_stop(&b->helper);
+    *ret = (struct native_kept){
+        .pid = b->pid,
+        .pidfd = b->pidfd,
+        .ids = b->ids,
+        .group = b->cgroup,
+        .waiting = b->connection,
+    };
+    close_parts(b);
+    close_root(b);
+    close_trees(b);
+    close_userns(b);
+    return 0;
+}
+
+int native_let_live(struct native_kept *kept, int listener, struct cay_error *err) {
+    enum { LISTENER_COMES = 2 }; /* cay-init's word for it */
+    char what = LISTENER_COMES;
+    int r = fd_send(kept->waiting, &what, 1, &listener, 1);
+    if (r < 0)
+        return error_sys(err, -r, "giving cay-init its socket");
+    fd_close(&kept->waiting);
+    return 0;
+}
+
+void native_abandon(struct native *n, struct native_kept *kept) {
+    (void)pidfd_send_signal(kept->pidfd, SIGKILL, NULL, 0); /* it may have ended by itself */
+    while (waitpid(kept->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    fd_close(&kept->waiting);
+    fd_close(&kept->pidfd);
+    char id[ID_SIZE];
+    memcpy(id, kept->group.id, sizeof id);
+    if (kept->group.host != NULL) {
+        cgroup_close(&kept->group);
+        (void)cgroup_remove(&n->cgroups, id, clock_ms() + REMOVE_MS, NULL);
+    }
+    idrange_release(&kept->ids);
 }
 
 struct native_box *native_box_destroy(struct native_box *b) {

@@ -37,6 +37,9 @@ struct native {
     size_t wall_count;
 };
 
+/* Makes sure that n->image is open, which only those need who start from it. */
+int native_host_image(struct native *n, struct cay_error *err);
+
 /* An id range, and a helper that is making the network namespace, the lean mount namespace, /dev
  * and cay-init's memfd, in this order. As an ordinary user both are empty. */
 int native_begin(struct native *n, struct idrange *ids, struct helper *helper,

@@ -44,8 +44,9 @@ static bool has_capability(int cap) {
 
 /* True if the ids that we hand out exist here: not so in a container with a map of its own. */
 static bool ids_are_mapped(void) {
-    _Static_assert(IMAGE_IDS_FIRST == IDRANGE_FIRST + (uint64_t)IDRANGE_COUNT * IDRANGE_SIZE,
-                   "the image store's ids follow those of the sandboxes");
+    _Static_assert(DAEMON_ID == IDRANGE_FIRST + (uint64_t)IDRANGE_COUNT * IDRANGE_SIZE &&
+                       IMAGE_IDS_FIRST == DAEMON_ID + (uint64_t)IDRANGE_SIZE,
+                   "the daemon's ids follow those of the sandboxes, then come the image store's");
     char text[4096];
     if (fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", text, sizeof text) < 0)
         return false;
@@ -67,9 +68,10 @@ static int open_state(struct native *n, const char *path, struct cay_error *err)
     return n->state_dir < 0 ? error_errno(err, "opening state folder '%s'", path) : 0;
 }
 
-static int become_root(struct native *n, struct cay_error *err) {
+/* beside is a process whose user namespace is to be entered; 0: a new one is made. */
+static int become_root(struct native *n, pid_t beside, struct cay_error *err) {
     struct userns_self self;
-    int r = userns_become_root(&self, err);
+    int r = beside > 0 ? userns_join_root(beside, &self, err) : userns_become_root(&self, err);
     if (r < 0)
         return r;
     n->own_userns = true;
@@ -95,6 +97,10 @@ int native_filter_for(struct native *n, const struct sandbox_spec *spec,
     return r;
 }
 
+int native_host_image(struct native *n, struct cay_error *err) {
+    return n->image.root_fd >= 0 ? 0 : host_image_open(n->state_path, &n->image, err);
+}
+
 int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
                  struct cay_error *err) {
     if (n->own_userns)
@@ -115,27 +121,27 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
 
 /* Descriptors must belong to the mount namespace that we end up in, so an ordinary user becomes
  * root of his own before the state folder is opened. */
-static int open_parts(struct native *n, const char *state_dir, bool soon, struct cay_error *err) {
+static int open_parts(struct native *n, const char *state_dir, bool soon, pid_t beside,
+                      struct cay_error *err) {
     bool privileged = native_is_privileged();
     int r = 0;
     /* While we are still who we are: delegation of control groups goes by the real user. */
     if (!privileged)
         r = cgroup_probe(&n->cgroups, err);
     if (r == 0 && !privileged)
-        r = become_root(n, err);
+        r = become_root(n, beside, err);
     if (r == 0)
         r = open_state(n, state_dir, err);
     if (r == 0 && soon)
         r = native_begin(n, &n->next_ids, &n->next_helper, err);
     if (r == 0 && privileged)
         r = cgroup_probe(&n->cgroups, err);
-    if (r == 0)
-        r = host_image_open(state_dir, &n->image, err);
     static const struct seccomp_options strict = {0};
     return r < 0 ? r : build_filter(&n->filter, &strict, err);
 }
 
-int native_open(const char *state_dir, bool soon, struct native **ret, struct cay_error *err) {
+static int open_native(const char *state_dir, bool soon, pid_t beside, struct native **ret,
+                       struct cay_error *err) {
     _cleanup_(native_closep) struct native *n = calloc(1, sizeof *n);
     if (n == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -143,7 +149,7 @@ int native_open(const char *state_dir, bool soon, struct native **ret, struct ca
     n->image = HOST_IMAGE_NONE;
     n->next_ids = IDRANGE_EMPTY;
     n->next_helper = HELPER_NONE;
-    int r = open_parts(n, state_dir, soon, err);
+    int r = open_parts(n, state_dir, soon, beside, err);
     if (r < 0)
         return r;
     n->landlock_abi = landlock_abi();
@@ -151,6 +157,15 @@ int native_open(const char *state_dir, bool soon, struct native **ret, struct ca
     native_judge(n);
     *ret = TAKE_PTR(n);
     return 0;
+}
+
+int native_open(const char *state_dir, bool soon, struct native **ret, struct cay_error *err) {
+    return open_native(state_dir, soon, 0, ret, err);
+}
+
+int native_open_beside(const char *state_dir, pid_t beside, struct native **ret,
+                       struct cay_error *err) {
+    return open_native(state_dir, false, beside, ret, err);
 }
 
 size_t native_walls(const struct native *n, const struct native_wall **ret) {

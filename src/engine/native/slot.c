@@ -82,7 +82,7 @@ int slot_make(struct native *n, const struct helper *helper, int ids, unsigned *
     return 0;
 }
 
-int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_spec *spec,
+int slot_prepare(struct native *n, struct slot *s, const struct sandbox_spec *spec,
                  struct cay_error *err) {
     slot_drop_root(s);
     s->spec = *spec;
@@ -93,7 +93,9 @@ int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_sp
     }
     if (s->spec.hostname[0] == '\0')
         memcpy(s->spec.hostname, s->spec.id, ID_SIZE);
-    int r = image_trees_open(&n->image, s->userns, &s->trees, err);
+    int r = native_host_image(n, err);
+    if (r == 0)
+        r = image_trees_open(&n->image, s->userns, &s->trees, err);
     if (r == 0)
         r = rootfs_prepare(&s->spec, &s->trees,
                            &(struct rootfs_owner){.base = s->base, .idmap = -1, .disk = -1},

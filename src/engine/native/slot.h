@@ -43,7 +43,7 @@ int slot_make(struct native *n, const struct helper *helper, int ids, unsigned *
 void slot_free(struct native *n, const struct helper *helper, struct slot *s);
 
 /* Makes the root ready for a sandbox of this spec; in the host's mount namespace. */
-int slot_prepare(const struct native *n, struct slot *s, const struct sandbox_spec *spec,
+int slot_prepare(struct native *n, struct slot *s, const struct sandbox_spec *spec,
                  struct cay_error *err);
 
 /* True if what was made with slot_prepare is what a sandbox of this spec needs. */
