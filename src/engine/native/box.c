@@ -330,6 +330,8 @@ static struct native_box *new_box(struct native *n, const struct sandbox_spec *s
             .spec = *spec,
             .ids = IDRANGE_EMPTY,
             .helper = HELPER_NONE,
+            .userns_begun = USERNS_MAKING_NONE,
+            .idmap_begun = USERNS_MAKING_NONE,
             .userns = -1,
             .netns = -1,
             .lean = -1,

@@ -2,14 +2,47 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "engine/native/process.h"
 
-static int try_lock(int fd, unsigned index) {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = index, .l_len = 1};
+enum {
+    MARKS = 4096,  /* where they begin, behind the bytes that are locked */
+    PATIENCE = 50, /* times a millisecond, for those who only look at a mark */
+};
+
+struct mark {
+    uint64_t start;
+    int64_t pid; /* 0: nobody */
+};
+
+static int set_lock(int fd, unsigned index, short type) {
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = index, .l_len = 1};
     return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
+}
+
+static off_t mark_at(unsigned index) {
+    return MARKS + (off_t)(index * sizeof(struct mark));
+}
+
+static bool is_marked(int fd, unsigned index) {
+    struct mark m;
+    return pread(fd, &m, sizeof m, mark_at(index)) == (ssize_t)sizeof m &&
+           process_may_live((pid_t)m.pid, m.start);
+}
+
+/* 0 or -errno; -EAGAIN if it is in use. */
+static int try_lease(int fd, unsigned index) {
+    int r = set_lock(fd, index, F_WRLCK);
+    if (r < 0)
+        return r == -EACCES ? -EAGAIN : r;
+    if (!is_marked(fd, index))
+        return 0;
+    (void)set_lock(fd, index, F_UNLCK);
+    return -EAGAIN;
 }
 
 #define LEASES "/run/cay-ids"
@@ -25,10 +58,10 @@ int idrange_open(struct cay_error *err) {
 uid_t idrange_take(int file, unsigned *hint, struct cay_error *err) {
     for (unsigned i = 0; i < IDRANGE_COUNT; i++) {
         unsigned index = (*hint)++ % IDRANGE_COUNT;
-        int r = try_lock(file, index);
+        int r = try_lease(file, index);
         if (r == 0)
             return IDRANGE_FIRST + index * (uid_t)IDRANGE_SIZE;
-        if (r == -EAGAIN || r == -EACCES)
+        if (r == -EAGAIN)
             continue;
         (void)error_sys(err, -r, "leasing an id range");
         return 0;
@@ -49,6 +82,36 @@ int idrange_lease(struct idrange *ret, struct cay_error *err) {
         return -(int)err->code;
     *ret = (struct idrange){.lock = TAKE_FD(fd), .base = base};
     return 0;
+}
+
+static unsigned index_of(uid_t base) {
+    return (base - IDRANGE_FIRST) / IDRANGE_SIZE;
+}
+
+int idrange_lease_again(uid_t base, struct idrange *ret, struct cay_error *err) {
+    if (base < IDRANGE_FIRST || index_of(base) >= IDRANGE_COUNT || base % IDRANGE_SIZE != 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "%u is not the start of an id range", base);
+    _cleanup_(closep) int fd = idrange_open(err);
+    if (fd < 0)
+        return fd;
+    int r = -EAGAIN;
+    for (int i = 0; i < PATIENCE && (r == -EAGAIN || r == -EACCES); i++) {
+        r = set_lock(fd, index_of(base), F_WRLCK);
+        if (r < 0)
+            (void)nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    if (r < 0)
+        return error_set(err, CAY_CONFLICT, "the id range at %u is leased by another", base);
+    *ret = (struct idrange){.lock = TAKE_FD(fd), .base = base};
+    return 0;
+}
+
+int idrange_mark(const struct idrange *r, pid_t pid, uint64_t start, struct cay_error *err) {
+    struct mark m = {.start = start, .pid = pid};
+    if (pwrite(r->lock, &m, sizeof m, mark_at(index_of(r->base))) == (ssize_t)sizeof m)
+        return 0;
+    error_errno(err, "marking an id range in " LEASES);
+    return error_remedy(err, "make room in /run");
 }
 
 void idrange_release(struct idrange *r) {

@@ -1,6 +1,10 @@
 /* Ranges of host ids. Each sandbox gets 65,536 ids of its own, leased by a lock on one byte of a
  * file that is the same for all of the host, whatever the state folder: the kernel gives the lease
- * back when its last holder is gone, however it went. */
+ * back when its last holder is gone, however it went.
+ *
+ * A sandbox that outlives its maker has a mark as well, in the same file: the process that uses the
+ * range. It counts as long as that process lives, whoever holds the lock. Marks are read and
+ * written under the lock of their range. */
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +14,7 @@ struct cay_error;
 
 enum {
     IDRANGE_SIZE = 65536,
-    IDRANGE_COUNT = 4095, /* one more follows: the image store's */
+    IDRANGE_COUNT = 4094, /* two more follow: the daemon's and the image store's */
     /* The id inside that cay-init has, so that commands (root inside) can neither signal nor
      * inspect it. */
     IDRANGE_INIT_ID = 65533,
@@ -18,6 +22,9 @@ enum {
 
 /* Above what systemd, container tools and /etc/subuid hand out, below 2^31. */
 #define IDRANGE_FIRST UINT32_C(0x70000000)
+
+/* The host id that root's daemon runs as: of a range that no sandbox has. */
+#define DAEMON_ID UINT32_C(0x7ffe0000)
 
 struct idrange {
     int lock; /* holds the lease; -1 when there is none */
@@ -30,6 +37,14 @@ struct idrange {
 int idrange_lease(struct idrange *ret, struct cay_error *err);
 /* Gives it back, unless a copy of the descriptor is open elsewhere. */
 void idrange_release(struct idrange *r);
+
+/* Leases the range that starts at base, as after a restart of whoever held it; its mark does not
+ * count. -CAY_CONFLICT if another holds it. */
+int idrange_lease_again(uid_t base, struct idrange *ret, struct cay_error *err);
+
+/* Marks the range as used by this process (process.h), beyond the end of the lease; pid 0: nobody.
+ */
+int idrange_mark(const struct idrange *r, pid_t pid, uint64_t start, struct cay_error *err);
 
 /* For a holder of many: the lease file once, and a lease of any range from it; all end together,
  * when the descriptor is closed. Returns the base or 0 with err. */

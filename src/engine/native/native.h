@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "engine/native/cgroup.h"
+#include "engine/native/idrange.h"
 #include "engine/spec.h"
 
 struct cay_error;
@@ -33,6 +35,11 @@ bool native_is_privileged(void);
  * root of a user namespace of his own, for good: the process should do nothing else afterwards.
  * With `soon` the parts of a first sandbox are begun at once. */
 int native_open(const char *state_dir, bool soon, struct native **ret, struct cay_error *err);
+/* As native_open for whoever takes over sandboxes that live: an ordinary user enters the user
+ * namespace that process `beside` of one is in, since only there he has power over it. 0: none
+ * lives. */
+int native_open_beside(const char *state_dir, pid_t beside, struct native **ret,
+                       struct cay_error *err);
 struct native *native_close(struct native *n);
 
 /* The walls; and the highest tier whose walls all stand. */
@@ -57,6 +64,26 @@ struct native_root {
  * The box dies with this process. On failure everything done so far is undone. */
 int native_start(struct native *n, const struct sandbox_spec *spec, const struct native_root *root,
                  struct native_box **ret, struct cay_error *err);
+
+/* A sandbox that is to outlive this process. */
+struct native_kept {
+    pid_t pid; /* of its PID 1; a child of ours */
+    int pidfd;
+    struct idrange ids;  /* its lease */
+    struct cgroup group; /* open; empty where there are no control groups */
+    int waiting;         /* where cay-init waits for native_let_live */
+};
+
+/* As native_start; what it needed for the start is closed. Its cay-init does nothing yet, and ends
+ * if this process ends before native_let_live. */
+int native_start_kept(struct native *n, const struct sandbox_spec *spec,
+                      const struct native_root *root, struct native_kept *ret,
+                      struct cay_error *err);
+/* Gives cay-init its listening socket, which stays open here. From here on the sandbox lives
+ * whatever becomes of this process. */
+int native_let_live(struct native_kept *kept, int listener, struct cay_error *err);
+/* Ends one that waits, and removes its control group and lease. */
+void native_abandon(struct native *n, struct native_kept *kept);
 
 /* The one connection to its cay-init; the caller owns it. -1 once it has been taken. */
 int native_box_take_connection(struct native_box *box);
