@@ -154,6 +154,8 @@ static int open_tree(struct copying *c) {
     if (r < 0)
         return r;
     const struct image_record *record = stage != NULL ? stage->record : c->from_image;
+    if (record == NULL)
+        return error_set(c->err, CAY_INTERNAL, "stage '%.80s' has no image", from);
     r = layer_begin(c->b->store, record->layers, record->layer_count, &c->from, c->err);
     c->tree = (struct file_tree){.root = c->from.root, .is_image = true};
     return r;

@@ -110,6 +110,7 @@ static int mark_needed(struct build *b, struct cay_error *err) {
     for (size_t i = b->target + 1; i-- > 0;) { /* stages need earlier ones only */
         struct build_stage *s = &b->stages[i], *base = NULL;
         _cleanup_(freep) char *name = NULL;
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is a stage, it was parsed */
         if (!s->needed)
             continue;
         int r = base_stage(b, s, &name, &base, err);

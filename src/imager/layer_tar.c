@@ -216,6 +216,7 @@ static int put_file(struct writer *w, const struct place *p, struct tar_entry *e
     entry->size = (uint64_t)p->st.st_size;
     entry->xattrs = &xattrs;
     r = put_entry(w, entry, err);
+    entry->xattrs = NULL; /* they end here */
     return r < 0 ? r : put_content(w, fd, entry->size, err);
 }
 
@@ -230,7 +231,9 @@ static int put_symlink(struct writer *w, const struct place *p, struct tar_entry
     target[n] = '\0';
     entry->type = TAR_SYMLINK;
     entry->link = target;
-    return put_entry(w, entry, err);
+    int r = put_entry(w, entry, err);
+    entry->link = NULL; /* it ends here */
+    return r;
 }
 
 /* *ret is the folder, to be entered. */

@@ -201,7 +201,7 @@ static int add_name(struct saved_image *image, const struct reference *name) {
         if (memcmp(image->names[i], name, sizeof *name) == 0)
             return 0;
     const struct reference **grown =
-        reallocarray(image->names, image->name_count + 1, sizeof *grown);
+        reallocarray(image->names, image->name_count + 1, sizeof(void *));
     if (grown == NULL)
         return -ENOMEM;
     image->names = grown;

@@ -403,8 +403,8 @@ static void test_lenient_configs(void **state) {
     static const char *const cases[] = {
         "{}",
         "{'config':null,'rootfs':null,'created':null,'os':null,'architecture':null}",
-        "{'config':{'Env':null,'Entrypoint':null,'Cmd':null,'User':null,'WorkingDir':null,"
-        "'Labels':null,'ExposedPorts':null,'Volumes':null,'StopSignal':null}}",
+        ("{'config':{'Env':null,'Entrypoint':null,'Cmd':null,'User':null,'WorkingDir':null,"
+         "'Labels':null,'ExposedPorts':null,'Volumes':null,'StopSignal':null}}"),
         "{'config':{'Env':[],'Labels':{}},'rootfs':{'diff_ids':null}}",
         "{'rootfs':{'type':'layers','diff_ids':[]}}",
         "{'container_config':{'Cmd':7},'docker_version':1}",
