@@ -2,6 +2,7 @@
  * returns. The one place that knows SQLite. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,3 +23,6 @@ int db_update(struct db *db, const struct sandbox_record *r, struct cay_error *e
 int db_remove(struct db *db, const char *id, struct cay_error *err);
 /* Every sandbox, oldest first; the caller releases each and the array. */
 int db_list(struct db *db, struct sandbox_record **ret, size_t *ret_count, struct cay_error *err);
+
+/* True if no sandbox was ever recorded: a new file, perhaps in place of one that was lost. */
+bool db_is_unused(struct db *db);

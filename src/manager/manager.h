@@ -17,7 +17,8 @@ struct manager_limits {
     int64_t max_sandboxes;
     int64_t idle_timeout_ms; /* 0: never */
     int64_t cleanup_interval_ms;
-    int64_t stop_grace_ms; /* between SIGTERM and the end */
+    int64_t stop_grace_ms; /* what operations under way are given before a stop ends them */
+    int64_t transition_ms; /* what takes longer is an error; 0: a minute */
 };
 
 /* Makes sure that an image is there: id of "NAME", progress lines to progress_fd (or -1). May take
@@ -35,17 +36,28 @@ struct manager_options {
 };
 
 /* Opens the database and compares it with what the engine has: what runs is adopted, what should
- * run and does not is stopped, what nobody knows is removed. The engine's `ended` must be
- * manager_ended with the manager as its user. */
+ * run and does not is stopped, what nobody knows is removed; a creation that was never answered is
+ * undone. A database that was never used is refused if the engine has sandboxes: it is not theirs.
+ * The engine's `ended` must be manager_ended with the manager as its user; the engine stays the
+ * caller's, to be closed between manager_drain and manager_close. */
 int manager_open(const struct manager_options *options, struct manager **ret,
                  struct cay_error *err);
 int manager_start(struct manager *m, struct engine *engine, struct cay_error *err);
 void manager_ended(void *manager, const struct engine_end *end);
-/* Waits for what is under way (at most wait_ms); sandboxes stay. */
+/* Refuses whatever is new with -CAY_UNAVAILABLE, and waits for what is under way (at most wait_ms);
+ * sandboxes stay. */
+void manager_drain(struct manager *m, int64_t wait_ms);
+/* As manager_drain; then releases everything, unless something is under way even so: a program that
+ * ends does not need it. */
 void manager_close(struct manager *m, int64_t wait_ms);
 
-/* A new sandbox from what is set in request (zeros and empty texts take the defaults), started.
- * -CAY_LIMIT_REACHED "Maximum number of sandboxes (N) reached". *ret is a copy, to be released. */
+/* In a request, where 0 takes the default: auto_delete_minutes, when it stops. */
+#define INTERVAL_AT_ONCE INT64_MAX
+
+/* A new sandbox from what is set in request (zeros and empty texts take the defaults; a negative
+ * interval means never), started. It is in the state "creating" until it runs, and gone again if
+ * that fails. -CAY_LIMIT_REACHED "Maximum number of sandboxes (N) reached". *ret is a copy, to be
+ * released. */
 int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
                    struct sandbox_record *ret, struct cay_error *err);
 

@@ -1,0 +1,283 @@
+#include "manager/db.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "manager/db_internal.h"
+
+enum { BUSY_MS = 5000 };
+
+static const char *const query_texts[DB_QUERIES] = {
+    [DB_ADD] = "INSERT INTO sandbox (" DB_COLUMNS ") VALUES"
+               " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
+               " ?19, ?20, ?21, ?22, ?23, ?24)",
+    [DB_UPDATE] = "UPDATE sandbox SET (" DB_COLUMNS ") ="
+                  " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
+                  " ?18, ?19, ?20, ?21, ?22, ?23, ?24) WHERE id = ?1",
+    [DB_REMOVE] = "DELETE FROM sandbox WHERE id = ?1",
+    [DB_LIST] = "SELECT " DB_COLUMNS " FROM sandbox ORDER BY number",
+};
+
+/* ---- failures ---- */
+
+static void copy_file(const char *from, const char *to) {
+    _cleanup_(closep) int in = open(from, O_RDONLY | O_CLOEXEC);
+    _cleanup_(closep) int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (in < 0 || out < 0)
+        return;
+    while (sendfile(out, in, NULL, 1 << 20) > 0)
+        ;
+}
+
+/* The first copy is kept: later ones would be of a file that was tampered with in the meantime. */
+int db_fail_damaged(const char *path, const char *found, struct cay_error *err) {
+    char copy[1024];
+    if (str_format(copy, sizeof copy, "%s.damaged", path) == 0)
+        copy_file(path, copy);
+    error_set(err, CAY_INTERNAL, "database '%s' is damaged (%s); a copy is in '%s.damaged'", path,
+              found, path);
+    return error_remedy(err,
+                        "restore it from a backup, or rescue it while cayd is stopped: sqlite3 "
+                        "OLD .recover | sqlite3 NEW; do not begin with an empty one: sandboxes "
+                        "that it does not know are not served");
+}
+
+int db_fail(sqlite3 *sql, struct cay_error *err, const char *doing) {
+    int code = sqlite3_errcode(sql), sys = sqlite3_system_errno(sql);
+    const char *text = sqlite3_errmsg(sql);
+    switch (code) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+        return db_fail_damaged(sqlite3_db_filename(sql, "main"), text, err);
+    case SQLITE_FULL:
+    case SQLITE_TOOBIG:
+    case SQLITE_NOMEM:
+        error_set(err, CAY_RESOURCE_EXHAUSTED, "%s: %s", doing, text);
+        return error_remedy(err, "free space on the disk of the state folder; nothing was changed");
+    case SQLITE_CONSTRAINT:
+        return error_set(err, CAY_CONFLICT, "%s: %s", doing, text);
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        error_set(err, CAY_UNAVAILABLE, "%s: %s", doing, text);
+        return error_remedy(err, "end the other program that uses the database");
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+        if (sys != 0)
+            return error_sys(err, sys, "%s: %s", doing, text);
+        break;
+    case SQLITE_READONLY:
+        error_set(err, CAY_FORBIDDEN, "%s: %s", doing, text);
+        return error_remedy(err, "give the daemon's user the right to write to its folder");
+    default:
+        break;
+    }
+    return error_set(err, CAY_INTERNAL, "%s: %s", doing, text);
+}
+
+int db_run(sqlite3 *sql, const char *text, const char *doing, struct cay_error *err) {
+    return sqlite3_exec(sql, text, NULL, NULL, NULL) == SQLITE_OK ? 0 : db_fail(sql, err, doing);
+}
+
+/* ---- opening ---- */
+
+static int check_whole(sqlite3 *sql, const char *path, struct cay_error *err) {
+    char found[200] = "";
+    sqlite3_stmt *q = NULL;
+    int r = sqlite3_prepare_v2(sql, "PRAGMA quick_check(1)", -1, &q, NULL);
+    if (r == SQLITE_OK)
+        r = sqlite3_step(q);
+    if (r == SQLITE_ROW)
+        (void)str_escape(found, sizeof found, (const char *)sqlite3_column_text(q, 0));
+    int result = 0;
+    if (r != SQLITE_ROW)
+        result = db_fail(sql, err, "checking the database");
+    else if (!str_equal(found, "ok"))
+        result = db_fail_damaged(path, found, err);
+    (void)sqlite3_finalize(q);
+    return result;
+}
+
+static int prepare(struct db *db, struct cay_error *err) {
+    int r = db_run(db->sql,
+                   "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                   "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF",
+                   "setting up the database", err);
+    if (r == 0)
+        r = check_whole(db->sql, db->path, err);
+    if (r == 0)
+        r = db_migrate(db->sql, db->path, &db_layout, err);
+    for (int i = 0; r == 0 && i < DB_QUERIES; i++)
+        if (sqlite3_prepare_v3(db->sql, query_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
+                               &db->queries[i], NULL) != SQLITE_OK)
+            r = db_fail(db->sql, err, "preparing the database");
+    return r;
+}
+
+/* SQLite makes files with the umask's mode; what is in there is the owner's business alone. */
+static int make_file(const char *path, struct cay_error *err) {
+    _cleanup_(closep) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_errno(err, "opening database '%s'", path);
+    return 0;
+}
+
+static void db_closep(struct db **db) {
+    db_close(*db);
+}
+
+int db_open(const char *path, struct db **ret, struct cay_error *err) {
+    _cleanup_(db_closep) struct db *db = calloc(1, sizeof *db);
+    if (db == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    (void)pthread_mutex_init(&db->lock, NULL);
+    db->path = strdup(path);
+    if (db->path == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    int r = make_file(path, err);
+    if (r < 0)
+        return r;
+    enum { FLAGS = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW };
+    if (sqlite3_open_v2(path, &db->sql, FLAGS, NULL) != SQLITE_OK)
+        return db->sql == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory")
+                               : db_fail(db->sql, err, "opening the database");
+    (void)sqlite3_busy_timeout(db->sql, BUSY_MS);
+    r = prepare(db, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(db);
+    return 0;
+}
+
+void db_close(struct db *db) {
+    if (db == NULL)
+        return;
+    for (int i = 0; i < DB_QUERIES; i++)
+        (void)sqlite3_finalize(db->queries[i]);
+    (void)sqlite3_close(db->sql);
+    (void)pthread_mutex_destroy(&db->lock);
+    free(db->path);
+    free(db);
+}
+
+/* ---- rows ---- */
+
+static sqlite3_stmt *take(struct db *db, enum db_query which) {
+    (void)pthread_mutex_lock(&db->lock);
+    return db->queries[which];
+}
+
+static void give_back(struct db *db, sqlite3_stmt *q) {
+    (void)sqlite3_reset(q);
+    (void)sqlite3_clear_bindings(q);
+    (void)pthread_mutex_unlock(&db->lock);
+}
+
+/* Binds, runs and gives back; *ret_changed is how many rows there were. */
+static int write_row(struct db *db, sqlite3_stmt *q, int bound, int *ret_changed, const char *doing,
+                     struct cay_error *err) {
+    int r = 0;
+    if (bound == SQLITE_TOOBIG)
+        r = error_set(err, CAY_INVALID_ARGUMENT, "%s: too much environment or too many labels",
+                      doing);
+    else if (bound != SQLITE_OK || sqlite3_step(q) != SQLITE_DONE)
+        r = db_fail(db->sql, err, doing);
+    else
+        *ret_changed = sqlite3_changes(db->sql);
+    give_back(db, q);
+    return r;
+}
+
+int db_add(struct db *db, const struct sandbox_record *r, struct cay_error *err) {
+    int changed = 0;
+    sqlite3_stmt *q = take(db, DB_ADD);
+    int e = write_row(db, q, db_bind_record(q, r), &changed, "recording a new sandbox", err);
+    if (e == -CAY_CONFLICT) {
+        error_set(err, CAY_CONFLICT, "a sandbox with the name '%s' exists", r->name);
+        return error_remedy(err, "choose another name");
+    }
+    return e;
+}
+
+int db_update(struct db *db, const struct sandbox_record *r, struct cay_error *err) {
+    int changed = 0;
+    sqlite3_stmt *q = take(db, DB_UPDATE);
+    int e = write_row(db, q, db_bind_record(q, r), &changed, "recording a change", err);
+    if (e == 0 && changed == 0)
+        return error_set(err, CAY_NOT_FOUND, "sandbox %s is not in the database", r->id);
+    if (e == -CAY_CONFLICT) {
+        error_set(err, CAY_CONFLICT, "a sandbox with the name '%s' exists", r->name);
+        return error_remedy(err, "choose another name");
+    }
+    return e;
+}
+
+int db_remove(struct db *db, const char *id, struct cay_error *err) {
+    int changed = 0;
+    sqlite3_stmt *q = take(db, DB_REMOVE);
+    int bound = sqlite3_bind_text(q, 1, id, -1, SQLITE_TRANSIENT);
+    int e = write_row(db, q, bound, &changed, "removing a record", err);
+    if (e == 0 && changed == 0)
+        return error_set(err, CAY_NOT_FOUND, "sandbox %s is not in the database", id);
+    return e;
+}
+
+struct list {
+    struct sandbox_record *v;
+    size_t len, cap;
+};
+
+static void list_free(struct list *l) {
+    for (size_t i = 0; i < l->len; i++)
+        sandbox_record_free(&l->v[i]);
+    free(l->v);
+}
+
+static int list_add(struct list *l, sqlite3_stmt *q, struct cay_error *err) {
+    if (l->len == l->cap) {
+        size_t cap = MAX(2 * l->cap, (size_t)16);
+        struct sandbox_record *v = reallocarray(l->v, cap, sizeof *v);
+        if (v == NULL)
+            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        l->v = v;
+        l->cap = cap;
+    }
+    int r = db_read_record(q, &l->v[l->len], err);
+    if (r == 0)
+        l->len++;
+    return r;
+}
+
+int db_list(struct db *db, struct sandbox_record **ret, size_t *ret_count, struct cay_error *err) {
+    struct list l = {0};
+    sqlite3_stmt *q = take(db, DB_LIST);
+    int step, r = 0;
+    while (r == 0 && (step = sqlite3_step(q)) != SQLITE_DONE)
+        r = step == SQLITE_ROW ? list_add(&l, q, err)
+                               : db_fail(db->sql, err, "reading the sandboxes");
+    give_back(db, q);
+    if (r < 0) {
+        list_free(&l);
+        return r;
+    }
+    *ret = l.v;
+    *ret_count = l.len;
+    return 0;
+}
+
+bool db_is_unused(struct db *db) {
+    (void)pthread_mutex_lock(&db->lock);
+    sqlite3_stmt *q = NULL;
+    bool used =
+        sqlite3_prepare_v2(db->sql, "SELECT 1 FROM sqlite_sequence", -1, &q, NULL) == SQLITE_OK &&
+        sqlite3_step(q) == SQLITE_ROW;
+    (void)sqlite3_finalize(q);
+    (void)pthread_mutex_unlock(&db->lock);
+    return !used;
+}

@@ -1,0 +1,40 @@
+/* What the files of the database share. Only they know SQLite. */
+#pragma once
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stddef.h>
+
+#include "manager/db.h"
+
+enum db_query { DB_ADD, DB_UPDATE, DB_REMOVE, DB_LIST, DB_QUERIES };
+
+struct db {
+    pthread_mutex_t lock; /* of the statements: one use at a time */
+    sqlite3 *sql;
+    sqlite3_stmt *queries[DB_QUERIES];
+    char *path;
+};
+
+/* Fills err from the connection's last failure: its class, its text and what to do. */
+int db_fail(sqlite3 *sql, struct cay_error *err, const char *doing);
+/* The same for a file that is damaged: a copy of it is kept beside it. */
+int db_fail_damaged(const char *path, const char *found, struct cay_error *err);
+/* Runs statements that answer nothing. */
+int db_run(sqlite3 *sql, const char *text, const char *doing, struct cay_error *err);
+
+/* The layouts: steps[n] leads from version n to n + 1, each in a transaction of its own. */
+struct db_steps {
+    const char *const *steps;
+    int count;
+};
+extern const struct db_steps db_layout;
+int db_migrate(sqlite3 *sql, const char *path, const struct db_steps *to, struct cay_error *err);
+
+/* The columns of a sandbox, in the order of db_columns. */
+#define DB_COLUMNS                                                                                 \
+    "id, name, state, reason, remedy, image_name, image, user, work_dir, memory_bytes, "           \
+    "disk_bytes, cpu_quota_us, pids, tier, profile, read_only, env, labels, volumes, "             \
+    "created_ms, updated_ms, active_ms, auto_stop_minutes, auto_delete_minutes"
+int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r);
+int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error *err);

@@ -1,0 +1,212 @@
+#include "manager/manager.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/path.h"
+#include "manager/manager_internal.h"
+
+enum { TRANSITION_MS = 60 * 1000 };
+
+/* ---- opening ---- */
+
+static int init_locks(struct manager *m, struct cay_error *err) {
+    pthread_condattr_t attr;
+    (void)pthread_mutex_init(&m->lock, NULL);
+    (void)pthread_mutex_init(&m->saving, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    int r = pthread_cond_init(&m->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    return r != 0 ? error_sys(err, r, "making a lock") : 0;
+}
+
+static int open_folder(struct manager *m, const char *folder, struct cay_error *err) {
+    char path[PATH_MAX];
+    int r = path_join(path, sizeof path, folder, "cay.db");
+    if (r < 0)
+        return error_sys(err, -r, "naming the database in '%s'", folder);
+    if (mkdir("run", 0700) < 0 && errno != EEXIST)
+        return error_errno(err, "making the folder 'run' in '%s'", folder);
+    return db_open(path, &m->db, err);
+}
+
+/* On success every row is in the table; on failure the caller releases what is there. */
+static int load(struct manager *m, struct cay_error *err) {
+    struct sandbox_record *rows = NULL;
+    size_t count = 0;
+    int r = db_list(m->db, &rows, &count, err);
+    for (size_t i = 0; i < count; i++) {
+        struct sandbox *s = r < 0 ? NULL : calloc(1, sizeof *s);
+        if (s == NULL) {
+            r = r < 0 ? r : error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+            sandbox_record_free(&rows[i]);
+            continue;
+        }
+        s->record = rows[i];
+        s->saved_active_ms = rows[i].active_ms;
+        (void)sandbox_ref(s);
+        r = table_add(m, s, err);
+        sandbox_unref(s);
+    }
+    free(rows);
+    return r;
+}
+
+static void release(struct manager *m) {
+    while (m->count > 0)
+        table_drop(m, m->boxes[m->count - 1]);
+    free(m->boxes);
+    db_close(m->db);
+    sandbox_record_free(&m->defaults);
+    (void)pthread_cond_destroy(&m->changed);
+    (void)pthread_mutex_destroy(&m->saving);
+    (void)pthread_mutex_destroy(&m->lock);
+    free(m);
+}
+
+int manager_open(const struct manager_options *options, struct manager **ret,
+                 struct cay_error *err) {
+    struct manager *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    m->limits = options->limits;
+    if (m->limits.transition_ms <= 0)
+        m->limits.transition_ms = TRANSITION_MS;
+    m->ensure = options->ensure;
+    m->user = options->user;
+    int r = init_locks(m, err);
+    if (r == 0 && sandbox_record_copy(&options->defaults, &m->defaults) < 0)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    if (r == 0)
+        r = spec_look_up_host(&m->host, err);
+    if (r == 0)
+        r = open_folder(m, options->folder, err);
+    if (r == 0)
+        r = load(m, err);
+    if (r < 0) {
+        release(m);
+        return r;
+    }
+    *ret = m;
+    return 0;
+}
+
+/* How long something was quiet while nobody watched is not known: it begins anew. */
+static void begin_times(struct manager *m) {
+    (void)pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->count; i++)
+        m->boxes[i]->active_at = m->boxes[i]->stopped_at = clock_ms();
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int manager_start(struct manager *m, struct engine *engine, struct cay_error *err) {
+    begin_times(m);
+    m->engine = engine;
+    int r = reconcile(m, true, err);
+    if (r == 0)
+        r = reaper_start(m, err);
+    if (r < 0)
+        return error_prefix(err, "starting the manager");
+    (void)pthread_mutex_lock(&m->lock);
+    m->ready = true;
+    (void)pthread_mutex_unlock(&m->lock);
+    return 0;
+}
+
+void manager_ended(void *manager, const struct engine_end *end) {
+    struct manager *m = manager;
+    (void)pthread_mutex_lock(&m->lock);
+    struct sandbox *s = table_find_id(m, end->id);
+    if (s != NULL) {
+        s->end = *end;
+        s->has_end = true;
+        reaper_wake(m);
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* ---- closing ---- */
+
+static bool is_quiet(const struct manager *m) {
+    return m->operations == 0 && m->changes == 0 && !m->reaping;
+}
+
+void manager_drain(struct manager *m, int64_t wait_ms) {
+    int64_t until = clock_ms() + wait_ms;
+    (void)pthread_mutex_lock(&m->lock);
+    m->closing = true;
+    (void)pthread_cond_broadcast(&m->changed);
+    while (!is_quiet(m) && clock_ms() < until)
+        table_wait(m, until);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+void manager_close(struct manager *m, int64_t wait_ms) {
+    if (m == NULL)
+        return;
+    manager_drain(m, wait_ms);
+    (void)pthread_mutex_lock(&m->lock);
+    bool quiet = is_quiet(m), ready = m->ready;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (!quiet) /* somebody is still in here */
+        return;
+    if (ready)
+        (void)pthread_join(m->reaper, NULL);
+    release(m);
+}
+
+/* ---- looking ---- */
+
+int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
+                struct cay_error *err) {
+    struct cay_error here = {0};
+    (void)pthread_mutex_lock(&m->lock);
+    const struct sandbox *s = table_find(m, who, &here);
+    int r = s == NULL ? -(int)here.code : sandbox_record_copy(&s->record, ret);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (s == NULL && err != NULL)
+        *err = here;
+    return s != NULL && r < 0 ? error_sys(err, -r, "answering") : r;
+}
+
+int manager_list(struct manager *m, struct sandbox_record **ret, size_t *ret_count,
+                 struct cay_error *err) {
+    size_t n = 0;
+    (void)pthread_mutex_lock(&m->lock);
+    struct sandbox_record *v = calloc(m->count + 1, sizeof *v);
+    while (v != NULL && n < m->count && sandbox_record_copy(&m->boxes[n]->record, &v[n]) == 0)
+        n++;
+    bool whole = v != NULL && n == m->count;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (whole) {
+        *ret = v;
+        *ret_count = n;
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        sandbox_record_free(&v[i]);
+    free(v);
+    return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+}
+
+void manager_totals(struct manager *m, struct manager_totals *ret) {
+    (void)pthread_mutex_lock(&m->lock);
+    *ret = (struct manager_totals){
+        .total = m->count,
+        .operations = m->operations,
+        .limit = m->limits.max_sandboxes,
+        .shutting_down = m->closing,
+    };
+    for (size_t i = 0; i < m->count; i++)
+        if (m->boxes[i]->record.state == SANDBOX_STARTED)
+            ret->started++;
+    (void)pthread_mutex_unlock(&m->lock);
+}

@@ -1,0 +1,353 @@
+/* What changes a sandbox. Each row is written before the engine is asked, and again afterwards. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "manager/manager_internal.h"
+
+#define BIT(state) (1U << (state))
+
+/* What leads where. A state of passage is one that a failure left: who has the turn may go on. */
+struct verb {
+    const char *done; /* as in "it cannot be paused" */
+    unsigned from;
+    enum sandbox_state to;
+};
+static const struct verb verb_start = {
+    "started",
+    BIT(SANDBOX_STOPPED) | BIT(SANDBOX_ERROR) | BIT(SANDBOX_STARTING) | BIT(SANDBOX_STOPPING),
+    SANDBOX_STARTED,
+};
+static const struct verb verb_stop = {
+    "stopped",
+    BIT(SANDBOX_STARTED) | BIT(SANDBOX_PAUSED) | BIT(SANDBOX_STARTING) | BIT(SANDBOX_STOPPING),
+    SANDBOX_STOPPED,
+};
+static const struct verb verb_pause = {"paused", BIT(SANDBOX_STARTED), SANDBOX_PAUSED};
+static const struct verb verb_resume = {"resumed", BIT(SANDBOX_PAUSED), SANDBOX_STARTED};
+
+typedef int (*change)(struct manager *m, struct sandbox *s, struct cay_error *err);
+
+static int run_verb(struct manager *m, const char *who, const struct verb *verb, change do_it,
+                    struct cay_error *err) {
+    struct sandbox *s;
+    int r = turn_take(m, who, &s, err);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&m->lock); /* the clean-up may call what takes too long an error */
+    bool allowed = (BIT(s->record.state) & verb->from) != 0;
+    if (!allowed && s->record.state != verb->to)
+        r = turn_refuse(s, verb->done, err);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (allowed)
+        r = do_it(m, s, err);
+    turn_end(m, s);
+    return r;
+}
+
+/* ---- starting ---- */
+
+static int launch(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    struct sandbox_spec spec;
+    int r = request_spec(m, &s->record, &spec, err);
+    _cleanup_(closep) int listener = r < 0 ? r : socket_listen(s->record.id, err);
+    if (r == 0)
+        r = MIN(listener, 0);
+    turn_set_deadline(m, s);
+    if (r == 0)
+        r = m->engine->ops->start(m->engine, &spec, s->record.image, listener, err);
+    spec_free_mounts(&spec);
+    return r;
+}
+
+/* It runs, and this must be on disk before it is promised. */
+static int settle_started(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int r = turn_become(m, s, SANDBOX_STARTED, NULL, err);
+    return r < 0 ? error_prefix(err, "recording that sandbox %s runs", s->record.id) : 0;
+}
+
+static int do_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    struct cay_error here = {0};
+    int r = turn_become(m, s, SANDBOX_STARTING, NULL, err);
+    if (r < 0)
+        return r;
+    r = launch(m, s, &here);
+    if (r == 0)
+        r = settle_started(m, s, &here);
+    if (r == 0)
+        return 0;
+    /* it may run even so, if only the answer was lost */
+    (void)m->engine->ops->stop(m->engine, s->record.id, NULL);
+    turn_fail(m, s, &here);
+    if (err != NULL)
+        *err = here;
+    return r;
+}
+
+int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err) {
+    return run_verb(m, who, &verb_start, do_start, err);
+}
+
+/* ---- stopping, pausing ---- */
+
+static void wait_for_operations(struct manager *m, struct sandbox *s, int64_t grace_ms) {
+    int64_t until = clock_ms() + grace_ms;
+    (void)pthread_mutex_lock(&m->lock);
+    s->deadline = clock_deadline(m->limits.transition_ms + grace_ms);
+    while (s->operations > 0 && clock_ms() < until)
+        table_wait(m, until);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
+                struct cay_error *err) {
+    struct cay_error here = {0};
+    int r = turn_become(m, s, SANDBOX_STOPPING, may, err);
+    if (r < 0)
+        return r;
+    if (grace_ms > 0)
+        wait_for_operations(m, s, grace_ms);
+    r = m->engine->ops->stop(m->engine, s->record.id, &here);
+    if (r == 0)
+        return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
+    turn_fail(m, s, &here);
+    if (err != NULL)
+        *err = here;
+    return r;
+}
+
+static int do_stop(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    bool frozen = s->record.state == SANDBOX_PAUSED; /* what is frozen does not end by waiting */
+    (void)pthread_mutex_unlock(&m->lock);
+    return change_stop(m, s, NULL, frozen ? 0 : m->limits.stop_grace_ms, err);
+}
+
+int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *err) {
+    return run_verb(m, who, &verb_stop, do_stop, err);
+}
+
+static int do_pause(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int r = m->engine->ops->pause(m->engine, s->record.id, err);
+    return r < 0 ? r : turn_become(m, s, SANDBOX_PAUSED, NULL, err);
+}
+
+int manager_pause(struct manager *m, const char *who, struct cay_error *err) {
+    return run_verb(m, who, &verb_pause, do_pause, err);
+}
+
+static int do_resume(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int r = m->engine->ops->resume(m->engine, s->record.id, err);
+    return r < 0 ? r : turn_become(m, s, SANDBOX_STARTED, NULL, err);
+}
+
+int manager_resume(struct manager *m, const char *who, struct cay_error *err) {
+    return run_verb(m, who, &verb_resume, do_resume, err);
+}
+
+/* ---- removing ---- */
+
+static bool has_no_operation(const struct manager *m, const struct sandbox *s) {
+    (void)m;
+    return s->operations == 0;
+}
+
+static int forget(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->saving);
+    int r = db_remove(m->db, s->record.id, err);
+    if (r == 0 || r == -CAY_NOT_FOUND) {
+        (void)pthread_mutex_lock(&m->lock);
+        table_drop(m, s);
+        (void)pthread_mutex_unlock(&m->lock);
+        r = 0;
+    }
+    (void)pthread_mutex_unlock(&m->saving);
+    return r;
+}
+
+/* If it fails half-way, the row says so, and the clean-up tries again. */
+int change_remove(struct manager *m, struct sandbox *s, permission may, struct cay_error *err) {
+    int r = turn_become(m, s, SANDBOX_DESTROYING, may, err);
+    if (r == 0)
+        r = m->engine->ops->remove(m->engine, s->record.id, err);
+    if (r < 0)
+        return r;
+    socket_remove(s->record.id);
+    return forget(m, s, err);
+}
+
+int manager_remove(struct manager *m, const char *who, bool force, struct cay_error *err) {
+    struct sandbox *s;
+    int r = turn_take(m, who, &s, err);
+    if (r < 0)
+        return r;
+    r = change_remove(m, s, force ? NULL : has_no_operation, err);
+    turn_end(m, s);
+    return r;
+}
+
+/* ---- creating ---- */
+
+static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int r = table_check_open(m, err);
+    if (r < 0)
+        return r;
+    if (m->count >= (size_t)MAX(m->limits.max_sandboxes, 0)) {
+        error_set(err, CAY_LIMIT_REACHED, "Maximum number of sandboxes (%lld) reached",
+                  (long long)m->limits.max_sandboxes);
+        return error_remedy(err, "remove one with: cay rm NAME, or raise max_sandboxes in the "
+                                 "section [manager] of the configuration");
+    }
+    r = table_check_name(m, s->record.name, err);
+    return r < 0 ? r : table_add(m, s, err);
+}
+
+/* Takes its place in the table, with its turn, and its row. */
+static int admit(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    int r = admit_locked(m, s, err);
+    if (r == 0) {
+        s->changing = true; /* no deadline: a pull takes what it takes */
+        (void)sandbox_ref(s);
+        m->changes++;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        return r;
+    r = db_add(m->db, &s->record, err);
+    if (r < 0) {
+        (void)pthread_mutex_lock(&m->lock);
+        table_drop(m, s);
+        (void)pthread_mutex_unlock(&m->lock);
+        turn_end(m, s);
+    }
+    return r;
+}
+
+static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
+                      struct cay_error *err) {
+    char id[HEX_SIZE] = "";
+    if (str_equal(s->record.image_name, "host"))
+        return 0;
+    int r = m->ensure(m->user, s->record.image_name, progress_fd, id, err);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&m->lock);
+    memcpy(s->record.image, id, sizeof id);
+    (void)pthread_mutex_unlock(&m->lock);
+    return turn_save(m, s, err);
+}
+
+static int copy_out(struct manager *m, const struct sandbox *s, struct sandbox_record *ret,
+                    struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    int r = sandbox_record_copy(&s->record, ret);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r < 0 ? error_sys(err, -r, "answering") : 0;
+}
+
+static int build(struct manager *m, struct sandbox *s, int progress_fd, struct sandbox_record *ret,
+                 struct cay_error *err) {
+    int r = find_image(m, s, progress_fd, err);
+    if (r == 0)
+        r = launch(m, s, err);
+    if (r == 0)
+        r = settle_started(m, s, err);
+    return r < 0 ? r : copy_out(m, s, ret, err);
+}
+
+static void sandbox_putp(struct sandbox **s) {
+    if (*s != NULL && (*s)->references == 0) {
+        sandbox_record_free(&(*s)->record);
+        free(*s);
+    }
+}
+
+int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
+                   struct sandbox_record *ret, struct cay_error *err) {
+    _cleanup_(sandbox_putp) struct sandbox *s = calloc(1, sizeof *s); /* until the table has it */
+    if (s == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    int r = request_complete(m, request, &s->record, err);
+    if (r < 0)
+        return r;
+    s->active_at = s->stopped_at = clock_ms();
+    (void)sandbox_ref(s); /* ours */
+    r = admit(m, s, err);
+    if (r == 0) {
+        r = build(m, s, progress_fd, ret, err);
+        if (r < 0)
+            (void)change_remove(m, s, NULL, NULL);
+        turn_end(m, s);
+    }
+    (void)pthread_mutex_lock(&m->lock);
+    sandbox_unref(s);
+    s = NULL;
+    (void)pthread_mutex_unlock(&m->lock);
+    return r;
+}
+
+/* ---- names and labels ---- */
+
+static int rename_to(struct manager *m, struct sandbox *s, const char *name,
+                     struct cay_error *err) {
+    char before[sizeof s->record.name];
+    (void)pthread_mutex_lock(&m->lock);
+    int r = str_equal(name, s->record.name) ? 0 : table_check_name(m, name, err);
+    memcpy(before, s->record.name, sizeof before);
+    if (r == 0)
+        r = str_copy(s->record.name, sizeof s->record.name, name);
+    s->record.updated_ms = clock_wall_ms();
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        return r;
+    r = turn_save(m, s, err);
+    if (r < 0) {
+        (void)pthread_mutex_lock(&m->lock);
+        memcpy(s->record.name, before, sizeof before);
+        (void)pthread_mutex_unlock(&m->lock);
+    }
+    return r;
+}
+
+int manager_rename(struct manager *m, const char *who, const char *name, struct cay_error *err) {
+    struct sandbox *s;
+    int r = request_name(name, err);
+    if (r == 0)
+        r = turn_take(m, who, &s, err);
+    if (r < 0)
+        return r;
+    r = rename_to(m, s, name, err);
+    turn_end(m, s);
+    return r;
+}
+
+static void swap_labels(struct manager *m, struct sandbox *s, struct strv *labels) {
+    (void)pthread_mutex_lock(&m->lock);
+    struct strv before = s->record.labels;
+    s->record.labels = *labels;
+    s->record.updated_ms = clock_wall_ms();
+    *labels = before;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int manager_label(struct manager *m, const char *who, const struct strv *labels,
+                  struct cay_error *err) {
+    struct sandbox *s;
+    _cleanup_(strv_free) struct strv sorted = {0};
+    int r = request_labels(labels, &sorted, err);
+    if (r == 0)
+        r = turn_take(m, who, &s, err);
+    if (r < 0)
+        return r;
+    swap_labels(m, s, &sorted);
+    r = turn_save(m, s, err);
+    if (r < 0)
+        swap_labels(m, s, &sorted);
+    turn_end(m, s);
+    return r;
+}

@@ -1,0 +1,113 @@
+/* What the files of the manager share.
+ *
+ * Two locks, taken in this order: `saving` while a row is written, `lock` for everything in memory,
+ * never while waiting for the disk, the engine or the network. Changes of one sandbox take turns by
+ * its flag `changing`; whoever has it may call the engine for it. */
+#pragma once
+
+#include <pthread.h>
+
+#include "manager/db.h"
+#include "manager/manager.h"
+
+struct sandbox {
+    struct sandbox_record record;
+    unsigned references; /* the table's, and one of everybody who works with it */
+    unsigned operations;
+    unsigned turns; /* changes so far: what was seen before one is out of date */
+    bool changing;
+    bool gone;   /* not in the table any more */
+    bool missed; /* the engine does not run it, and did not say why yet */
+    bool has_end;
+    struct engine_end end;
+    int64_t deadline;   /* of the change; 0: none */
+    int64_t active_at;  /* monotonic, as all that is compared */
+    int64_t stopped_at; /* or when we learned of it */
+    int64_t saved_active_ms;
+};
+
+struct manager {
+    pthread_mutex_t lock, saving;
+    pthread_cond_t changed;
+    struct db *db;
+    struct engine *engine;
+    struct manager_limits limits;
+    struct sandbox_record defaults;
+    ensure_image ensure;
+    void *user;
+    struct spec_host host;
+    struct sandbox **boxes; /* oldest first */
+    size_t count, room;
+    size_t operations, changes; /* under way */
+    bool ready;                 /* compared with the engine: what is asked for can be done */
+    bool closing, reaping, wake;
+    pthread_t reaper;
+};
+
+/* May it be done now? Asked under the lock, in the moment that decides. */
+typedef bool (*permission)(const struct manager *m, const struct sandbox *s);
+
+/* ---- manager_table.c; all with the lock held unless it says otherwise ---- */
+
+/* Waits for a change of anything, until the deadline. */
+void table_wait(struct manager *m, int64_t deadline);
+/* -CAY_UNAVAILABLE before the start and while closing. */
+int table_check_open(const struct manager *m, struct cay_error *err);
+/* By id, name, or unique prefix; borrowed. NULL with err filled. */
+struct sandbox *table_find(const struct manager *m, const char *who, struct cay_error *err);
+struct sandbox *table_find_id(const struct manager *m, const char *id);
+int table_check_name(const struct manager *m, const char *name, struct cay_error *err);
+int table_add(struct manager *m, struct sandbox *s, struct cay_error *err);
+void table_drop(struct manager *m, struct sandbox *s);
+struct sandbox *sandbox_ref(struct sandbox *s);
+void sandbox_unref(struct sandbox *s);
+/* Every sandbox, referenced; NULL if there is no memory. Takes the lock itself. */
+struct sandbox **table_snapshot(struct manager *m, size_t *ret_count);
+void table_snapshot_free(struct manager *m, struct sandbox **v, size_t count);
+
+/* ---- manager_turn.c: changes, one at a time for each sandbox; they take the lock ---- */
+
+/* Finds it and waits for its turn. */
+int turn_take(struct manager *m, const char *who, struct sandbox **ret, struct cay_error *err);
+/* Takes its turn if nobody has it and it has not changed since. */
+bool turn_try(struct manager *m, struct sandbox *s, unsigned turns);
+void turn_end(struct manager *m, struct sandbox *s);
+void turn_set_deadline(struct manager *m, struct sandbox *s);
+/* Writes the row. */
+int turn_save(struct manager *m, struct sandbox *s, struct cay_error *err);
+/* The next state, in memory and on disk; if that fails, it stays what it was. may (or NULL) is
+ * asked first; if it says no: -CAY_CONFLICT. */
+int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
+                struct cay_error *err);
+/* SANDBOX_ERROR, with the reason in words. */
+void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why);
+/* -CAY_CONFLICT: what it is, that it cannot be `done` ("paused") so, and the remedy. */
+int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err);
+
+/* ---- manager_change.c: for who has the turn ---- */
+int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
+                struct cay_error *err);
+int change_remove(struct manager *m, struct sandbox *s, permission may, struct cay_error *err);
+
+/* ---- manager_request.c ---- */
+int request_complete(const struct manager *m, const struct sandbox_record *request,
+                     struct sandbox_record *ret, struct cay_error *err);
+int request_labels(const struct strv *labels, struct strv *ret, struct cay_error *err);
+int request_name(const char *name, struct cay_error *err);
+/* The caller releases spec->mounts. */
+int request_spec(const struct manager *m, const struct sandbox_record *r, struct sandbox_spec *ret,
+                 struct cay_error *err);
+
+/* ---- manager_socket.c: run/ID.sock in the work folder ---- */
+int socket_listen(const char *id, struct cay_error *err);
+int socket_connect(const char *id, struct cay_error *err);
+void socket_remove(const char *id);
+
+/* ---- manager_reconcile.c ---- */
+
+/* Makes table and engine agree. first: nothing is under way, and nothing is waited for. */
+int reconcile(struct manager *m, bool first, struct cay_error *err);
+
+/* ---- manager_reaper.c ---- */
+int reaper_start(struct manager *m, struct cay_error *err);
+void reaper_wake(struct manager *m); /* with the lock held */

@@ -1,0 +1,116 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "manager/manager_internal.h"
+
+struct operation {
+    struct sandbox *sandbox;
+};
+
+static void stamp(struct sandbox *s) {
+    s->active_at = clock_ms();
+    s->record.active_ms = clock_wall_ms();
+}
+
+/* Whoever comes while it starts gets it when it has started. */
+static int wait_until_started(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int64_t until = clock_deadline(m->limits.transition_ms);
+    while (s->changing && !s->gone && !clock_expired(until) &&
+           (s->record.state == SANDBOX_CREATING || s->record.state == SANDBOX_STARTING))
+        table_wait(m, until);
+    if (s->gone)
+        return error_set(err, CAY_NOT_FOUND, "sandbox '%s' has been removed", s->record.name);
+    return s->record.state == SANDBOX_STARTED ? 0 : turn_refuse(s, "used", err);
+}
+
+static int count_in(struct manager *m, const char *who, struct sandbox **ret_sandbox,
+                    struct sandbox_record *ret, struct cay_error *err) {
+    int r = table_check_open(m, err);
+    if (r < 0)
+        return r;
+    struct sandbox *s = table_find(m, who, err);
+    if (s == NULL)
+        return -(int)err->code;
+    (void)sandbox_ref(s);
+    r = wait_until_started(m, s, err);
+    if (r == 0 && sandbox_record_copy(&s->record, ret) < 0)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    if (r < 0) {
+        sandbox_unref(s);
+        return r;
+    }
+    s->operations++;
+    m->operations++;
+    stamp(s);
+    *ret_sandbox = s;
+    return 0;
+}
+
+static void count_out(struct manager *m, struct sandbox *s, bool failed) {
+    (void)pthread_mutex_lock(&m->lock);
+    s->operations--;
+    m->operations--;
+    if (failed)
+        reaper_wake(m); /* perhaps it has ended */
+    else
+        stamp(s);
+    sandbox_unref(s);
+    (void)pthread_cond_broadcast(&m->changed);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int manager_begin(struct manager *m, const char *who, struct operation **ret_operation,
+                  struct sandbox_record *ret, struct cay_error *err) {
+    struct cay_error here = {0};
+    _cleanup_(freep) struct operation *operation = calloc(1, sizeof *operation);
+    if (operation == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    (void)pthread_mutex_lock(&m->lock);
+    int r = count_in(m, who, &operation->sandbox, ret, &here);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0) {
+        if (err != NULL)
+            *err = here;
+        return r;
+    }
+    int fd = socket_connect(ret->id, err);
+    if (fd < 0) {
+        count_out(m, operation->sandbox, true);
+        sandbox_record_free(ret);
+        return fd;
+    }
+    *ret_operation = TAKE_PTR(operation);
+    return fd;
+}
+
+void manager_end(struct manager *m, struct operation *operation) {
+    if (operation == NULL)
+        return;
+    count_out(m, operation->sandbox, false);
+    free(operation);
+}
+
+/* A look from outside: no operation, and it keeps nothing from being idle. */
+int manager_stats(struct manager *m, const char *who, struct engine_stats *ret,
+                  struct cay_error *err) {
+    struct cay_error here = {0};
+    char id[ID_SIZE] = "";
+    (void)pthread_mutex_lock(&m->lock);
+    int r = table_check_open(m, &here);
+    struct sandbox *s = r < 0 ? NULL : table_find(m, who, &here);
+    if (s == NULL)
+        r = -(int)here.code;
+    else if (s->record.state != SANDBOX_STARTED && s->record.state != SANDBOX_PAUSED)
+        r = turn_refuse(s, "measured", &here);
+    else
+        memcpy(id, s->record.id, sizeof id);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r == 0)
+        r = m->engine->ops->stats(m->engine, id, ret, &here);
+    if (r < 0 && err != NULL)
+        *err = here;
+    return r;
+}

@@ -1,0 +1,165 @@
+/* The clean-up: a thread that looks after sandboxes every interval, and when one has ended. Only
+ * monotonic time counts, so that a clock that jumps stops nothing. */
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "manager/manager_internal.h"
+
+enum { MINUTE_MS = 60 * 1000, SOON_MS = 1000 };
+
+void reaper_wake(struct manager *m) {
+    m->wake = true;
+    (void)pthread_cond_broadcast(&m->changed);
+}
+
+/* Rows come from a disk: whatever they say must not overflow. */
+static int64_t minutes_ms(int64_t minutes) {
+    return minutes > INT64_MAX / MINUTE_MS ? INT64_MAX : minutes * MINUTE_MS;
+}
+
+static bool is_idle(const struct manager *m, const struct sandbox *s) {
+    int64_t quiet = clock_ms() - s->active_at;
+    if (s->operations > 0)
+        return false;
+    return (s->record.auto_stop_minutes > 0 && quiet >= minutes_ms(s->record.auto_stop_minutes)) ||
+           (m->limits.idle_timeout_ms > 0 && quiet >= m->limits.idle_timeout_ms);
+}
+
+static bool may_stop(const struct manager *m, const struct sandbox *s) {
+    return s->record.state == SANDBOX_STARTED && is_idle(m, s);
+}
+
+static bool may_remove(const struct manager *m, const struct sandbox *s) {
+    (void)m;
+    int64_t since = clock_ms() - s->stopped_at;
+    return s->record.state == SANDBOX_STOPPED && s->operations == 0 &&
+           s->record.auto_delete_minutes >= 0 && since >= minutes_ms(s->record.auto_delete_minutes);
+}
+
+static bool is_stuck(const struct sandbox *s) {
+    enum sandbox_state state = s->record.state;
+    bool passing = state == SANDBOX_CREATING || state == SANDBOX_STARTING ||
+                   state == SANDBOX_STOPPING || state == SANDBOX_DESTROYING;
+    return s->changing && passing && s->deadline != 0 && clock_expired(s->deadline);
+}
+
+/* Whoever does it has not come back; if they do, they say what became of it. */
+static void note_stuck(struct manager *m, struct sandbox *s) {
+    struct cay_error why = {0};
+    (void)pthread_mutex_lock(&m->lock);
+    bool stuck = is_stuck(s);
+    error_set(&why, CAY_TIMEOUT, "it was %s for more than %lld s",
+              sandbox_state_name(s->record.state), (long long)m->limits.transition_ms / 1000);
+    if (stuck)
+        s->deadline = 0;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (stuck)
+        turn_fail(m, s, &why);
+}
+
+/* ---- one sandbox ---- */
+
+enum chore { CHORE_NOTHING, CHORE_STOP, CHORE_REMOVE, CHORE_SAVE };
+
+static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *turns) {
+    enum chore what = CHORE_NOTHING;
+    (void)pthread_mutex_lock(&m->lock);
+    *turns = s->turns;
+    if (may_stop(m, s))
+        what = CHORE_STOP;
+    else if (may_remove(m, s))
+        what = CHORE_REMOVE;
+    else if (s->record.active_ms != s->saved_active_ms)
+        what = CHORE_SAVE;
+    (void)pthread_mutex_unlock(&m->lock);
+    return what;
+}
+
+static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struct cay_error *err) {
+    switch (what) {
+    case CHORE_STOP:
+        return change_stop(m, s, may_stop, 0, err);
+    case CHORE_REMOVE:
+        return change_remove(m, s, may_remove, err);
+    case CHORE_SAVE:
+        return turn_save(m, s, err);
+    case CHORE_NOTHING:
+        break;
+    }
+    return 0;
+}
+
+static void look_after(struct manager *m, struct sandbox *s) {
+    struct cay_error err = {0};
+    unsigned turns;
+    note_stuck(m, s);
+    enum chore what = choose(m, s, &turns);
+    if (what == CHORE_NOTHING || !turn_try(m, s, turns))
+        return;
+    int r = do_chore(m, s, what, &err);
+    if (r < 0 && r != -CAY_CONFLICT) /* a conflict: it came into use just now */
+        log_event(LOG_LEVEL_WARN, "clean-up failed", "why", "%s: %s", s->record.id, err.message);
+    turn_end(m, s);
+}
+
+/* ---- the thread ---- */
+
+static void tidy(struct manager *m) {
+    struct cay_error err = {0};
+    size_t count;
+    if (reconcile(m, false, &err) < 0)
+        log_event(LOG_LEVEL_WARN, "sandboxes not compared", "why", "%s", err.message);
+    struct sandbox **all = table_snapshot(m, &count);
+    if (all == NULL)
+        return;
+    for (size_t i = 0; i < count; i++)
+        look_after(m, all[i]);
+    table_snapshot_free(m, all, count);
+}
+
+/* With the lock held. */
+static bool wants_second_look(const struct manager *m) {
+    for (size_t i = 0; i < m->count; i++)
+        if (m->boxes[i]->missed)
+            return true;
+    return false;
+}
+
+static void *reap(void *arg) {
+    struct manager *m = arg;
+    (void)pthread_mutex_lock(&m->lock);
+    while (!m->closing) {
+        int64_t pause = m->limits.cleanup_interval_ms;
+        if (wants_second_look(m))
+            pause = MIN(pause, (int64_t)SOON_MS);
+        int64_t until = clock_deadline(pause);
+        while (!m->closing && !m->wake && !clock_expired(until))
+            table_wait(m, until);
+        m->wake = false;
+        if (m->closing)
+            break;
+        (void)pthread_mutex_unlock(&m->lock);
+        tidy(m);
+        (void)pthread_mutex_lock(&m->lock);
+    }
+    m->reaping = false;
+    (void)pthread_cond_broadcast(&m->changed);
+    (void)pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+/* Signals are the main thread's business. */
+int reaper_start(struct manager *m, struct cay_error *err) {
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    m->reaping = true;
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(&m->reaper, NULL, reap, m);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r == 0)
+        return 0;
+    m->reaping = false;
+    return error_sys(err, r, "starting the clean-up");
+}

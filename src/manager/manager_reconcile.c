@@ -1,0 +1,228 @@
+/* Table and engine, compared. The engine is right about what runs, the table about what should. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "manager/manager_internal.h"
+
+/* What the engine has; SEEN_NOTHING if it does not know the sandbox at all. */
+enum seen { SEEN_NOTHING, SEEN_STOPPED, SEEN_RUNNING, SEEN_PAUSED, SEEN_COUNT };
+
+enum repair {
+    KEEP,
+    BE_STARTED, /* it runs: adopted */
+    BE_PAUSED,
+    BE_STOPPED, /* a transition that got this far */
+    ENDED,      /* nobody asked for it */
+    LOST,       /* its files are gone */
+    STOP,       /* it should not run */
+    HALT,       /* the same, and it stays in error */
+    REMOVE,
+};
+
+static const enum repair repairs[SANDBOX_STATE_COUNT][SEEN_COUNT] = {
+    /*                      nothing stopped     running     paused */
+    [SANDBOX_CREATING] = {REMOVE, REMOVE, REMOVE, REMOVE},
+    [SANDBOX_STARTING] = {LOST, BE_STOPPED, BE_STARTED, BE_PAUSED},
+    [SANDBOX_STARTED] = {LOST, ENDED, KEEP, BE_PAUSED},
+    [SANDBOX_STOPPING] = {LOST, BE_STOPPED, STOP, STOP},
+    [SANDBOX_STOPPED] = {LOST, KEEP, STOP, STOP},
+    [SANDBOX_PAUSED] = {LOST, ENDED, BE_STARTED, KEEP},
+    [SANDBOX_DESTROYING] = {REMOVE, REMOVE, REMOVE, REMOVE},
+    [SANDBOX_ERROR] = {KEEP, KEEP, HALT, HALT},
+};
+
+struct view {
+    struct engine_sandbox *v; /* sorted by id */
+    size_t count;
+};
+
+static int compare_ids(const void *a, const void *b) {
+    return strcmp(((const struct engine_sandbox *)a)->id, ((const struct engine_sandbox *)b)->id);
+}
+
+static enum seen look(const struct view *view, const char *id) {
+    struct engine_sandbox key = {0};
+    memcpy(key.id, id, sizeof key.id);
+    const struct engine_sandbox *found =
+        view->count == 0 ? NULL : bsearch(&key, view->v, view->count, sizeof key, compare_ids);
+    if (found == NULL)
+        return SEEN_NOTHING;
+    return found->state == ENGINE_RUNNING  ? SEEN_RUNNING
+           : found->state == ENGINE_PAUSED ? SEEN_PAUSED
+                                           : SEEN_STOPPED;
+}
+
+/* ---- the repairs; with the turn ---- */
+
+static bool ended_well(const struct engine_end *end) {
+    return !end->oom_killed && (end->status == -1 || end->status == 0);
+}
+
+static void tell_end(const struct sandbox *s, const struct engine_end *end, struct cay_error *why) {
+    char memory[32];
+    if (end->oom_killed) {
+        error_set(why, CAY_RESOURCE_EXHAUSTED, "it ran out of memory (limit %s)",
+                  str_bytes(s->record.memory_bytes, memory));
+        (void)error_remedy(why, "let it use less memory, or create one with more");
+    } else if (WIFSIGNALED(end->status)) {
+        error_set(why, CAY_INTERNAL, "its first process was killed by signal %d (SIG%s)",
+                  WTERMSIG(end->status), sigabbrev_np(WTERMSIG(end->status)));
+    } else {
+        error_set(why, CAY_INTERNAL, "its first process ended with status %d",
+                  WEXITSTATUS(end->status));
+    }
+}
+
+static int note_end(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    bool known = s->has_end;
+    struct engine_end end = s->end;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (!known || ended_well(&end))
+        return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
+    struct cay_error why = {0};
+    tell_end(s, &end, &why);
+    turn_fail(m, s, &why);
+    return 0;
+}
+
+static void note_loss(struct manager *m, struct sandbox *s) {
+    struct cay_error why = {0};
+    error_set(&why, CAY_NOT_FOUND, "its files are gone");
+    (void)error_remedy(&why, "restore them from a backup, or begin with empty ones");
+    turn_fail(m, s, &why);
+}
+
+static int repair(struct manager *m, struct sandbox *s, enum repair what, struct cay_error *err) {
+    switch (what) {
+    case BE_STARTED:
+        return turn_become(m, s, SANDBOX_STARTED, NULL, err);
+    case BE_PAUSED:
+        return turn_become(m, s, SANDBOX_PAUSED, NULL, err);
+    case BE_STOPPED:
+        return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
+    case ENDED:
+        return note_end(m, s, err);
+    case LOST:
+        note_loss(m, s);
+        return 0;
+    case STOP:
+        return change_stop(m, s, NULL, 0, err);
+    case HALT:
+        return m->engine->ops->stop(m->engine, s->record.id, err);
+    case REMOVE:
+        return change_remove(m, s, NULL, err);
+    case KEEP:
+        break;
+    }
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+/* How a sandbox was before the engine was asked. */
+struct before {
+    struct sandbox *s;
+    unsigned turns;
+};
+
+/* The end of a sandbox is reported a little after it is seen: worth a second look, for the reason.
+ */
+static enum repair choose(struct manager *m, const struct before *b, enum seen seen, bool first) {
+    struct sandbox *s = b->s;
+    (void)pthread_mutex_lock(&m->lock);
+    bool stale = s->changing || s->turns != b->turns;
+    enum repair what = stale ? KEEP : repairs[s->record.state][seen];
+    if (what == ENDED && !first && !s->has_end && !s->missed) {
+        s->missed = true;
+        what = KEEP;
+    } else if (!stale) {
+        s->missed = false;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return what;
+}
+
+static void settle(struct manager *m, const struct before *b, enum seen seen, bool first) {
+    struct cay_error err = {0};
+    enum repair what = choose(m, b, seen, first);
+    if (what == KEEP || !turn_try(m, b->s, b->turns))
+        return;
+    if (repair(m, b->s, what, &err) < 0)
+        log_event(LOG_LEVEL_WARN, "sandbox not repaired", "why", "%s: %s", b->s->record.id,
+                  err.message);
+    turn_end(m, b->s);
+}
+
+static void remove_unknown(struct manager *m, const struct view *view) {
+    for (size_t i = 0; i < view->count; i++) {
+        struct cay_error err = {0};
+        (void)pthread_mutex_lock(&m->lock);
+        bool known = table_find_id(m, view->v[i].id) != NULL;
+        (void)pthread_mutex_unlock(&m->lock);
+        if (known)
+            continue;
+        log_event(LOG_LEVEL_WARN, "removing a sandbox that nobody knows", "id", "%s",
+                  view->v[i].id);
+        if (m->engine->ops->remove(m->engine, view->v[i].id, &err) < 0)
+            log_event(LOG_LEVEL_WARN, "sandbox not removed", "why", "%s", err.message);
+        socket_remove(view->v[i].id);
+    }
+}
+
+/* A row was there before its sandbox, so an engine with sandboxes has a database that was used. */
+static int check_same_world(struct manager *m, const struct view *view, struct cay_error *err) {
+    if (view->count == 0 || !db_is_unused(m->db))
+        return 0;
+    error_set(err, CAY_CONFLICT, "the database is new, but there are %zu sandboxes, such as %s",
+              view->count, view->v[0].id);
+    return error_remedy(err, "put the database back that knows them, or, if they are not needed, "
+                             "remove the folder 'sandboxes' in the state folder");
+}
+
+static struct before *remember(struct manager *m, size_t *ret_count) {
+    struct sandbox **v = table_snapshot(m, ret_count);
+    struct before *all = v == NULL ? NULL : calloc(*ret_count + 1, sizeof *all);
+    (void)pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; all != NULL && i < *ret_count; i++)
+        all[i] = (struct before){sandbox_ref(v[i]), v[i]->turns};
+    (void)pthread_mutex_unlock(&m->lock);
+    if (v != NULL)
+        table_snapshot_free(m, v, *ret_count);
+    return all;
+}
+
+static void release(struct manager *m, struct before *all, size_t count) {
+    (void)pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < count; i++)
+        sandbox_unref(all[i].s);
+    (void)pthread_mutex_unlock(&m->lock);
+    free(all);
+}
+
+int reconcile(struct manager *m, bool first, struct cay_error *err) {
+    struct view view = {0};
+    size_t count = 0;
+    struct before *all = remember(m, &count);
+    if (all == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    int r = m->engine->ops->list(m->engine, &view.v, &view.count, err);
+    if (r == 0 && view.count > 0)
+        qsort(view.v, view.count, sizeof *view.v, compare_ids);
+    if (r == 0 && first)
+        r = check_same_world(m, &view, err);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        settle(m, &all[i], look(&view, all[i].s->record.id), first);
+    if (r == 0)
+        remove_unknown(m, &view);
+    free(view.v);
+    release(m, all, count);
+    return r;
+}

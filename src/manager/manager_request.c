@@ -1,0 +1,235 @@
+/* What a request asks for, checked and made whole. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "manager/manager_internal.h"
+
+enum {
+    LABEL_KEY_MAX = 63,
+    LABEL_VALUE_MAX = 255,
+    ENV_MAX = 1024,
+    ENV_BYTES_MAX = 256 * 1024,
+    MINUTES_MAX = 10 * 366 * 24 * 60,
+};
+
+/* ---- labels and environment ---- */
+
+static size_t key_length(const char *entry) {
+    return strcspn(entry, "=");
+}
+
+static int refuse_label(const char *label, const char *why, struct cay_error *err) {
+    char shown[120];
+    error_set(err, CAY_INVALID_ARGUMENT, "label '%s' %s", str_escape(shown, sizeof shown, label),
+              why);
+    return error_remedy(err, "use KEY=VALUE, with a key of up to %d and a value of up to %d bytes",
+                        LABEL_KEY_MAX, LABEL_VALUE_MAX);
+}
+
+static bool is_printable(const char *text) {
+    size_t left = strlen(text);
+    while (left > 0) {
+        size_t n = str_printable_length(text, left);
+        if (n == 0)
+            return false;
+        text += n;
+        left -= n;
+    }
+    return true;
+}
+
+static int check_label(const char *label, struct cay_error *err) {
+    size_t key = key_length(label);
+    if (label[key] != '=' || key == 0)
+        return refuse_label(label, "is not KEY=VALUE", err);
+    if (key > LABEL_KEY_MAX || strlen(label + key + 1) > LABEL_VALUE_MAX)
+        return refuse_label(label, "is too long", err);
+    return is_printable(label) ? 0 : refuse_label(label, "has control characters", err);
+}
+
+static int compare_words(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int request_labels(const struct strv *labels, struct strv *ret, struct cay_error *err) {
+    int r = 0;
+    *ret = (struct strv){0};
+    if (labels->len > SPEC_LABELS_MAX) {
+        error_set(err, CAY_INVALID_ARGUMENT, "%zu labels are too many", labels->len);
+        return error_remedy(err, "use at most %d", SPEC_LABELS_MAX);
+    }
+    for (size_t i = 0; r == 0 && i < labels->len; i++) {
+        r = check_label(labels->v[i], err);
+        if (r == 0 && strv_push(ret, labels->v[i]) < 0)
+            r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    if (r == 0 && ret->len > 1)
+        qsort(ret->v, ret->len, sizeof *ret->v, compare_words);
+    for (size_t i = 1; r == 0 && i < ret->len; i++)
+        if (strncmp(ret->v[i - 1], ret->v[i], key_length(ret->v[i]) + 1) == 0)
+            r = refuse_label(ret->v[i], "has the key of another one", err);
+    if (r < 0)
+        strv_free(ret);
+    return r;
+}
+
+static int check_env(const struct strv *env, struct cay_error *err) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < env->len; i++) {
+        size_t key = key_length(env->v[i]);
+        bytes += strlen(env->v[i]) + 1;
+        if (key > 0 && env->v[i][key] == '=')
+            continue;
+        char shown[80];
+        error_set(err, CAY_INVALID_ARGUMENT, "environment entry '%s' is not KEY=VALUE",
+                  str_escape(shown, sizeof shown, env->v[i]));
+        return error_remedy(err, "write --env KEY=VALUE");
+    }
+    if (env->len <= ENV_MAX && bytes <= ENV_BYTES_MAX)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "the environment is too large");
+    return error_remedy(err, "use at most %d entries of %d bytes in all", ENV_MAX, ENV_BYTES_MAX);
+}
+
+/* ---- the rest ---- */
+
+/* A name that looks like an id would hide the sandbox that has it. */
+int request_name(const char *name, struct cay_error *err) {
+    int r = id_check_name("name", name, err);
+    if (r < 0 || !id_is_valid(name))
+        return r;
+    error_set(err, CAY_INVALID_ARGUMENT, "the name '%s' has the form of an id", name);
+    return error_remedy(err, "choose another name");
+}
+
+static int check_interval(const char *what, int64_t minutes, struct cay_error *err) {
+    if (minutes <= MINUTES_MAX)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: %lld minutes are too many", what, (long long)minutes);
+    return error_remedy(err, "use at most %d, or a negative number for never", MINUTES_MAX);
+}
+
+static int take_intervals(const struct sandbox_record *d, struct sandbox_record *r,
+                          struct cay_error *err) {
+    if (r->auto_stop_minutes == 0)
+        r->auto_stop_minutes = d->auto_stop_minutes;
+    if (r->auto_stop_minutes < 0)
+        r->auto_stop_minutes = 0;
+    if (r->auto_delete_minutes == 0)
+        r->auto_delete_minutes = d->auto_delete_minutes;
+    else if (r->auto_delete_minutes == INTERVAL_AT_ONCE)
+        r->auto_delete_minutes = 0;
+    if (r->auto_delete_minutes < 0)
+        r->auto_delete_minutes = -1;
+    int e = check_interval("auto-stop", r->auto_stop_minutes, err);
+    return e < 0 ? e : check_interval("auto-delete", r->auto_delete_minutes, err);
+}
+
+static void take_text(char *text, const char *otherwise, size_t size) {
+    if (text[0] == '\0')
+        (void)snprintf(text, size, "%s", otherwise);
+}
+
+static void take_defaults(const struct sandbox_record *d, struct sandbox_record *r) {
+    take_text(r->image_name, d->image_name[0] != '\0' ? d->image_name : "host",
+              sizeof r->image_name);
+    take_text(r->user, d->user, sizeof r->user);
+    take_text(r->work_dir, d->work_dir, sizeof r->work_dir);
+    if (r->memory_bytes == 0)
+        r->memory_bytes = d->memory_bytes;
+    if (r->disk_bytes == 0)
+        r->disk_bytes = d->disk_bytes;
+    if (r->cpu_quota_us == 0)
+        r->cpu_quota_us = d->cpu_quota_us;
+    if (r->pids == 0)
+        r->pids = d->pids;
+    if (r->tier == TIER_NONE)
+        r->tier = d->tier;
+    if (r->profile == PROFILE_STRICT)
+        r->profile = d->profile;
+    r->read_only = r->read_only || d->read_only;
+}
+
+static int take_words(const struct sandbox_record *request, const struct sandbox_record *d,
+                      struct sandbox_record *r, struct cay_error *err) {
+    const struct strv *env = request->env.len > 0 ? &request->env : &d->env;
+    const struct strv *volumes = request->volumes.len > 0 ? &request->volumes : &d->volumes;
+    const struct strv *labels = request->labels.len > 0 ? &request->labels : &d->labels;
+    int e = check_env(env, err);
+    for (size_t i = 0; e == 0 && i < env->len; i++)
+        if (strv_push(&r->env, env->v[i]) < 0)
+            e = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    for (size_t i = 0; e == 0 && i < volumes->len; i++)
+        if (strv_push(&r->volumes, volumes->v[i]) < 0)
+            e = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    return e == 0 ? request_labels(labels, &r->labels, err) : e;
+}
+
+static int name_it(struct sandbox_record *r, struct cay_error *err) {
+    int e = id_new(r->id, err);
+    if (e == 0 && r->name[0] != '\0')
+        return request_name(r->name, err);
+    memcpy(r->name, r->id, sizeof r->id);
+    return e;
+}
+
+static int check_work_dir(struct sandbox_record *r, struct cay_error *err) {
+    char normal[SANDBOX_PATH_SIZE];
+    if (r->work_dir[0] == '\0')
+        return 0;
+    int e = path_normalize("work folder", r->work_dir, normal, sizeof normal, err);
+    if (e == 0)
+        memcpy(r->work_dir, normal, sizeof normal);
+    return e;
+}
+
+int request_complete(const struct manager *m, const struct sandbox_record *request,
+                     struct sandbox_record *ret, struct cay_error *err) {
+    struct sandbox_record r = *request;
+    struct sandbox_spec spec = {0};
+    r.env = r.labels = r.volumes = (struct strv){0};
+    r.reason[0] = r.remedy[0] = r.image[0] = '\0';
+    r.state = SANDBOX_CREATING;
+    r.created_ms = r.updated_ms = r.active_ms = clock_wall_ms();
+    take_defaults(&m->defaults, &r);
+    int e = name_it(&r, err);
+    if (e == 0)
+        e = take_intervals(&m->defaults, &r, err);
+    if (e == 0)
+        e = check_work_dir(&r, err);
+    if (e == 0)
+        e = take_words(request, &m->defaults, &r, err);
+    if (e == 0) /* limits and volumes: refused now, not after a long pull */
+        e = request_spec(m, &r, &spec, err);
+    spec_free_mounts(&spec);
+    if (e < 0)
+        sandbox_record_free(&r);
+    else
+        *ret = r;
+    return e;
+}
+
+/* disk_bytes stays open here: the check that it fits into the memory is for throw-away sandboxes,
+ * whose files are there. */
+int request_spec(const struct manager *m, const struct sandbox_record *r, struct sandbox_spec *ret,
+                 struct cay_error *err) {
+    *ret = (struct sandbox_spec){
+        .memory_bytes = r->memory_bytes,
+        .cpu_quota_us = r->cpu_quota_us,
+        .pids = r->pids,
+        .tier = r->tier,
+        .profile = r->profile,
+        .read_only = r->read_only,
+    };
+    memcpy(ret->id, r->id, sizeof ret->id);
+    memcpy(ret->hostname, r->name, sizeof ret->hostname);
+    int e = 0;
+    for (size_t i = 0; e == 0 && i < r->volumes.len; i++)
+        e = spec_add_mount(ret, r->volumes.v[i], err);
+    return e < 0 ? e : spec_finish(ret, &m->host, err);
+}

@@ -1,0 +1,183 @@
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "manager/manager_internal.h"
+
+static int refuse_busy(const struct sandbox *s, struct cay_error *err) {
+    error_set(err, CAY_CONFLICT, "sandbox '%s' is still %s", s->record.name,
+              sandbox_state_name(s->record.state));
+    return error_remedy(err, "try again when that is done; its state is shown by: cay info %s",
+                        s->record.id);
+}
+
+static void begin_turn(struct manager *m, struct sandbox *s) {
+    (void)sandbox_ref(s);
+    s->changing = true;
+    s->turns++;
+    s->deadline = clock_deadline(m->limits.transition_ms);
+    m->changes++;
+}
+
+/* With the lock held; *ret is referenced by its turn. */
+static int wait_for_turn(struct manager *m, const char *who, struct sandbox **ret,
+                         struct cay_error *err) {
+    int r = table_check_open(m, err);
+    if (r < 0)
+        return r;
+    struct sandbox *s = table_find(m, who, err);
+    if (s == NULL)
+        return -(int)err->code;
+    int64_t until = clock_deadline(m->limits.transition_ms);
+    (void)sandbox_ref(s);
+    while (s->changing && !clock_expired(until))
+        table_wait(m, until);
+    if (s->gone)
+        r = error_set(err, CAY_NOT_FOUND, "sandbox '%s' has been removed", s->record.name);
+    else if (s->changing)
+        r = refuse_busy(s, err);
+    else
+        begin_turn(m, s);
+    sandbox_unref(s);
+    *ret = s;
+    return r;
+}
+
+int turn_take(struct manager *m, const char *who, struct sandbox **ret, struct cay_error *err) {
+    struct cay_error here = {0}; /* the table needs one to tell why */
+    (void)pthread_mutex_lock(&m->lock);
+    int r = wait_for_turn(m, who, ret, &here);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0 && err != NULL)
+        *err = here;
+    return r;
+}
+
+bool turn_try(struct manager *m, struct sandbox *s, unsigned turns) {
+    (void)pthread_mutex_lock(&m->lock);
+    bool free_now = !s->changing && !s->gone && s->turns == turns;
+    if (free_now)
+        begin_turn(m, s);
+    (void)pthread_mutex_unlock(&m->lock);
+    return free_now;
+}
+
+void turn_end(struct manager *m, struct sandbox *s) {
+    (void)pthread_mutex_lock(&m->lock);
+    s->changing = false;
+    s->deadline = 0;
+    m->changes--;
+    if (s->has_end) /* it came while nobody could look */
+        reaper_wake(m);
+    sandbox_unref(s);
+    (void)pthread_cond_broadcast(&m->changed);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+void turn_set_deadline(struct manager *m, struct sandbox *s) {
+    (void)pthread_mutex_lock(&m->lock);
+    s->deadline = clock_deadline(m->limits.transition_ms);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int turn_save(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    struct sandbox_record copy = {0};
+    (void)pthread_mutex_lock(&m->saving); /* so that the last one to write has the last state */
+    (void)pthread_mutex_lock(&m->lock);
+    int r = sandbox_record_copy(&s->record, &copy);
+    bool gone = s->gone;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        r = error_sys(err, -r, "recording sandbox %s", s->record.id);
+    else if (!gone)
+        r = db_update(m->db, &copy, err);
+    if (r == 0) {
+        (void)pthread_mutex_lock(&m->lock);
+        s->saved_active_ms = copy.active_ms;
+        (void)pthread_mutex_unlock(&m->lock);
+    }
+    (void)pthread_mutex_unlock(&m->saving);
+    sandbox_record_free(&copy);
+    return r;
+}
+
+static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state state,
+                      const char *reason, const char *remedy) {
+    int64_t now = clock_ms();
+    s->record.state = state;
+    s->record.updated_ms = clock_wall_ms();
+    (void)str_escape(s->record.reason, sizeof s->record.reason, reason);
+    (void)str_escape(s->record.remedy, sizeof s->record.remedy, remedy);
+    s->missed = false;
+    if (state == SANDBOX_STARTED)
+        s->active_at = now;
+    if (state == SANDBOX_STARTING || state == SANDBOX_STOPPED)
+        s->has_end = false; /* of an earlier life */
+    if (state == SANDBOX_STOPPED)
+        s->stopped_at = now;
+    if (state == SANDBOX_STOPPED && s->record.auto_delete_minutes == 0)
+        reaper_wake(m);
+    (void)pthread_cond_broadcast(&m->changed);
+}
+
+static void go_back(struct manager *m, struct sandbox *s, enum sandbox_state before) {
+    (void)pthread_mutex_lock(&m->lock);
+    s->record.state = before;
+    (void)pthread_cond_broadcast(&m->changed);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+static int refuse_operations(const struct sandbox *s, struct cay_error *err) {
+    error_set(err, CAY_CONFLICT, "sandbox '%s' is in use: %u operations are under way",
+              s->record.name, s->operations);
+    return error_remedy(err, "wait until they are done, or use force");
+}
+
+int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
+                struct cay_error *err) {
+    int r = 0;
+    (void)pthread_mutex_lock(&m->lock);
+    enum sandbox_state before = s->record.state;
+    if (may != NULL && !may(m, s))
+        r = refuse_operations(s, err);
+    else
+        set_state(m, s, state, "", "");
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        return r;
+    r = turn_save(m, s, err);
+    if (r < 0)
+        go_back(m, s, before);
+    return r;
+}
+
+void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why) {
+    char remedy[SANDBOX_TEXT_SIZE];
+    (void)snprintf(remedy, sizeof remedy, "%s%sstart it again with: cay start %s", why->remedy,
+                   why->remedy[0] != '\0' ? "; then " : "", s->record.id);
+    (void)pthread_mutex_lock(&m->lock);
+    set_state(m, s, SANDBOX_ERROR, why->message, remedy);
+    (void)pthread_mutex_unlock(&m->lock);
+    /* Where even this cannot be written, the row has the state before, which a start repairs. */
+    (void)turn_save(m, s, NULL);
+}
+
+int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err) {
+    const struct sandbox_record *r = &s->record;
+    error_set(err, CAY_CONFLICT, "sandbox '%s' is %s: it cannot be %s%s%s", r->name,
+              r->state == SANDBOX_ERROR ? "in error" : sandbox_state_name(r->state), done,
+              r->state == SANDBOX_ERROR ? "; " : "", r->reason);
+    switch (r->state) {
+    case SANDBOX_STOPPED:
+        return error_remedy(err, "start it with: cay start %s", r->name);
+    case SANDBOX_PAUSED:
+        return error_remedy(err, "resume it with: cay resume %s", r->name);
+    case SANDBOX_ERROR:
+        return error_remedy(err, "%.240s", r->remedy);
+    case SANDBOX_DESTROYING:
+        return error_remedy(err, "make another one with: cay create");
+    default:
+        return error_remedy(err, "try again when that is done");
+    }
+}

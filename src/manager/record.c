@@ -1,0 +1,54 @@
+#include "manager/record.h"
+
+#include <errno.h>
+
+#include "base/auto.h"
+
+static const char *const state_names[] = {
+#define STATE_NAME(id, name) [id] = name,
+    SANDBOX_STATES(STATE_NAME)
+#undef STATE_NAME
+};
+
+const char *sandbox_state_name(enum sandbox_state state) {
+    return state < SANDBOX_STATE_COUNT ? state_names[state] : "unknown";
+}
+
+enum sandbox_state sandbox_state_from_name(const char *name) {
+    for (size_t i = 0; i < ARRAY_LEN(state_names); i++)
+        if (str_equal(state_names[i], name))
+            return (enum sandbox_state)i;
+    return SANDBOX_STATE_COUNT;
+}
+
+void sandbox_record_free(struct sandbox_record *r) {
+    strv_free(&r->env);
+    strv_free(&r->labels);
+    strv_free(&r->volumes);
+}
+
+static int copy_words(const struct strv *from, struct strv *to) {
+    *to = (struct strv){0};
+    for (size_t i = 0; i < from->len; i++) {
+        int r = strv_push(to, from->v[i]);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int sandbox_record_copy(const struct sandbox_record *from, struct sandbox_record *to) {
+    struct sandbox_record copy = *from;
+    copy.env = copy.labels = copy.volumes = (struct strv){0};
+    int r = copy_words(&from->env, &copy.env);
+    if (r == 0)
+        r = copy_words(&from->labels, &copy.labels);
+    if (r == 0)
+        r = copy_words(&from->volumes, &copy.volumes);
+    if (r < 0) {
+        sandbox_record_free(&copy);
+        return r;
+    }
+    *to = copy;
+    return 0;
+}
