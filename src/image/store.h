@@ -13,6 +13,7 @@
  *     layers/CHAIN/settled     it has been brought to the disk
  *     work/RANDOM/{fs,work,merged,lock}   a layer in the making; not held: garbage
  *     records/ID               image records (record.h)
+ *     pins/HOLDER.ID           a sandbox that stays needs the image, whether it runs or not
  *     names/REGISTRY/REPO+WITH+PLUS/TAG   holds the image's id; "@HEX" in place of TAG for a digest
  */
 #pragma once
@@ -130,9 +131,18 @@ int image_store_settle(const struct image_store *store);
 /* Removes it. An empty one is fine. */
 void image_store_abandon_layer(const struct image_store *store, struct layer_work *work);
 
+/* ---- pins ---- */
+
+/* Keeps the image for holder (the id of a sandbox) until image_store_unpin, across restarts of
+ * everything. The caller holds the image open meanwhile. Neither waits for a prune. */
+int image_store_pin(const char *state_dir, const char *holder, const char *id,
+                    struct cay_error *err);
+/* Whatever holder has pinned; nothing, or no store, is fine. */
+int image_store_unpin(const char *state_dir, const char *holder, struct cay_error *err);
+
 /* ---- prune ---- */
 
-/* Whether a sandbox is on the image now. */
+/* Whether a sandbox is on the image now, or has pinned it. */
 bool image_store_is_used(const struct image_store *store, const struct image_record *record);
 
 struct prune_result {

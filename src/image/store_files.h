@@ -58,3 +58,7 @@ int store_open_layer_at(int layers, const char *chain, int *ret_lock);
 /* Whether the files of the layer (its folder) are known to be there: they were written since the
  * machine started, or brought to the disk since. */
 bool store_layer_is_whole(int layer);
+
+/* ---- store_pins.c ---- */
+
+bool store_is_pinned(const struct image_store *store, const char *id);

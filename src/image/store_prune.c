@@ -108,6 +108,8 @@ static int fail_memory(struct sweep *s) {
 
 /* A sandbox holds the locks of all layers; those below the uppermost may be another image's. */
 bool image_store_is_used(const struct image_store *store, const struct image_record *record) {
+    if (store_is_pinned(store, record->id))
+        return true;
     if (record->layer_count == 0)
         return false;
     _cleanup_(closep) int layers = store_folder(store, "layers");

@@ -129,6 +129,8 @@ int cgroup_set_limits(struct cgroup *cgroup, const struct cgroup_limits *limits,
  * on (CAY_TIMEOUT). Deadlines are those of base/clock.h. */
 int cgroup_freeze(const struct cgroup *cgroup, int64_t deadline_ms, struct cay_error *err);
 int cgroup_thaw(const struct cgroup *cgroup, struct cay_error *err);
+/* 1 if every process is stopped, 0 if not, or -errno. */
+int cgroup_is_frozen(const struct cgroup *cgroup);
 
 /* Kills every process, frozen or not, and waits until none is left. Before another process may join
  * the group needs cgroup_reset(): kernels since 6.14 remember cgroup.kill for good and kill

@@ -60,6 +60,12 @@ int cgroup_thaw(const struct cgroup *cgroup, struct cay_error *err) {
     return r < 0 ? error_sys(err, -r, "thawing the processes of %s", cgroup->id) : 0;
 }
 
+int cgroup_is_frozen(const struct cgroup *cgroup) {
+    if (!cgroup->host->support[CGROUP_FREEZER].usable)
+        return 0;
+    return cgroup_backend_of(cgroup->host)->is_frozen(cgroup->host, cgroup->id);
+}
+
 /* Calls fn for each process in cgroup.procs until it says nonzero. Those of other pid namespaces
  * are listed as 0 and left out; so are we, who would not come back to finish. */
 static int each_process(const struct cgroup_hierarchy *h, const char *id,

@@ -28,10 +28,20 @@ static off_t mark_at(unsigned index) {
     return MARKS + (off_t)(index * sizeof(struct mark));
 }
 
+static int write_mark(int fd, unsigned index, const struct mark *m) {
+    ssize_t n = pwrite(fd, m, sizeof *m, mark_at(index));
+    return n < 0 ? -errno : n == (ssize_t)sizeof *m ? 0 : -ENOSPC;
+}
+
+/* One whose process is gone is removed. */
 static bool is_marked(int fd, unsigned index) {
     struct mark m;
-    return pread(fd, &m, sizeof m, mark_at(index)) == (ssize_t)sizeof m &&
-           process_may_live((pid_t)m.pid, m.start);
+    if (pread(fd, &m, sizeof m, mark_at(index)) != (ssize_t)sizeof m || m.pid == 0)
+        return false;
+    if (process_may_live((pid_t)m.pid, m.start))
+        return true;
+    (void)write_mark(fd, index, &(struct mark){0}); /* it means nothing anyway */
+    return false;
 }
 
 /* 0 or -errno; -EAGAIN if it is in use. */
@@ -108,9 +118,10 @@ int idrange_lease_again(uid_t base, struct idrange *ret, struct cay_error *err) 
 
 int idrange_mark(const struct idrange *r, pid_t pid, uint64_t start, struct cay_error *err) {
     struct mark m = {.start = start, .pid = pid};
-    if (pwrite(r->lock, &m, sizeof m, mark_at(index_of(r->base))) == (ssize_t)sizeof m)
+    int code = write_mark(r->lock, index_of(r->base), &m);
+    if (code == 0)
         return 0;
-    error_errno(err, "marking an id range in " LEASES);
+    error_sys(err, -code, "marking an id range in " LEASES);
     return error_remedy(err, "make room in /run");
 }
 

@@ -22,6 +22,7 @@
 #include "engine/native/helper.h"
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
+#include "engine/native/keep.h"
 #include "engine/native/lean.h"
 #include "engine/native/mounts.h"
 #include "engine/native/slot.h"
@@ -48,9 +49,10 @@ struct launcher {
     struct cgroup_limits limits;
     unsigned ready;
     struct helper helper;
-    struct slot *slots;
+    struct slot *slots; /* NULL: none can be made, for want of walls */
     size_t slot_count;
-    bool idle; /* nothing to tidy */
+    struct keep *keep; /* sandboxes that stay; NULL until the first request about them */
+    bool idle;         /* nothing to tidy */
     bool hung_up;
 };
 
@@ -237,7 +239,7 @@ static int make_ready(struct launcher *l, struct slot *s, struct cay_error *err)
 /* One piece of the work that makes the next start fast. False if there is none left. */
 static bool refill(struct launcher *l) {
     struct cay_error err;
-    if (count_slots(l, SLOT_READY) >= l->ready)
+    if (l->slots == NULL || count_slots(l, SLOT_READY) >= l->ready)
         return false;
     struct slot *s = find_slot(l, SLOT_IDLE, &l->defaults);
     if (s == NULL)
@@ -296,6 +298,10 @@ static struct slot *start_ready(struct launcher *l, const struct launcher_reques
 static int start(struct launcher *l, const struct launcher_request *r, const int *fds,
                  struct slot **ret, struct cay_error *err) {
     struct sandbox_spec spec = r->spec;
+    if (l->slots == NULL) {
+        error_set(err, CAY_UNSUPPORTED, "throw-away sandboxes of a launcher need every wall");
+        return error_remedy(err, "see 'cay doctor'");
+    }
     int code = spec_finish(&spec, &l->host, err);
     if (code < 0)
         return code;
@@ -327,6 +333,27 @@ static void handle_end(struct launcher *l, uint64_t tag) {
             (void)kill(l->slots[i].pid, SIGKILL); /* reaped, and answered, like any other end */
 }
 
+/* Runs where the host's mounts are. Whoever only wants throw-away sandboxes does not take over what
+ * another launcher may be serving. */
+static void handle_kept(struct launcher *l, const struct launcher_request *r, int listener) {
+    struct cay_error err;
+    int code = lean_enter(l->host_ns, &err);
+    if (code == 0 && l->keep == NULL)
+        code = keep_open(l->n, l->client, &l->host, &l->keep, &err);
+    if (code < 0)
+        answer_failure(l, r->tag, &err);
+    else
+        keep_handle(l->keep, r, listener);
+    l->hung_up |= lean_enter(l->lean_ns, &err) < 0; /* nothing would work any more */
+}
+
+static void tend_kept(struct launcher *l) {
+    struct cay_error err;
+    if (lean_enter(l->host_ns, &err) == 0)
+        keep_tend(l->keep);
+    l->hung_up |= lean_enter(l->lean_ns, &err) < 0;
+}
+
 static void handle_request(struct launcher *l) {
     static union {
         struct launcher_request request;
@@ -353,7 +380,10 @@ static void handle_request(struct launcher *l) {
     } else {
         r->spec.mounts = r->mounts;
         r->spec.mount_count = ((size_t)n - launcher_request_size(0)) / sizeof(struct mount_spec);
-        handle_start(l, r, fds);
+        if (r->op == LAUNCHER_START)
+            handle_start(l, r, fds);
+        else
+            handle_kept(l, r, count > 0 ? fds[0] : -1);
     }
     for (size_t i = 0; i < count; i++)
         (void)close(fds[i]);
@@ -382,12 +412,15 @@ static void reap(struct launcher *l) {
         ;
     int status;
     pid_t pid;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (l->keep != NULL && keep_reaped(l->keep, pid, status))
+            continue;
         for (size_t i = 0; i < l->slot_count; i++)
             if (l->slots[i].state >= SLOT_READY && l->slots[i].pid == pid) {
                 handle_ended(l, &l->slots[i], status);
                 break;
             }
+    }
 }
 
 /* ---- setting up ---- */
@@ -403,6 +436,7 @@ static void launcher_close(struct launcher *l) {
         if (s->state != SLOT_NONE)
             slot_free(l->n, &l->helper, s);
     }
+    keep_close(l->keep);
     helper_stop(&l->helper);
     fd_close(&l->ids);
     fd_close(&l->dev);
@@ -458,11 +492,7 @@ static void make_room_for_answers(const struct launcher *l) {
     (void)setsockopt(l->client, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size); /* less is fine */
 }
 
-static int set_up(struct launcher *l, struct cay_error *err) {
-    if (l->n->own_userns || l->n->tier < TIER_FULL) {
-        error_set(err, CAY_UNSUPPORTED, "the launcher needs root and every wall");
-        return error_remedy(err, "see 'cay doctor'");
-    }
+static int set_up_slots(struct launcher *l, struct cay_error *err) {
     l->slots = calloc(SLOTS_MAX, sizeof *l->slots);
     if (l->slots == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -471,19 +501,24 @@ static int set_up(struct launcher *l, struct cay_error *err) {
         return init;
     if (dup3(init, INIT_PLACE, O_CLOEXEC) < 0)
         return error_errno(err, "placing cay-init");
-    make_room_for_answers(l);
-    int r = spec_look_up_host(&l->host, err);
-    if (r == 0)
-        r = spec_finish(&l->defaults, &l->host, err);
+    int r = spec_finish(&l->defaults, &l->host, err);
     if (r < 0)
         return r;
     l->ids = idrange_open(err);
     if (l->ids < 0)
         return l->ids;
     r = helper_start(l->ids, l->n->state_path, &l->helper, err);
+    return r < 0 ? r : set_up_mounts(l, err);
+}
+
+static int set_up(struct launcher *l, struct cay_error *err) {
+    make_room_for_answers(l);
+    int r = spec_look_up_host(&l->host, err);
     if (r == 0)
         r = set_up_signals(l, err);
-    return r < 0 ? r : set_up_mounts(l, err);
+    if (r < 0 || l->n->own_userns || l->n->tier < TIER_FULL)
+        return r;
+    return set_up_slots(l, err);
 }
 
 /* Waits for something to do; false if there was nothing for a moment. What makes the next start
@@ -492,6 +527,7 @@ static bool wait_and_serve(struct launcher *l) {
     struct pollfd fds[] = {
         {.fd = l->client, .events = POLLIN},
         {.fd = l->signals, .events = POLLIN},
+        {.fd = l->keep != NULL ? keep_descriptor(l->keep) : -1, .events = POLLIN},
     };
     int n = poll(fds, ARRAY_LEN(fds), l->idle ? -1 : QUIET_MS);
     if (n <= 0)
@@ -501,6 +537,8 @@ static bool wait_and_serve(struct launcher *l) {
         handle_request(l); /* first: somebody waits for it */
     if (fds[1].revents != 0)
         reap(l); /* in the same round: a client that never pauses must not hold it up */
+    if (fds[2].revents != 0)
+        tend_kept(l);
     return true;
 }
 

@@ -1,6 +1,11 @@
 /* The launcher: a small single-threaded process that holds the privilege and makes sandboxes for a
- * client, from slots that it keeps ready. They talk over a sequenced-packet socket with fixed
- * binary requests, which the launcher checks again.
+ * client. They talk over a sequenced-packet socket with fixed binary requests, which the launcher
+ * checks again.
+ *
+ * Throw-away sandboxes (START, END) come from slots that it keeps ready, go by the tag of their
+ * request, and end with the launcher or when the client hangs up. Sandboxes that stay (KEEP and all
+ * that follows) go by their id and have their files in the state folder; they live on, and the next
+ * launcher on the same state folder takes them over (keep.h).
  *
  * The client makes the descriptors that the sandbox's cay-init gets (a connection, a listening
  * socket, or both) and sends them along, so it can write its first request before the sandbox
@@ -13,6 +18,7 @@
 
 #include <cay/errors.h>
 
+#include "engine/engine.h"
 #include "engine/spec.h"
 
 struct cay_error;
@@ -21,6 +27,16 @@ struct native;
 enum launcher_op {
     LAUNCHER_START = 1, /* with the spec; descriptors as `fds` says */
     LAUNCHER_END = 2,   /* kill the sandbox with this tag */
+    /* Sandboxes that stay; spec.id names them. What is not said to be answered otherwise is
+     * answered by DONE or FAILED, once it has been done. */
+    LAUNCHER_KEEP = 3, /* start, with spec, image and a listener: STARTED */
+    LAUNCHER_STOP = 4,
+    LAUNCHER_PAUSE = 5,
+    LAUNCHER_RESUME = 6,
+    LAUNCHER_REMOVE = 7,
+    LAUNCHER_RESIZE = 8, /* to the limits in spec that are not 0 */
+    LAUNCHER_STATS = 9,  /* STATS */
+    LAUNCHER_LIST = 10,  /* LIST, of those whose ids follow spec.id, which may be "" */
 };
 
 enum { LAUNCHER_CONNECTION = 1, LAUNCHER_LISTENER = 2 }; /* bits of `fds`, in this order */
@@ -28,24 +44,42 @@ enum { LAUNCHER_CONNECTION = 1, LAUNCHER_LISTENER = 2 }; /* bits of `fds`, in th
 struct launcher_request {
     uint32_t op;
     uint32_t fds;
-    uint64_t tag;             /* chosen by the client, names the sandbox in every answer */
-    struct sandbox_spec spec; /* START; its mounts follow */
+    uint64_t tag;             /* chosen by the client, comes back in every answer */
+    char image[HEX_SIZE];     /* KEEP: id in the store; "" is the host image */
+    struct sandbox_spec spec; /* START and KEEP; its mounts follow */
     struct mount_spec mounts[SPEC_MOUNTS_MAX]; /* as many as there are; the length tells */
 };
 
-enum launcher_event { LAUNCHER_STARTED = 1, LAUNCHER_FAILED = 2, LAUNCHER_ENDED = 3 };
+enum launcher_event {
+    LAUNCHER_STARTED = 1,
+    LAUNCHER_FAILED = 2,
+    LAUNCHER_ENDED = 3,
+    LAUNCHER_DONE = 4,
+    LAUNCHER_HAS_STATS = 5,
+    LAUNCHER_HAS_LIST = 6,
+    LAUNCHER_KEPT_ENDED = 7, /* without a tag: one that stays has ended, asked or not */
+};
+
+enum { LAUNCHER_PAGE = 32 };
 
 struct launcher_answer {
     uint32_t event;
-    uint32_t oom_killed; /* ENDED */
+    uint32_t oom_killed; /* ENDED, KEPT_ENDED */
     uint64_t tag;
     int32_t pid;    /* STARTED: of its PID 1, in the launcher's view */
-    int32_t status; /* ENDED: wait status of its PID 1 */
+    int32_t status; /* ENDED, KEPT_ENDED: wait status of its PID 1, -1 if it is not known */
     char id[ID_SIZE];
-    struct cay_error err; /* FAILED */
+    union {
+        struct cay_error err;      /* FAILED */
+        struct engine_stats stats; /* HAS_STATS */
+        struct {
+            uint32_t count; /* fewer than LAUNCHER_PAGE: these are the last */
+            struct engine_sandbox entries[LAUNCHER_PAGE];
+        } list; /* HAS_LIST, sorted by id */
+    };
 };
 
-/* Bytes of a START request with so many mounts. */
+/* Bytes of a request with so many mounts. */
 size_t launcher_request_size(size_t mounts);
 
 /* 0, or -EINVAL for a request of `len` bytes that no client of ours could have sent. */
@@ -55,7 +89,8 @@ int launcher_check(const struct launcher_request *r, size_t len);
  * be called before anything else is opened. */
 int launcher_reserve_descriptors(struct cay_error *err);
 
-/* Serves the client at the other end of sock until it hangs up; then ends every sandbox. `ready` is
- * how many slots to keep ready; defaults says for which size. */
+/* Serves the client at the other end of sock until it hangs up; then ends every throw-away sandbox.
+ * `ready` is how many slots to keep ready; defaults says for which size. Without every wall there
+ * are no slots, and only sandboxes that stay. */
 int launcher_serve(struct native *n, int sock, unsigned ready, const struct sandbox_spec *defaults,
                    struct cay_error *err);

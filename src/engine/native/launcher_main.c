@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "engine/native/keep.h"
 #include "engine/native/launcher.h"
 #include "engine/native/native.h"
 #include "engine/native/privilege.h"
@@ -56,7 +57,8 @@ int main(int argc, char **argv) {
     raise_descriptor_limit();
     struct sandbox_spec defaults = {
         .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};
-    if (launcher_reserve_descriptors(&err) < 0 || native_open(argv[1], false, &n, &err) < 0)
+    if (launcher_reserve_descriptors(&err) < 0 ||
+        native_open_beside(argv[1], keep_find_living(argv[1]), &n, &err) < 0)
         return fail(&err);
     int r = launcher_serve(n, CLIENT_FD, (unsigned)ready, &defaults, &err);
     (void)native_close(n);

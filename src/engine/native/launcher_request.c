@@ -36,17 +36,44 @@ static bool spec_is_sane(const struct sandbox_spec *s) {
            is_flag(&s->read_only) && s->run_uid < IDRANGE_SIZE && s->run_gid < IDRANGE_SIZE;
 }
 
+/* START and KEEP. */
+static bool start_is_sane(const struct launcher_request *r, size_t len) {
+    size_t mounts = (len - launcher_request_size(0)) / sizeof(struct mount_spec);
+    if (mounts > SPEC_MOUNTS_MAX || len != launcher_request_size(mounts) || !spec_is_sane(&r->spec))
+        return false;
+    for (size_t i = 0; i < mounts; i++)
+        if (!mount_is_sane(&r->mounts[i]))
+            return false;
+    if (r->op == LAUNCHER_START)
+        return r->fds != 0 && r->image[0] == '\0';
+    return r->fds == LAUNCHER_LISTENER && r->spec.id[0] != '\0' &&
+           is_text(r->image, sizeof r->image) && (r->image[0] == '\0' || hex_is_valid(r->image));
+}
+
+/* What names a sandbox that stays and brings nothing; LIST may begin anywhere. */
+static bool bare_is_sane(const struct launcher_request *r, size_t len) {
+    return len == launcher_request_size(0) && r->fds == 0 && spec_is_sane(&r->spec) &&
+           (r->spec.id[0] != '\0' || r->op == LAUNCHER_LIST);
+}
+
 int launcher_check(const struct launcher_request *r, size_t len) {
     if (len < launcher_request_size(0) || (r->fds & ~3U) != 0)
         return -EINVAL;
-    if (r->op == LAUNCHER_END)
+    switch (r->op) {
+    case LAUNCHER_START:
+    case LAUNCHER_KEEP:
+        return start_is_sane(r, len) ? 0 : -EINVAL;
+    case LAUNCHER_END:
         return len == launcher_request_size(0) && r->fds == 0 ? 0 : -EINVAL;
-    size_t mounts = (len - launcher_request_size(0)) / sizeof(struct mount_spec);
-    if (r->op != LAUNCHER_START || r->fds == 0 || mounts > SPEC_MOUNTS_MAX ||
-        len != launcher_request_size(mounts) || !spec_is_sane(&r->spec))
+    case LAUNCHER_STOP:
+    case LAUNCHER_PAUSE:
+    case LAUNCHER_RESUME:
+    case LAUNCHER_REMOVE:
+    case LAUNCHER_RESIZE:
+    case LAUNCHER_STATS:
+    case LAUNCHER_LIST:
+        return bare_is_sane(r, len) ? 0 : -EINVAL;
+    default:
         return -EINVAL;
-    for (size_t i = 0; i < mounts; i++)
-        if (!mount_is_sane(&r->mounts[i]))
-            return -EINVAL;
-    return 0;
+    }
 }

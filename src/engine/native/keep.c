@@ -1,0 +1,478 @@
+#include "engine/native/keep.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "engine/native/internal.h"
+#include "engine/native/keep_internal.h"
+#include "engine/native/syscalls.h"
+
+enum {
+    FREEZE_MS = 500,
+    LOCK_MS = 5000,
+    INIT_PIDS = 2, /* as of every sandbox: cay-init and the process that serves a command */
+    EVENTS_MAX = 64,
+};
+
+static const struct kept empty = {
+    .pidfd = -1, .ids = {.lock = -1}, .group = CGROUP_EMPTY, .image = IMAGE_NONE};
+
+/* ---- answers ---- */
+
+/* A client that is gone is noticed by whoever reads its requests. */
+void keep_answer(const struct keep *k, const struct launcher_answer *a) {
+    (void)fd_send(k->client, a, sizeof *a, NULL, 0);
+}
+
+void keep_answer_error(const struct keep *k, uint64_t tag, const struct cay_error *err) {
+    struct launcher_answer a = {.event = LAUNCHER_FAILED, .tag = tag, .err = *err};
+    keep_answer(k, &a);
+}
+
+static void answer_done(const struct keep *k, uint64_t tag) {
+    keep_answer(k, &(struct launcher_answer){.event = LAUNCHER_DONE, .tag = tag});
+}
+
+static void answer_result(const struct keep *k, uint64_t tag, int r, const struct cay_error *err) {
+    if (r < 0)
+        keep_answer_error(k, tag, err);
+    else
+        answer_done(k, tag);
+}
+
+/* ---- the table ---- */
+
+/* Where id is, or would be. */
+static size_t place_of(const struct keep *k, const char *id) {
+    size_t low = 0, high = k->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (strcmp(k->all[middle]->record.id, id) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct kept *keep_find(const struct keep *k, const char *id) {
+    size_t at = place_of(k, id);
+    return at < k->count && strcmp(k->all[at]->record.id, id) == 0 ? k->all[at] : NULL;
+}
+
+struct kept *keep_add(struct keep *k, const char *id) {
+    if (k->count == k->room) {
+        size_t room = MAX(k->room * 2, (size_t)64);
+        struct kept **more = reallocarray(k->all, room, sizeof *more);
+        if (more == NULL)
+            return NULL;
+        k->all = more;
+        k->room = room;
+    }
+    struct kept *s = malloc(sizeof *s);
+    if (s == NULL)
+        return NULL;
+    *s = empty;
+    memcpy(s->record.id, id, ID_SIZE);
+    size_t at = place_of(k, id);
+    memmove(&k->all[at + 1], &k->all[at], (k->count - at) * sizeof(struct kept *));
+    k->all[at] = s;
+    k->count++;
+    return s;
+}
+
+/* Closes what is open of a running one. */
+static void let_go(struct kept *s) {
+    fd_close(&s->pidfd);
+    if (s->group.host != NULL)
+        cgroup_close(&s->group);
+    image_close(&s->image);
+    idrange_release(&s->ids);
+}
+
+void keep_drop(struct keep *k, struct kept *s) {
+    size_t at = place_of(k, s->record.id);
+    k->count--;
+    memmove(&k->all[at], &k->all[at + 1], (k->count - at) * sizeof(struct kept *));
+    let_go(s);
+    free(s->waiters);
+    free(s);
+}
+
+int keep_watch(struct keep *k, struct kept *s, int pidfd, struct cay_error *err) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = s};
+    if (epoll_ctl(k->ended, EPOLL_CTL_ADD, pidfd, &event) < 0)
+        return error_errno(err, "watching sandbox %s", s->record.id);
+    return 0;
+}
+
+static int not_found(const char *id, struct cay_error *err) {
+    error_set(err, CAY_NOT_FOUND, "there is no sandbox %s", id);
+    return error_remedy(err, "list them with: cay ls");
+}
+
+/* The one that runs, or the error. */
+static struct kept *find_running(const struct keep *k, const char *id, struct cay_error *err) {
+    struct kept *s = keep_find(k, id);
+    if (s == NULL) {
+        (void)not_found(id, err);
+        return NULL;
+    }
+    if (s->record.pid != 0)
+        return s;
+    error_set(err, CAY_CONFLICT, "sandbox %s does not run", id);
+    (void)error_remedy(err, "start it first: cay start %s", id);
+    return NULL;
+}
+
+/* ---- the end of one ---- */
+
+static void answer_ended(const struct keep *k, const struct kept *s) {
+    uint64_t kills = 0;
+    if (s->group.host != NULL)
+        (void)cgroup_oom_kills(&s->group, &kills); /* 0 if it cannot be told */
+    struct launcher_answer a = {
+        .event = LAUNCHER_KEPT_ENDED,
+        .oom_killed = kills > 0,
+        .status = s->reaped ? s->status : -1,
+    };
+    memcpy(a.id, s->record.id, ID_SIZE);
+    keep_answer(k, &a);
+}
+
+void keep_write_stopped(const struct keep *k, struct kept *s) {
+    s->record.pid = 0;
+    _cleanup_(closep) int folder = keep_open_folder(k, s->record.id);
+    if (folder >= 0)
+        (void)keep_record_write(folder, &s->record, NULL);
+}
+
+/* First those who stopped it, then those who remove it, all at once. */
+static void serve_waiters(struct keep *k, struct kept *s) {
+    _cleanup_(freep) struct keep_waiter *waiters = TAKE_PTR(s->waiters);
+    size_t count = s->waiter_count, removing = 0;
+    _cleanup_(freep) uint64_t *tags = calloc(count + 1, sizeof *tags);
+    s->waiter_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (waiters[i].removes && tags != NULL)
+            tags[removing++] = waiters[i].tag;
+        else
+            answer_done(k, waiters[i].tag);
+    if (removing == 0)
+        return;
+    char id[ID_SIZE];
+    memcpy(id, s->record.id, sizeof id);
+    keep_drop(k, s);
+    keep_remove(k, id, tags, removing);
+}
+
+/* All of its processes are gone: the kernel ends the first one last. */
+static void clean_up(struct keep *k, struct kept *s) {
+    if (s->record.base != 0 && s->ids.lock >= 0)
+        (void)idrange_mark(&s->ids, 0, 0, NULL); /* it counts no longer anyway */
+    let_go(s);
+    (void)cgroup_remove(&k->n->cgroups, s->record.id, clock_ms() + KEEP_REMOVE_MS, NULL);
+    s->paused = false;
+    keep_write_stopped(k, s);
+}
+
+static void handle_end(struct keep *k, struct kept *s) {
+    int status;
+    if (s->child && !s->reaped && waitpid(s->record.pid, &status, WNOHANG) == s->record.pid) {
+        s->status = status;
+        s->reaped = true;
+    }
+    (void)epoll_ctl(k->ended, EPOLL_CTL_DEL, s->pidfd, NULL);
+    answer_ended(k, s);
+    clean_up(k, s);
+    serve_waiters(k, s);
+}
+
+int keep_descriptor(const struct keep *k) {
+    return k->ended;
+}
+
+void keep_tend(struct keep *k) {
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(k->ended, events, EVENTS_MAX, 0);
+    for (int i = 0; i < n; i++)
+        handle_end(k, events[i].data.ptr);
+}
+
+bool keep_reaped(struct keep *k, pid_t pid, int status) {
+    if (keep_job_ended(k, pid, status))
+        return true;
+    for (size_t i = 0; i < k->count; i++) {
+        struct kept *s = k->all[i];
+        if (!s->child || s->reaped || s->record.pid != pid)
+            continue;
+        s->reaped = true;
+        s->status = status;
+        return true; /* its pidfd tells the rest */
+    }
+    return false;
+}
+
+/* ---- requests ---- */
+
+static int add_waiter(struct kept *s, uint64_t tag, bool removes, struct cay_error *err) {
+    struct keep_waiter *more = reallocarray(s->waiters, s->waiter_count + 1, sizeof *more);
+    if (more == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    s->waiters = more;
+    s->waiters[s->waiter_count++] = (struct keep_waiter){.tag = tag, .removes = removes};
+    return 0;
+}
+
+/* Frozen processes do not end everywhere: thawed they do, with the signal waiting for them. */
+static int kill_it(struct kept *s, struct cay_error *err) {
+    if (pidfd_send_signal(s->pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH)
+        return error_errno(err, "killing sandbox %s", s->record.id);
+    if (s->paused)
+        (void)cgroup_thaw(&s->group, NULL);
+    return 0;
+}
+
+static void handle_keep(struct keep *k, const struct launcher_request *r, int listener) {
+    struct cay_error err;
+    struct kept *s = keep_find(k, r->spec.id);
+    int code = 0;
+    if (s != NULL && s->record.pid != 0) {
+        error_set(&err, CAY_CONFLICT, "sandbox %s runs already", r->spec.id);
+        code = error_remedy(&err, "use it, or stop it first");
+    }
+    if (code == 0)
+        code = keep_start(k, s, r, listener, &s, &err);
+    if (code < 0) {
+        keep_answer_error(k, r->tag, &err);
+        return;
+    }
+    struct launcher_answer a = {.event = LAUNCHER_STARTED, .tag = r->tag, .pid = s->record.pid};
+    memcpy(a.id, r->spec.id, ID_SIZE);
+    keep_answer(k, &a);
+}
+
+static void handle_stop(struct keep *k, const struct launcher_request *r, bool removes) {
+    struct cay_error err;
+    struct kept *s = keep_find(k, r->spec.id);
+    if (s == NULL) {
+        answer_result(k, r->tag, removes ? 0 : not_found(r->spec.id, &err), &err);
+        return;
+    }
+    if (s->record.pid == 0 && removes) {
+        keep_drop(k, s);
+        keep_remove(k, r->spec.id, &r->tag, 1);
+        return;
+    }
+    int code = s->record.pid == 0 ? 1 : add_waiter(s, r->tag, removes, &err);
+    if (code == 0)
+        code = kill_it(s, &err);
+    if (code < 0 && s->waiter_count > 0)
+        s->waiter_count--; /* our own: it is answered here */
+    if (code != 0)
+        answer_result(k, r->tag, code, &err);
+}
+
+static int require_group(const struct kept *s, struct cay_error *err) {
+    if (s->group.host != NULL)
+        return 0;
+    error_set(err, CAY_UNSUPPORTED, "sandbox %s has no control group", s->record.id);
+    return error_remedy(err, "'cay doctor' tells what this host lacks");
+}
+
+static int set_paused(struct keep *k, const char *id, bool paused, struct cay_error *err) {
+    struct kept *s = find_running(k, id, err);
+    if (s == NULL)
+        return -(int)err->code;
+    if (s->paused == paused)
+        return 0;
+    int r = require_group(s, err);
+    if (r == 0)
+        r = paused ? cgroup_freeze(&s->group, clock_deadline(FREEZE_MS), err)
+                   : cgroup_thaw(&s->group, err);
+    if (r == 0)
+        s->paused = paused;
+    return r;
+}
+
+static int write_limits(struct keep *k, struct kept *s, const struct keep_record *r,
+                        struct cay_error *err) {
+    const struct cgroup_support *support = k->n->cgroups.support;
+    struct cgroup_limits limits = {
+        .memory_bytes = support[CGROUP_MEMORY].usable ? r->memory_bytes : 0,
+        .cpu_quota_us_per_100ms = support[CGROUP_CPU].usable ? r->cpu_quota_us : 0,
+        .pids = support[CGROUP_PIDS].usable ? r->pids + INIT_PIDS : 0,
+    };
+    int code = cgroup_set_limits(&s->group, &limits, err);
+    if (code < 0)
+        return code;
+    s->record = *r;
+    _cleanup_(closep) int folder = keep_open_folder(k, r->id);
+    return folder < 0 ? error_sys(err, -folder, "opening the folder of sandbox %s", r->id)
+                      : keep_record_write(folder, r, err);
+}
+
+static int resize(struct keep *k, const struct sandbox_spec *spec, struct cay_error *err) {
+    struct kept *s = find_running(k, spec->id, err);
+    if (s == NULL)
+        return -(int)err->code;
+    int r = require_group(s, err);
+    if (r < 0)
+        return r;
+    struct keep_record record = s->record;
+    if (spec->memory_bytes != 0)
+        record.memory_bytes = spec->memory_bytes;
+    if (spec->cpu_quota_us != 0)
+        record.cpu_quota_us = spec->cpu_quota_us;
+    if (spec->pids != 0)
+        record.pids = spec->pids;
+    struct sandbox_spec whole = {.memory_bytes = record.memory_bytes,
+                                 .cpu_quota_us = record.cpu_quota_us,
+                                 .pids = record.pids};
+    r = spec_finish(&whole, k->host, err);
+    return r < 0 ? r : write_limits(k, s, &record, err);
+}
+
+static void handle_stats(struct keep *k, const struct launcher_request *r) {
+    struct cay_error err;
+    const struct kept *s = keep_find(k, r->spec.id);
+    struct cgroup_stats now = {0};
+    int code = s == NULL               ? not_found(r->spec.id, &err)
+               : s->group.host == NULL ? 0
+                                       : cgroup_stats(&s->group, &now, &err);
+    if (code < 0) {
+        keep_answer_error(k, r->tag, &err);
+        return;
+    }
+    struct launcher_answer a = {.event = LAUNCHER_HAS_STATS, .tag = r->tag};
+    memcpy(a.id, r->spec.id, ID_SIZE);
+    a.stats = (struct engine_stats){
+        .memory_bytes = now.memory_bytes,
+        .memory_limit = s->record.memory_bytes,
+        .memory_peak = now.memory_peak_bytes,
+        .cpu_us = now.cpu_us,
+        .pids = now.pids,
+        .oom_kills = now.oom_kills,
+    };
+    keep_measure(k, r->spec.id, &a);
+}
+
+static enum engine_state state_of(const struct kept *s) {
+    return s->record.pid == 0 ? ENGINE_STOPPED : s->paused ? ENGINE_PAUSED : ENGINE_RUNNING;
+}
+
+static void handle_list(const struct keep *k, const struct launcher_request *r) {
+    struct launcher_answer a = {.event = LAUNCHER_HAS_LIST, .tag = r->tag};
+    a.list.count = 0;
+    memset(a.list.entries, 0, sizeof a.list.entries);
+    size_t at = place_of(k, r->spec.id);
+    if (at < k->count && strcmp(k->all[at]->record.id, r->spec.id) == 0)
+        at++;
+    for (; at < k->count && a.list.count < LAUNCHER_PAGE; at++) {
+        struct engine_sandbox *e = &a.list.entries[a.list.count++];
+        memcpy(e->id, k->all[at]->record.id, ID_SIZE);
+        e->state = state_of(k->all[at]);
+    }
+    keep_answer(k, &a);
+}
+
+void keep_handle(struct keep *k, const struct launcher_request *r, int listener) {
+    struct cay_error err;
+    switch (r->op) {
+    case LAUNCHER_KEEP:
+        handle_keep(k, r, listener);
+        break;
+    case LAUNCHER_STOP:
+    case LAUNCHER_REMOVE:
+        handle_stop(k, r, r->op == LAUNCHER_REMOVE);
+        break;
+    case LAUNCHER_PAUSE:
+    case LAUNCHER_RESUME:
+        answer_result(k, r->tag, set_paused(k, r->spec.id, r->op == LAUNCHER_PAUSE, &err), &err);
+        break;
+    case LAUNCHER_RESIZE:
+        answer_result(k, r->tag, resize(k, &r->spec, &err), &err);
+        break;
+    case LAUNCHER_STATS:
+        handle_stats(k, r);
+        break;
+    default:
+        handle_list(k, r);
+        break;
+    }
+}
+
+/* ---- opening and closing ---- */
+
+/* A launcher that was killed may hold it for a moment more, by a process of its own. */
+static int lock_folder(const struct keep *k, struct cay_error *err) {
+    int64_t deadline = clock_deadline(LOCK_MS);
+    while (flock(k->folder, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return error_errno(err, "locking the folder of sandboxes");
+        if (clock_expired(deadline)) {
+            error_set(err, CAY_CONFLICT, "another launcher serves this state folder");
+            return error_remedy(err, "stop the other daemon, or use another --state-dir");
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
+    }
+    return 0;
+}
+
+static int open_parts(struct keep *k, struct cay_error *err) {
+    int state = k->n->state_dir;
+    if (mkdirat(state, KEEP_FOLDER, 0700) < 0 && errno != EEXIST)
+        return error_errno(err, "making the folder of sandboxes");
+    k->folder = openat(state, KEEP_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (k->folder < 0)
+        return error_errno(err, "opening the folder of sandboxes");
+    int r = lock_folder(k, err);
+    if (r < 0)
+        return r;
+    k->ended = epoll_create1(EPOLL_CLOEXEC);
+    if (k->ended < 0)
+        return error_errno(err, "watching sandboxes");
+    return keep_take_over(k, err);
+}
+
+int keep_open(struct native *n, int client, const struct spec_host *host, struct keep **ret,
+              struct cay_error *err) {
+    struct keep *k = malloc(sizeof *k);
+    if (k == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    *k = (struct keep){.n = n, .client = client, .host = host, .folder = -1, .ended = -1};
+    int r = open_parts(k, err);
+    if (r < 0) {
+        keep_close(k);
+        return r;
+    }
+    keep_sweep(k);
+    *ret = k;
+    return 0;
+}
+
+void keep_close(struct keep *k) {
+    if (k == NULL)
+        return;
+    while (k->count > 0)
+        keep_drop(k, k->all[k->count - 1]);
+    for (size_t i = 0; i < k->job_count; i++)
+        free(k->jobs[i].tags);
+    free(k->all);
+    free(k->jobs);
+    fd_close(&k->folder);
+    fd_close(&k->ended);
+    free(k);
+}

@@ -1,0 +1,142 @@
+/* Starting a sandbox that stays. The order matters to a launcher that is killed on the way: the
+ * folder first, so that everything else has a name to be found by; the record with the process
+ * before the sandbox may live. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "engine/native/internal.h"
+#include "engine/native/keep_internal.h"
+#include "image/store.h"
+
+/* What has been made so far, and is unmade if the rest fails. */
+struct starting {
+    struct keep *k;
+    struct sandbox_spec spec;
+    struct keep_record record;
+    int folder;
+    bool new_folder;
+    struct image image;
+    struct native_kept box;
+};
+
+static int check_image(const struct kept *s, const char *image, struct cay_error *err) {
+    if (s == NULL || strcmp(s->record.image, image) == 0)
+        return 0;
+    error_set(err, CAY_CONFLICT, "sandbox %s was made from another image", s->record.id);
+    return error_remedy(err, "start it with the image it was made from");
+}
+
+/* The writable layer lies on the disk; in memory there is only what must not be kept. */
+static int finish_spec(struct starting *st, const struct launcher_request *r,
+                       struct cay_error *err) {
+    st->spec = r->spec;
+    st->spec.disk_bytes = st->spec.inodes = 0;
+    if (st->spec.hostname[0] == '\0')
+        memcpy(st->spec.hostname, st->spec.id, ID_SIZE);
+    int code = spec_finish(&st->spec, st->k->host, err);
+    st->record.memory_bytes = st->spec.memory_bytes;
+    st->record.cpu_quota_us = st->spec.cpu_quota_us;
+    st->record.pids = st->spec.pids;
+    memcpy(st->record.id, r->spec.id, ID_SIZE);
+    memcpy(st->record.image, r->image, HEX_SIZE);
+    return code;
+}
+
+/* The image is held before it is pinned, so that no prune comes between. */
+static int prepare(struct starting *st, struct cay_error *err) {
+    const char *state = st->k->n->state_path, *image = st->record.image;
+    int r = image[0] == '\0' ? 0 : image_open(state, image, &st->image, err);
+    if (r < 0)
+        return r;
+    st->folder = keep_make_folder(st->k, st->record.id, &st->new_folder, err);
+    if (st->folder < 0)
+        return st->folder;
+    r = keep_record_write(st->folder, &st->record, err);
+    return r < 0 || image[0] == '\0' ? r : image_store_pin(state, st->record.id, image, err);
+}
+
+static int start_box(struct starting *st, struct cay_error *err) {
+    struct native_root root = {.image = st->record.image[0] == '\0' ? NULL : &st->image,
+                               .disk = st->folder};
+    return native_start_kept(st->k->n, &st->spec, &root, &st->box, err);
+}
+
+/* Until here the sandbox ends with us; afterwards whoever comes next finds it. */
+static int write_down(struct starting *st, struct cay_error *err) {
+    struct keep_record *r = &st->record;
+    r->pid = st->box.pid;
+    r->base = st->box.ids.lock >= 0 ? st->box.ids.base : 0;
+    int code = process_start_time(r->pid, &r->start);
+    if (code == 0)
+        code = process_boot_id(r->boot);
+    if (code < 0)
+        return error_sys(err, -code, "looking at the sandbox's first process");
+    code = r->base == 0 ? 0 : idrange_mark(&st->box.ids, r->pid, r->start, err);
+    return code < 0 ? code : keep_record_write(st->folder, r, err);
+}
+
+static void unmake(struct starting *st) {
+    if (st->box.pid > 0) {
+        if (st->record.base != 0)
+            (void)idrange_mark(&st->box.ids, 0, 0, NULL); /* its process is gone in a moment */
+        native_abandon(st->k->n, &st->box);
+    }
+    st->record.pid = 0;
+    if (st->new_folder)
+        keep_unmake_folder(st->k, st->record.id);
+    else if (st->folder >= 0)
+        (void)keep_record_write(st->folder, &st->record, NULL); /* names a process that is gone */
+    image_close(&st->image);
+}
+
+/* From here on the table owns what was made. */
+static void take(struct starting *st, struct kept *s) {
+    s->record = st->record;
+    s->paused = s->reaped = false;
+    s->child = true;
+    s->pidfd = st->box.pidfd;
+    s->ids = st->box.ids;
+    s->group = st->box.group;
+    s->image = st->image;
+}
+
+static int make(struct starting *st, struct kept *s, int listener, struct kept **ret,
+                struct cay_error *err) {
+    int r = prepare(st, err);
+    if (r == 0)
+        r = start_box(st, err);
+    if (r == 0)
+        r = write_down(st, err);
+    if (r < 0)
+        return r;
+    struct kept *entry = s != NULL ? s : keep_add(st->k, st->record.id);
+    if (entry == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    r = keep_watch(st->k, entry, st->box.pidfd, err);
+    if (r == 0)
+        r = native_let_live(&st->box, listener, err);
+    if (r < 0 && s == NULL)
+        keep_drop(st->k, entry);
+    if (r < 0)
+        return r;
+    take(st, entry);
+    *ret = entry;
+    return 0;
+}
+
+int keep_start(struct keep *k, struct kept *s, const struct launcher_request *r, int listener,
+               struct kept **ret, struct cay_error *err) {
+    struct starting st = {.k = k, .folder = -1, .image = IMAGE_NONE, .box = {.pidfd = -1}};
+    int code = check_image(s, r->image, err);
+    if (code == 0)
+        code = finish_spec(&st, r, err);
+    if (code < 0)
+        return code;
+    code = make(&st, s, listener, ret, err);
+    if (code < 0)
+        unmake(&st);
+    fd_close(&st.folder);
+    return code;
+}

@@ -1,0 +1,339 @@
+/* Callers wait for the answer with their tag; one thread reads all answers. A launcher that dies
+ * fails whatever waits, and what is asked for until there is another one. */
+#include "engine/native/native_engine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "engine/native/launcher.h"
+
+/* One who waits; lives on his stack. */
+struct call {
+    uint64_t tag;
+    bool answered; /* else the launcher is gone */
+    bool done;
+    struct launcher_answer *answer;
+    struct call *next;
+};
+
+struct native_engine {
+    struct engine engine; /* first */
+    pthread_mutex_t lock; /* of all that follows but sock */
+    pthread_cond_t changed;
+    struct call *calls;
+    uint64_t last_tag;
+    bool gone;               /* the launcher */
+    pthread_mutex_t sending; /* of sock, which the reader uses without: it is closed after it */
+    int sock;
+    pthread_t reader;
+    bool reading; /* there is one */
+};
+
+static struct native_engine *native_of(struct engine *e) {
+    return (struct native_engine *)e;
+}
+
+static int unavailable(struct cay_error *err) {
+    error_set(err, CAY_UNAVAILABLE, "the launcher has ended");
+    return error_remedy(err, "the daemon starts a new one: try again in a moment");
+}
+
+/* ---- the reader ---- */
+
+static void tell_ended(const struct native_engine *n, const struct launcher_answer *a) {
+    struct engine_end end = {.oom_killed = a->oom_killed != 0, .status = a->status};
+    memcpy(end.id, a->id, ID_SIZE);
+    if (n->engine.ended != NULL)
+        n->engine.ended(n->engine.user, &end);
+}
+
+static void hand_over(struct native_engine *n, const struct launcher_answer *a) {
+    (void)pthread_mutex_lock(&n->lock);
+    for (struct call *c = n->calls; c != NULL; c = c->next)
+        if (c->tag == a->tag && !c->done) {
+            *c->answer = *a;
+            c->answered = c->done = true;
+        }
+    (void)pthread_cond_broadcast(&n->changed);
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+static void fail_all(struct native_engine *n) {
+    (void)pthread_mutex_lock(&n->lock);
+    n->gone = true;
+    for (struct call *c = n->calls; c != NULL; c = c->next)
+        c->done = true;
+    (void)pthread_cond_broadcast(&n->changed);
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+/* What a launcher says is believed no further than it must be. */
+static bool receive(const struct native_engine *n, struct launcher_answer *a) {
+    ssize_t got;
+    do
+        got = recv(n->sock, a, sizeof *a, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)sizeof *a)
+        return false;
+    a->id[ID_SIZE - 1] = '\0';
+    if (a->event == LAUNCHER_FAILED)
+        error_sanitize(&a->err);
+    if (a->event == LAUNCHER_HAS_LIST && a->list.count > LAUNCHER_PAGE)
+        return false;
+    return true;
+}
+
+static void *read_answers(void *arg) {
+    struct native_engine *n = arg;
+    struct launcher_answer a;
+    while (receive(n, &a))
+        if (a.event == LAUNCHER_KEPT_ENDED)
+            tell_ended(n, &a);
+        else
+            hand_over(n, &a);
+    fail_all(n);
+    return NULL;
+}
+
+/* ---- callers ---- */
+
+static int begin(struct native_engine *n, struct call *c) {
+    (void)pthread_mutex_lock(&n->lock);
+    bool gone = n->gone;
+    if (!gone) {
+        c->tag = ++n->last_tag;
+        c->next = n->calls;
+        n->calls = c;
+    }
+    (void)pthread_mutex_unlock(&n->lock);
+    return gone ? -EPIPE : 0;
+}
+
+static void end(struct native_engine *n, const struct call *c) {
+    (void)pthread_mutex_lock(&n->lock);
+    struct call **at = &n->calls;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+static void wait_for(struct native_engine *n, const struct call *c) {
+    (void)pthread_mutex_lock(&n->lock);
+    while (!c->done)
+        (void)pthread_cond_wait(&n->changed, &n->lock);
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+/* Sends the request, with a descriptor or -1, and waits for its answer. */
+static int ask(struct native_engine *n, struct launcher_request *r, size_t mounts, int fd,
+               struct launcher_answer *answer, struct cay_error *err) {
+    struct call call = {.answer = answer};
+    if (begin(n, &call) < 0)
+        return unavailable(err);
+    r->tag = call.tag;
+    r->fds = fd >= 0 ? LAUNCHER_LISTENER : 0;
+    (void)pthread_mutex_lock(&n->sending);
+    int sent = fd_send(n->sock, r, launcher_request_size(mounts), &fd, fd >= 0 ? 1 : 0);
+    (void)pthread_mutex_unlock(&n->sending);
+    if (sent == 0)
+        wait_for(n, &call);
+    end(n, &call);
+    if (sent < 0 || !call.answered)
+        return unavailable(err);
+    if (answer->event != LAUNCHER_FAILED)
+        return 0;
+    *err = answer->err;
+    return -(int)err->code;
+}
+
+static struct launcher_request *new_request(enum launcher_op op, const struct sandbox_spec *spec,
+                                            struct cay_error *err) {
+    struct launcher_request *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        return NULL;
+    }
+    r->op = op;
+    r->spec = *spec;
+    r->spec.mounts = NULL; /* means nothing elsewhere */
+    r->spec.mount_count = 0;
+    return r;
+}
+
+static int ask_about(struct engine *e, enum launcher_op op, const char *id,
+                     struct launcher_answer *answer, struct cay_error *err) {
+    struct sandbox_spec spec = {0};
+    if (id[0] != '\0' && !id_is_valid(id))
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    memcpy(spec.id, id, id[0] != '\0' ? ID_SIZE : 1);
+    _cleanup_(freep) struct launcher_request *r = new_request(op, &spec, err);
+    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : ask(native_of(e), r, 0, -1, answer, err);
+}
+
+static int do_to(struct engine *e, enum launcher_op op, const char *id, struct cay_error *err) {
+    struct launcher_answer answer;
+    return ask_about(e, op, id, &answer, err);
+}
+
+/* ---- the operations ---- */
+
+static int engine_start(struct engine *e, const struct sandbox_spec *spec, const char *image,
+                        int listener, struct cay_error *err) {
+    struct launcher_answer answer;
+    if (spec->mount_count > SPEC_MOUNTS_MAX || !id_is_valid(spec->id) || strlen(image) >= HEX_SIZE)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
+    _cleanup_(freep) struct launcher_request *r = new_request(LAUNCHER_KEEP, spec, err);
+    if (r == NULL)
+        return -CAY_RESOURCE_EXHAUSTED;
+    memcpy(r->image, image, strlen(image) + 1);
+    if (spec->mount_count > 0)
+        memcpy(r->mounts, spec->mounts, spec->mount_count * sizeof r->mounts[0]);
+    return ask(native_of(e), r, spec->mount_count, listener, &answer, err);
+}
+
+static int engine_stop(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(e, LAUNCHER_STOP, id, err);
+}
+
+static int engine_pause(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(e, LAUNCHER_PAUSE, id, err);
+}
+
+static int engine_resume(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(e, LAUNCHER_RESUME, id, err);
+}
+
+static int engine_remove(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(e, LAUNCHER_REMOVE, id, err);
+}
+
+static int engine_resize(struct engine *e, const struct sandbox_spec *spec, struct cay_error *err) {
+    struct launcher_answer answer;
+    _cleanup_(freep) struct launcher_request *r = new_request(LAUNCHER_RESIZE, spec, err);
+    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : ask(native_of(e), r, 0, -1, &answer, err);
+}
+
+static int engine_stats(struct engine *e, const char *id, struct engine_stats *ret,
+                        struct cay_error *err) {
+    struct launcher_answer answer;
+    int r = ask_about(e, LAUNCHER_STATS, id, &answer, err);
+    if (r == 0)
+        *ret = answer.stats;
+    return r;
+}
+
+/* Entries that are none would be trusted by whoever finds them. */
+static bool page_is_sane(const struct launcher_answer *page) {
+    for (uint32_t i = 0; i < page->list.count; i++) {
+        const struct engine_sandbox *s = &page->list.entries[i];
+        if (memchr(s->id, '\0', sizeof s->id) == NULL || !id_is_valid(s->id) ||
+            (unsigned)s->state > ENGINE_PAUSED)
+            return false;
+    }
+    return true;
+}
+
+static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
+                       struct cay_error *err) {
+    _cleanup_(freep) struct engine_sandbox *all = NULL;
+    size_t count = 0;
+    struct launcher_answer page;
+    do {
+        int r = ask_about(e, LAUNCHER_LIST, count > 0 ? all[count - 1].id : "", &page, err);
+        if (r < 0)
+            return r;
+        if (page.event != LAUNCHER_HAS_LIST || !page_is_sane(&page))
+            return error_set(err, CAY_INTERNAL, "the launcher sent a list that is none");
+        struct engine_sandbox *more = reallocarray(all, count + page.list.count + 1, sizeof *more);
+        if (more == NULL)
+            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        all = more;
+        memcpy(all + count, page.list.entries, page.list.count * sizeof *all);
+        count += page.list.count;
+    } while (page.list.count == LAUNCHER_PAGE);
+    *ret = TAKE_PTR(all);
+    *ret_count = count;
+    return 0;
+}
+
+/* ---- life ---- */
+
+/* Ends the reader; the socket is closed after it, so that it reads from no other. */
+static void disconnect(struct native_engine *n) {
+    (void)shutdown(n->sock, SHUT_RDWR);
+    if (n->reading)
+        (void)pthread_join(n->reader, NULL);
+    n->reading = false;
+    fd_close(&n->sock);
+}
+
+static int connect_to(struct native_engine *n, int sock, struct cay_error *err) {
+    n->sock = sock;
+    n->reading = pthread_create(&n->reader, NULL, read_answers, n) == 0;
+    if (n->reading)
+        return 0;
+    fail_all(n);
+    fd_close(&n->sock);
+    return error_set(err, CAY_RESOURCE_EXHAUSTED, "no thread for the launcher's answers");
+}
+
+static void engine_close(struct engine *e) {
+    struct native_engine *n = native_of(e);
+    disconnect(n);
+    (void)pthread_mutex_destroy(&n->lock);
+    (void)pthread_mutex_destroy(&n->sending);
+    (void)pthread_cond_destroy(&n->changed);
+    free(n);
+}
+
+static const struct engine_ops ops = {
+    .start = engine_start,
+    .stop = engine_stop,
+    .pause = engine_pause,
+    .resume = engine_resume,
+    .remove = engine_remove,
+    .resize = engine_resize,
+    .stats = engine_stats,
+    .list = engine_list,
+    .close = engine_close,
+};
+
+int native_engine_open(int sock, void (*ended)(void *user, const struct engine_end *end),
+                       void *user, struct engine **ret, struct cay_error *err) {
+    struct native_engine *n = calloc(1, sizeof *n);
+    if (n == NULL) {
+        (void)close(sock);
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    n->engine = (struct engine){.ops = &ops, .ended = ended, .user = user};
+    (void)pthread_mutex_init(&n->lock, NULL);
+    (void)pthread_mutex_init(&n->sending, NULL);
+    (void)pthread_cond_init(&n->changed, NULL);
+    int r = connect_to(n, sock, err);
+    if (r < 0) {
+        engine_close(&n->engine);
+        return r;
+    }
+    *ret = &n->engine;
+    return 0;
+}
+
+int native_engine_reconnect(struct engine *e, int sock, struct cay_error *err) {
+    struct native_engine *n = native_of(e);
+    (void)pthread_mutex_lock(&n->sending);
+    disconnect(n);
+    (void)pthread_mutex_lock(&n->lock);
+    n->gone = false;
+    (void)pthread_mutex_unlock(&n->lock);
+    int r = connect_to(n, sock, err);
+    (void)pthread_mutex_unlock(&n->sending);
+    return r;
+}
