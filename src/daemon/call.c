@@ -1,0 +1,208 @@
+#include "daemon/call.h"
+
+#include "base/error.h"
+#include "daemon/shape.h"
+#include "manager/manager.h"
+
+void call_init(struct call *c, struct manager *manager) {
+    c->manager = manager;
+    c->body = BUF_INIT(CALL_BODY_MAX);
+    c->answer = (struct answer){.status = 200, .body = BUF_INIT(CALL_ANSWER_MAX), .connection = -1};
+}
+
+void call_free(struct call *c) {
+    buf_free(&c->body);
+    buf_free(&c->answer.body);
+    strv_free(&c->answer.headers);
+    if (c->answer.stream != NULL)
+        c->answer.stream->close(c->answer.stream);
+    fd_close(&c->answer.connection);
+    if (c->answer.operation != NULL)
+        manager_end(c->manager, c->answer.operation);
+}
+
+void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
+    c->answer.status = status != 0 ? status : (unsigned)cay_code_http(err->code);
+    buf_clear(&c->answer.body);
+    shape_error(&c->answer.body, c->wants_tsv, err, c->answer.status);
+}
+
+void call_answer(struct call *c, const struct sheet_kind *kind, const void *row) {
+    sheet_write_one(&c->answer.body, c->wants_tsv, kind, row);
+}
+
+int call_add_header(struct call *c, const char *name, const char *value, struct cay_error *err) {
+    if (strv_push(&c->answer.headers, name) < 0 || strv_push(&c->answer.headers, value) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    return 0;
+}
+
+/* ---- handlers ---- */
+
+static int health(struct call *c, struct cay_error *err) {
+    (void)err;
+    c->answer.is_plain = true;
+    (void)buf_puts(&c->answer.body, "ok");
+    return 0;
+}
+
+static int status(struct call *c, struct cay_error *err) {
+    (void)err;
+    struct manager_totals totals;
+    manager_totals(c->manager, &totals);
+    call_answer(c, &shape_status, &totals);
+    return 0;
+}
+
+static int answer_sandbox(struct call *c, const char *who, struct cay_error *err) {
+    struct sandbox_record r = {0};
+    int code = manager_get(c->manager, who, &r, err);
+    if (code == 0)
+        call_answer(c, &shape_sandbox, &r);
+    sandbox_record_free(&r);
+    return code;
+}
+
+static int get(struct call *c, struct cay_error *err) {
+    return answer_sandbox(c, c->who, err);
+}
+
+static bool is_wanted(const struct target *t, const struct sandbox_record *r) {
+    for (size_t i = 0; i < t->queries; i++)
+        if (str_equal(t->query[i].key, "label") && !strv_has(&r->labels, t->query[i].value))
+            return false;
+    return true;
+}
+
+/* Moves what is wanted to the front; returns how many. */
+static size_t filter(const struct target *t, struct sandbox_record *all, size_t count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!is_wanted(t, &all[i]))
+            continue;
+        struct sandbox_record wanted = all[i];
+        all[i] = all[kept];
+        all[kept++] = wanted;
+    }
+    return kept;
+}
+
+static int list(struct call *c, struct cay_error *err) {
+    struct sandbox_record *all = NULL;
+    size_t count = 0;
+    int r = manager_list(c->manager, &all, &count, err);
+    if (r < 0)
+        return r;
+    sheet_write_all(&c->answer.body, c->wants_tsv, &shape_sandbox, all,
+                    filter(&c->target, all, count));
+    for (size_t i = 0; i < count; i++)
+        sandbox_record_free(&all[i]);
+    free(all);
+    return 0;
+}
+
+static int after(struct call *c, int r, struct cay_error *err) {
+    return r < 0 ? r : answer_sandbox(c, c->who, err);
+}
+
+static int start(struct call *c, struct cay_error *err) {
+    return after(c, manager_start_sandbox(c->manager, c->who, err), err);
+}
+
+static int stop(struct call *c, struct cay_error *err) {
+    return after(c, manager_stop_sandbox(c->manager, c->who, err), err);
+}
+
+static int pause_it(struct call *c, struct cay_error *err) {
+    return after(c, manager_pause(c->manager, c->who, err), err);
+}
+
+static int resume(struct call *c, struct cay_error *err) {
+    return after(c, manager_resume(c->manager, c->who, err), err);
+}
+
+static int remove_it(struct call *c, struct cay_error *err) {
+    bool force;
+    int r = target_flag(&c->target, "force", &force, err);
+    if (r == 0)
+        r = manager_remove(c->manager, c->who, force, err);
+    c->answer.status = 204;
+    return r;
+}
+
+static int label(struct call *c, struct cay_error *err) {
+    struct strv labels = {0};
+    int r = shape_read_labels(&c->body, &labels, err);
+    if (r == 0)
+        r = manager_label(c->manager, c->who, &labels, err);
+    strv_free(&labels);
+    return after(c, r, err);
+}
+
+static int rename_it(struct call *c, struct cay_error *err) {
+    char name[NAME_MAX_LEN + 1];
+    int r = shape_read_rename(&c->body, name, err);
+    if (r == 0)
+        r = manager_rename(c->manager, c->who, name, err);
+    return r < 0 ? r : answer_sandbox(c, name, err);
+}
+
+static int stats(struct call *c, struct cay_error *err) {
+    struct engine_stats figures;
+    int r = manager_stats(c->manager, c->who, &figures, err);
+    if (r == 0)
+        call_answer(c, &shape_stats, &figures);
+    return r;
+}
+
+static const struct route routes[] = {
+    {"GET", "/healthz", health},
+    {"GET", "/api/sandbox", list},
+    {"POST", "/api/sandbox", create_handle},
+    {"GET", "/api/sandbox/{who}", get},
+    {"DELETE", "/api/sandbox/{who}", remove_it},
+    {"POST", "/api/sandbox/{who}/start", start},
+    {"POST", "/api/sandbox/{who}/stop", stop},
+    {"POST", "/api/sandbox/{who}/pause", pause_it},
+    {"POST", "/api/sandbox/{who}/resume", resume},
+    {"PUT", "/api/sandbox/{who}/labels", label},
+    {"POST", "/api/cay/sandbox/{who}/rename", rename_it},
+    {"GET", "/api/cay/sandbox/{who}/stats", stats},
+    {"GET", "/api/cay/sandbox/{who}/connect", connect_handle},
+    {"GET", "/api/cay/status", status},
+};
+
+/* ---- running ---- */
+
+static void refuse_route(struct call *c, const char *method, const char *allow) {
+    struct cay_error err;
+    if (allow[0] == '\0') {
+        error_set(&err, CAY_NOT_FOUND, "there is nothing at this path");
+        (void)error_remedy(&err, "docs/api.md lists the paths");
+        call_fail(c, &err, 0);
+        return;
+    }
+    error_set(&err, CAY_INVALID_ARGUMENT, "this path does not know the method %.20s", method);
+    (void)error_remedy(&err, "use %s", allow);
+    call_fail(c, &err, 405);
+    (void)call_add_header(c, "Allow", allow, NULL);
+}
+
+void call_run(struct call *c, const char *method) {
+    struct cay_error err;
+    char allow[ROUTE_ALLOW_SIZE];
+    const struct route *route =
+        route_find(routes, ARRAY_LEN(routes), method, &c->target, &c->who, allow);
+    if (route == NULL) {
+        refuse_route(c, method, allow);
+        return;
+    }
+    if (route->handler(c, &err) < 0) {
+        call_fail(c, &err, 0);
+    } else if (c->answer.body.failed) {
+        error_set(&err, CAY_RESOURCE_EXHAUSTED, "the answer is too long");
+        buf_free(&c->answer.body);
+        c->answer.body = BUF_INIT(CALL_ANSWER_MAX);
+        call_fail(c, &err, 0);
+    }
+}

@@ -1,0 +1,57 @@
+/* One request and its answer, as handlers see them; http.c alone knows the HTTP library. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/str.h"
+#include "daemon/route.h"
+#include "daemon/sheet.h"
+#include "daemon/target.h"
+
+struct manager;
+struct operation;
+
+enum { CALL_BODY_MAX = 1024 * 1024, CALL_ANSWER_MAX = 64 * 1024 * 1024 };
+
+/* An answer that comes bit by bit. */
+struct stream {
+    /* Waits for more: how many bytes were put into data, 0 at the end. */
+    size_t (*read)(struct stream *s, char *data, size_t size);
+    /* Also if it was not read to its end. */
+    void (*close)(struct stream *s);
+};
+
+struct answer {
+    unsigned status;
+    bool is_plain; /* neither JSON nor a table */
+    struct buf body;
+    struct strv headers;         /* name, value, name, value … */
+    struct stream *stream;       /* in place of a body, if not NULL */
+    struct operation *operation; /* in place of a body, if not NULL: its bytes both ways, */
+    int connection;              /* and cay-init's end of them */
+};
+
+struct call {
+    struct manager *manager;
+    struct target target;
+    const char *who; /* the part of the path that names a sandbox */
+    struct buf body;
+    bool wants_tsv, wants_progress, wants_upgrade;
+    struct answer answer;
+};
+
+void call_init(struct call *c, struct manager *manager);
+/* Ends what the answer holds too. */
+void call_free(struct call *c);
+
+/* Makes the error the answer; status 0: that of its class. */
+void call_fail(struct call *c, const struct cay_error *err, unsigned status);
+/* One row as the answer, as JSON or as a table. */
+void call_answer(struct call *c, const struct sheet_kind *kind, const void *row);
+int call_add_header(struct call *c, const char *name, const char *value, struct cay_error *err);
+
+/* Finds the handler and lets it fill the answer. */
+void call_run(struct call *c, const char *method);
+
+/* Handlers of their own files. */
+int create_handle(struct call *c, struct cay_error *err);
+int connect_handle(struct call *c, struct cay_error *err);

@@ -1,0 +1,57 @@
+/* A way through to cay-init, with what commands get by default. */
+#include "base/error.h"
+#include "daemon/call.h"
+#include "manager/manager.h"
+
+enum { HEADER_MAX = 896 * 1024 }; /* of all defaults together */
+
+/* Bytes that a header cannot carry, and '%', as %XX. */
+static void encode(struct buf *out, const char *text) {
+    for (; *text != '\0'; text++) {
+        if (*text < '!' || *text > '~' || *text == '%')
+            (void)buf_printf(out, "%%%02X", (unsigned)(unsigned char)*text);
+        else
+            (void)buf_putc(out, *text);
+    }
+}
+
+static int add_encoded(struct call *c, const char *name, const char *text, size_t *used,
+                       struct cay_error *err) {
+    _cleanup_(buf_free) struct buf value = BUF_INIT(HEADER_MAX);
+    encode(&value, text);
+    *used += value.len;
+    if (value.failed || *used > HEADER_MAX) {
+        error_set(err, CAY_RESOURCE_EXHAUSTED, "the sandbox's environment is too large to pass on");
+        return error_remedy(err, "make the sandbox with a smaller one");
+    }
+    return call_add_header(c, name, buf_text(&value), err);
+}
+
+static int add_defaults(struct call *c, const struct sandbox_record *r, struct cay_error *err) {
+    size_t used = 0;
+    int code = call_add_header(c, "Upgrade", "cay-init", err);
+    if (code == 0 && r->user[0] != '\0')
+        code = add_encoded(c, "X-Cay-User", r->user, &used, err);
+    if (code == 0)
+        code = add_encoded(c, "X-Cay-Work-Dir", r->work_dir, &used, err);
+    if (code == 0)
+        code = add_encoded(c, "X-Cay-Name", r->name, &used, err);
+    for (size_t i = 0; code == 0 && i < r->env.len; i++)
+        code = add_encoded(c, "X-Cay-Env", r->env.v[i], &used, err);
+    return code;
+}
+
+int connect_handle(struct call *c, struct cay_error *err) {
+    if (!c->wants_upgrade) {
+        error_set(err, CAY_INVALID_ARGUMENT, "this path needs an upgrade of the connection");
+        return error_remedy(err, "send 'Connection: Upgrade' and 'Upgrade: cay-init'");
+    }
+    struct sandbox_record r = {0};
+    int code = manager_begin(c->manager, c->who, &c->answer.operation, &r, err);
+    if (code >= 0) {
+        c->answer.connection = code;
+        code = add_defaults(c, &r, err);
+    }
+    sandbox_record_free(&r);
+    return code;
+}

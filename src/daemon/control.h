@@ -1,0 +1,34 @@
+/* What supervisor and front tell each other, over a sequenced-packet socket pair. The supervisor
+ * trusts nothing that comes from the front. */
+#pragma once
+
+#include <cay/errors.h>
+#include <stdint.h>
+
+#include "image/reference.h"
+
+enum control_op {
+    /* front to supervisor */
+    CONTROL_READY = 1,  /* it serves */
+    CONTROL_FAILED = 2, /* it could not start: err; it ends next */
+    CONTROL_PULL = 3,   /* make sure that image `name` is there; with two descriptors: one for the
+                         * answer of cay-image, one for its progress */
+    /* supervisor to front */
+    CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
+    CONTROL_DRAIN = 17,    /* finish */
+};
+
+enum { CONTROL_FDS_MAX = 2 };
+
+struct control_message {
+    uint32_t op;
+    char name[REFERENCE_TEXT_SIZE];
+    struct cay_error err;
+};
+
+/* Sends one; fds stay open here. 0 or -errno. */
+int control_send(int sock, const struct control_message *m, const int *fds, unsigned count);
+
+/* Waits for the next one. fds beyond those that came are -1. 1, 0 if the other side is gone, or
+ * -errno; -EPROTO for what is no message. Texts are terminated. */
+int control_receive(int sock, struct control_message *ret, int fds[static CONTROL_FDS_MAX]);

@@ -1,0 +1,193 @@
+#include "daemon/front.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/control.h"
+#include "daemon/http.h"
+#include "daemon/pulls.h"
+#include "engine/native/idrange.h"
+#include "engine/native/native_engine.h"
+#include "image/alias.h"
+#include "manager/manager.h"
+
+enum {
+    DRAIN_MS = 10 * 1000,
+    ABANDONED_MS = 2 * 1000, /* without a supervisor a new daemon waits for us to go */
+    ANSWER_MS = 500,         /* for the last answers to go out */
+    STOP_GRACE_MS = 5 * 1000,
+};
+
+struct front {
+    const struct front_options *options;
+    struct manager *manager;
+    struct engine *engine;
+    struct http *http;
+};
+
+/* ---- giving up privilege ---- */
+
+static void raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* fewer connections then */
+}
+
+/* A terminal's Ctrl-C reaches us too; what it means is the supervisor's business. */
+static void reset_signals(void) {
+    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    for (size_t i = 0; i < ARRAY_LEN(ignored); i++)
+        (void)signal(ignored[i], SIG_IGN);
+    (void)signal(SIGCHLD, SIG_DFL);
+}
+
+static int drop(const struct settings *s, struct cay_error *err) {
+    if (s->is_root && (setgroups(0, NULL) < 0 || setresgid(DAEMON_ID, DAEMON_ID, DAEMON_ID) < 0 ||
+                       setresuid(DAEMON_ID, DAEMON_ID, DAEMON_ID) < 0))
+        return error_errno(err, "becoming user %u", (unsigned)DAEMON_ID);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return error_errno(err, "giving up new privileges");
+    char folder[PATH_MAX];
+    if (getcwd(folder, sizeof folder) != NULL && access(folder, W_OK | X_OK) < 0) {
+        (void)error_errno(err, "reaching %s as user %u", folder, (unsigned)geteuid());
+        return error_remedy(err, "let others pass through the folders above it (chmod o+x), or "
+                                 "name another with --state-dir");
+    }
+    return 0;
+}
+
+/* ---- the manager ---- */
+
+static int ensure(void *user, const char *name, int progress, char id[static HEX_SIZE],
+                  struct cay_error *err) {
+    const struct front *f = user;
+    char other[REFERENCE_TEXT_SIZE];
+    int r = image_alias(&f->options->settings->config->images.aliases, name, other, err);
+    return r < 0 ? r : pulls_ask(f->options->control, r == 1 ? other : name, progress, id, err);
+}
+
+static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
+                         struct cay_error *err) {
+    const struct config *c = s->config;
+    if (str_copy(ret->image_name, sizeof ret->image_name, c->sandbox.image) < 0 ||
+        str_copy(ret->work_dir, sizeof ret->work_dir, c->sandbox.work_dir) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] image or work_dir is too long");
+    ret->memory_bytes = c->sandbox.memory;
+    ret->disk_bytes = c->sandbox.disk;
+    ret->cpu_quota_us = (uint32_t)(c->sandbox.cpus * 100000);
+    ret->pids = (uint32_t)c->sandbox.pids;
+    ret->tier = s->is_root ? TIER_FULL : TIER_ROOTLESS;
+    ret->auto_stop_minutes = c->manager.auto_stop_minutes;
+    ret->auto_delete_minutes = c->manager.auto_delete_minutes;
+    return 0;
+}
+
+static int start_manager(struct front *f, struct cay_error *err) {
+    const struct config *c = f->options->settings->config;
+    struct manager_options options = {
+        .folder = ".",
+        .limits = {.max_sandboxes = c->manager.max_sandboxes,
+                   .idle_timeout_ms = c->manager.idle_timeout_ms,
+                   .cleanup_interval_ms = c->manager.cleanup_interval_ms,
+                   .stop_grace_ms = STOP_GRACE_MS},
+        .ensure = ensure,
+        .user = f,
+    };
+    int r = fill_defaults(f->options->settings, &options.defaults, err);
+    if (r == 0)
+        r = manager_open(&options, &f->manager, err);
+    if (r == 0)
+        r = native_engine_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
+    return r < 0 ? r : manager_start(f->manager, f->engine, err);
+}
+
+static int start_http(struct front *f, struct cay_error *err) {
+    const struct settings *s = f->options->settings;
+    struct http_options options = {
+        .manager = f->manager,
+        .unix_socket = f->options->sockets.local,
+        .tcp_socket = f->options->sockets.tcp,
+        .owner = s->is_root ? 0 : getuid(),
+        .key = s->key,
+        .hosts = &s->config->server.allowed_hosts,
+    };
+    return http_start(&options, &f->http, err);
+}
+
+static int start(struct front *f, struct cay_error *err) {
+    raise_descriptor_limit();
+    int r = drop(f->options->settings, err);
+    if (r == 0)
+        r = start_manager(f, err);
+    return r < 0 ? r : start_http(f, err);
+}
+
+/* ---- serving ---- */
+
+/* A negative result ends the front: the supervisor starts anew. */
+static int take_launcher(struct front *f, int sock) {
+    struct cay_error err;
+    if (sock < 0)
+        return -EPROTO;
+    int r = native_engine_reconnect(f->engine, sock, &err);
+    if (r < 0)
+        log_event(LOG_LEVEL_ERROR, "the new launcher is of no use", "why", "%s", err.message);
+    return r;
+}
+
+/* Until it is time to finish; returns how long that may take. */
+static int64_t serve(struct front *f) {
+    for (;;) {
+        struct control_message m;
+        int fds[CONTROL_FDS_MAX];
+        int r = control_receive(f->options->control, &m, fds);
+        if (r == -EINTR)
+            continue;
+        if (r <= 0)
+            return ABANDONED_MS;
+        if (m.op == CONTROL_LAUNCHER) {
+            if (take_launcher(f, TAKE_FD(fds[0])) < 0)
+                return 0;
+        }
+        fd_close(&fds[0]);
+        fd_close(&fds[1]);
+        if (m.op == CONTROL_DRAIN)
+            return DRAIN_MS;
+    }
+}
+
+/* Requests that do not end in time are cut off: what was promised is on disk. */
+static void finish(struct front *f, int64_t wait_ms) {
+    int64_t deadline = clock_ms() + wait_ms;
+    http_close_doors(f->http);
+    manager_drain(f->manager, wait_ms);
+    if (!http_wait(f->http, MAX(deadline - clock_ms(), (int64_t)ANSWER_MS)))
+        return;
+    f->engine->ops->close(f->engine);
+    manager_close(f->manager, ANSWER_MS);
+}
+
+int front_run(const struct front_options *options) {
+    struct front f = {.options = options};
+    struct control_message m = {.op = CONTROL_READY};
+    (void)prctl(PR_SET_NAME, "cayd-front", 0, 0, 0);
+    reset_signals();
+    int r = start(&f, &m.err);
+    if (r < 0)
+        m.op = CONTROL_FAILED;
+    if (control_send(options->control, &m, NULL, 0) < 0 || r < 0)
+        return 1;
+    finish(&f, serve(&f));
+    return 0;
+}

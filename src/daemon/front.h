@@ -1,0 +1,16 @@
+/* The front: everything of the daemon that meets bytes from outside. It holds no privilege. */
+#pragma once
+
+#include "daemon/places.h"
+#include "daemon/settings.h"
+
+struct front_options {
+    const struct settings *settings;
+    struct places_sockets sockets;
+    int control;  /* to the supervisor */
+    int launcher; /* to cay-launcher */
+};
+
+/* Serves until the supervisor says so or is gone. To be called in a process of its own, in the
+ * daemon's folder, with signals as the supervisor left them; returns its exit status. */
+int front_run(const struct front_options *options);

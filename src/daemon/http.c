@@ -1,0 +1,330 @@
+#include "daemon/http.h"
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/access.h"
+#include "daemon/call.h"
+#include "daemon/relay.h"
+
+enum {
+    CONNECTIONS_MAX = 1024,
+    IDLE_SECONDS = 60,
+    STACK_SIZE = 512 * 1024,
+    MEMORY_MAX = 1024 * 1024,         /* heads of request and answer */
+    IGNORED_MAX = 16 * CALL_BODY_MAX, /* of a body that is too large, before we hang up */
+    STREAM_CHUNK = 4096,
+};
+
+/* One listening socket. */
+struct port {
+    struct http *http;
+    bool is_tcp;
+    struct MHD_Daemon *daemon;
+};
+
+struct http {
+    struct http_options options;
+    struct port ports[2];
+    atomic_int under_way;
+};
+
+/* A request, with what only this file knows. */
+struct request {
+    struct call call;
+    struct http *http;
+    struct cay_error target_error; /* of its path, if target_result is negative */
+    int target_result;
+    bool has_begun;    /* its head was looked at */
+    size_t body_bytes; /* also those that were not kept */
+};
+
+/* ---- answers ---- */
+
+static ssize_t read_stream(void *cls, uint64_t at, char *data, size_t size) {
+    (void)at;
+    struct stream *s = cls;
+    size_t len = s->read(s, data, size);
+    return len > 0 ? (ssize_t)len : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void close_stream(void *cls) {
+    struct stream *s = cls;
+    s->close(s);
+}
+
+/* The rest of an operation's life, in the thread of its connection. */
+static void run_operation(void *cls, struct MHD_Connection *connection, void *con_cls,
+                          const char *early, size_t early_len, MHD_socket sock,
+                          struct MHD_UpgradeResponseHandle *handle) {
+    (void)cls, (void)connection;
+    struct request *q = con_cls;
+    int r = relay_run(sock, q->call.answer.connection, early, early_len);
+    if (r < 0)
+        log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);
+    call_free(&q->call); /* before the client sees the end */
+    call_init(&q->call, q->call.manager);
+    (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+static struct MHD_Response *make_response(struct call *c) {
+    struct answer *a = &c->answer;
+    if (a->operation != NULL && a->status == MHD_HTTP_OK) {
+        a->status = MHD_HTTP_SWITCHING_PROTOCOLS;
+        return MHD_create_response_for_upgrade(run_operation, NULL);
+    }
+    if (a->stream != NULL) {
+        struct MHD_Response *response = MHD_create_response_from_callback(
+            MHD_SIZE_UNKNOWN, STREAM_CHUNK, read_stream, a->stream, close_stream);
+        if (response != NULL)
+            a->stream = NULL; /* the response's now */
+        return response;
+    }
+    size_t len = a->body.len;
+    char *body = len == 0 ? NULL : buf_take(&a->body);
+    if (len > 0 && body == NULL)
+        return NULL;
+    return MHD_create_response_from_buffer(
+        len, body, len == 0 ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
+}
+
+static const char *content_type(const struct call *c) {
+    if (c->answer.is_plain)
+        return "text/plain; charset=utf-8";
+    return c->wants_tsv ? "text/tab-separated-values; charset=utf-8" : "application/json";
+}
+
+static enum MHD_Result answer(struct MHD_Connection *connection, struct call *c) {
+    struct MHD_Response *response = make_response(c);
+    if (response == NULL)
+        return MHD_NO;
+    const struct strv *headers = &c->answer.headers;
+    bool has_content =
+        c->answer.status != MHD_HTTP_SWITCHING_PROTOCOLS && c->answer.status != MHD_HTTP_NO_CONTENT;
+    if (has_content)
+        (void)MHD_add_response_header(response, "Content-Type", content_type(c));
+    (void)MHD_add_response_header(response, "Cache-Control", "no-store");
+    enum MHD_Result result = MHD_YES;
+    for (size_t i = 0; i + 1 < headers->len && result == MHD_YES; i += 2)
+        result = MHD_add_response_header(response, headers->v[i], headers->v[i + 1]);
+    if (result == MHD_YES)
+        result = MHD_queue_response(connection, c->answer.status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result refuse(struct MHD_Connection *connection, struct call *c,
+                              const struct cay_error *err, unsigned status) {
+    call_fail(c, err, status);
+    (void)call_add_header(c, "Connection", "close", NULL); /* its body was not read */
+    return answer(connection, c);
+}
+
+/* ---- the head of a request ---- */
+
+static const char *header(struct MHD_Connection *connection, const char *name) {
+    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+}
+
+static bool header_is(struct MHD_Connection *connection, const char *name, const char *value) {
+    const char *given = header(connection, name);
+    return given != NULL && strcasecmp(given, value) == 0;
+}
+
+static int check_peer(const struct http *h, struct MHD_Connection *connection,
+                      struct cay_error *err) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    if (info == NULL || getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
+        return error_errno(err, "asking who is at the other end");
+    if (peer.uid == 0 || peer.uid == h->options.owner)
+        return 0;
+    error_set(err, CAY_FORBIDDEN, "this daemon belongs to user %u, not to user %u",
+              (unsigned)h->options.owner, (unsigned)peer.uid);
+    return error_remedy(err, "start a daemon of your own");
+}
+
+static int check_key(const struct http *h, struct MHD_Connection *connection,
+                     struct cay_error *err) {
+    if (!access_host_is_allowed(header(connection, "Host"), h->options.hosts)) {
+        error_set(err, CAY_FORBIDDEN, "the request is for another host");
+        return error_remedy(err, "add the name to allowed_hosts in [server]");
+    }
+    if (access_key_matches(header(connection, "Authorization"), h->options.key))
+        return 0;
+    error_set(err, CAY_UNAUTHORIZED, "the key is missing or wrong");
+    return error_remedy(err, "send 'Authorization: Bearer KEY'; the key is in admin.key in the "
+                             "state folder");
+}
+
+/* True if the head says more than we take. */
+static bool is_too_large(struct MHD_Connection *connection) {
+    const char *length = header(connection, "Content-Length");
+    uint64_t bytes;
+    return length != NULL && str_to_u64(length, CALL_BODY_MAX, &bytes) < 0;
+}
+
+static enum MHD_Result refuse_size(struct MHD_Connection *connection, struct call *c) {
+    struct cay_error err;
+    error_set(&err, CAY_INVALID_ARGUMENT, "the request body is larger than %d bytes",
+              CALL_BODY_MAX);
+    (void)error_remedy(&err, "send less");
+    return refuse(connection, c, &err, MHD_HTTP_CONTENT_TOO_LARGE);
+}
+
+static bool names_upgrade(struct MHD_Connection *connection) {
+    const char *value = header(connection, "Connection");
+    for (; value != NULL && *value != '\0'; value += strcspn(value, ",")) {
+        value += strspn(value, ", \t");
+        if (strncasecmp(value, "upgrade", 7) == 0 && strchr(", \t", value[7]) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void read_wishes(struct MHD_Connection *connection, struct call *c) {
+    const char *accept = header(connection, "Accept");
+    c->wants_tsv = accept != NULL && strstr(accept, "text/tab-separated-values") != NULL;
+    c->wants_progress = header_is(connection, "X-Cay-Progress", "lines");
+    c->wants_upgrade = header_is(connection, "Upgrade", "cay-init") && names_upgrade(connection);
+}
+
+static enum MHD_Result begin(const struct port *port, struct MHD_Connection *connection,
+                             struct request *q) {
+    struct cay_error err;
+    q->has_begun = true;
+    read_wishes(connection, &q->call);
+    int r =
+        port->is_tcp ? check_key(q->http, connection, &err) : check_peer(q->http, connection, &err);
+    if (r < 0)
+        return refuse(connection, &q->call, &err, 0);
+    if (q->target_result < 0)
+        return refuse(connection, &q->call, &q->target_error, 0);
+    return is_too_large(connection) ? refuse_size(connection, &q->call) : MHD_YES;
+}
+
+/* ---- the life of a request ---- */
+
+/* The first that is heard of one. What it returns is the request's from then on. */
+static void *new_request(void *cls, const char *uri, struct MHD_Connection *connection) {
+    (void)connection;
+    const struct port *port = cls;
+    struct request *q = calloc(1, sizeof *q);
+    if (q == NULL)
+        return NULL;
+    q->http = port->http;
+    (void)atomic_fetch_add(&q->http->under_way, 1);
+    call_init(&q->call, q->http->options.manager);
+    q->target_result = target_parse(uri, &q->call.target, &q->target_error);
+    return q;
+}
+
+static void end_request(void *cls, struct MHD_Connection *connection, void **con_cls,
+                        enum MHD_RequestTerminationCode why) {
+    (void)cls, (void)connection, (void)why;
+    struct request *q = *con_cls;
+    if (q == NULL)
+        return;
+    *con_cls = NULL;
+    call_free(&q->call);
+    (void)atomic_fetch_sub(&q->http->under_way, 1);
+    free(q);
+}
+
+/* The library's timeout is for clients; it must not count the time that our work takes. */
+static enum MHD_Result run(struct MHD_Connection *connection, const char *method,
+                           struct request *q) {
+    (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+    call_run(&q->call, method);
+    bool lasts = q->call.answer.stream != NULL || q->call.answer.operation != NULL;
+    enum MHD_Result result = answer(connection, &q->call);
+    if (!lasts)
+        (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, IDLE_SECONDS);
+    return result;
+}
+
+static enum MHD_Result take_body(struct request *q, const char *data, size_t *len) {
+    q->body_bytes += *len;
+    (void)buf_append(&q->call.body, data, *len); /* what does not fit is refused at the end */
+    *len = 0;
+    return q->body_bytes > IGNORED_MAX ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result handle(void *cls, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *data,
+                              size_t *len, void **con_cls) {
+    (void)url, (void)version;
+    const struct port *port = cls;
+    struct request *q = *con_cls;
+    if (q == NULL)
+        return MHD_NO;
+    if (!q->has_begun)
+        return begin(port, connection, q);
+    if (*len > 0)
+        return take_body(q, data, len);
+    if (q->call.body.failed)
+        return refuse_size(connection, &q->call);
+    return run(connection, method, q);
+}
+
+/* Paths are split before they are decoded, by target.c. */
+static size_t leave_escaped(void *cls, struct MHD_Connection *connection, char *text) {
+    (void)cls, (void)connection;
+    return strlen(text);
+}
+
+/* ---- starting and ending ---- */
+
+static int start_port(struct port *port, struct http *h, int sock, bool is_tcp,
+                      struct cay_error *err) {
+    *port = (struct port){.http = h, .is_tcp = is_tcp};
+    if (sock < 0)
+        return 0;
+    port->daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
+            MHD_USE_ITC | MHD_ALLOW_UPGRADE,
+        0, NULL, NULL, handle, port, MHD_OPTION_LISTEN_SOCKET, sock, MHD_OPTION_URI_LOG_CALLBACK,
+        new_request, port, MHD_OPTION_NOTIFY_COMPLETED, end_request, NULL,
+        MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)STACK_SIZE, MHD_OPTION_END);
+    if (port->daemon != NULL)
+        return 0;
+    return error_set(err, CAY_INTERNAL, "the HTTP server does not start on its %s socket",
+                     is_tcp ? "TCP" : "unix");
+}
+
+int http_start(const struct http_options *options, struct http **ret, struct cay_error *err) {
+    struct http *h = calloc(1, sizeof *h);
+    if (h == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    h->options = *options;
+    int r = start_port(&h->ports[0], h, options->unix_socket, false, err);
+    if (r == 0)
+        r = start_port(&h->ports[1], h, options->tcp_socket, true, err);
+    *ret = h; /* threads may use it already; the process ends if r is negative */
+    return r;
+}
+
+void http_close_doors(struct http *h) {
+    for (size_t i = 0; i < ARRAY_LEN(h->ports); i++)
+        if (h->ports[i].daemon != NULL)
+            (void)MHD_quiesce_daemon(h->ports[i].daemon);
+}
+
+bool http_wait(struct http *h, int64_t wait_ms) {
+    int64_t deadline = clock_deadline(wait_ms);
+    while (atomic_load(&h->under_way) > 0 && !clock_expired(deadline))
+        (void)usleep(10 * 1000);
+    return atomic_load(&h->under_way) == 0;
+}

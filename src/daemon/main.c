@@ -1,0 +1,190 @@
+/* `cayd`: the daemon. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "base/state.h"
+#include "daemon/settings.h"
+#include "daemon/supervisor.h"
+#include "verb/verb.h"
+
+enum { BACKGROUND_MS = 60 * 1000 };
+
+struct daemon_options {
+    struct verb_common common;
+    const char *listen;
+    const char *socket;
+    bool background;
+};
+
+static const struct opt options[] = {
+    {.name = "listen",
+     OPT_TO_STRING(struct daemon_options, listen),
+     .arg = "ADDRESS:PORT",
+     .help = "serve TCP too, for who has the key in admin.key of the state folder"},
+    {.name = "socket",
+     OPT_TO_STRING(struct daemon_options, socket),
+     .arg = "PATH",
+     .help = "unix socket; default: daemon/cay.sock in the state folder",
+     .complete = OPT_COMPLETE_FILE},
+    {.name = "background",
+     OPT_TO_FLAG(struct daemon_options, background),
+     .help = "return as soon as it serves; log to daemon/log in the state folder"},
+    {0},
+};
+
+/* ---- settings ---- */
+
+/* Of the file that was read: we leave the folder in which its name was found. */
+static int keep_file(struct settings *s, char path[static PATH_MAX], struct cay_error *err) {
+    if (s->config->file == NULL)
+        return 0;
+    if (realpath(s->config->file, path) == NULL)
+        return error_errno(err, "finding %s", s->config->file);
+    s->config_file = path;
+    return 0;
+}
+
+static int keep_socket(struct settings *s, const char *given, char path[static PATH_MAX],
+                       struct cay_error *err) {
+    if (given == NULL && s->config->server.socket[0] != '\0')
+        given = s->config->server.socket;
+    s->socket = "cay.sock";
+    if (given == NULL)
+        return 0;
+    char folder[PATH_MAX], whole[PATH_MAX];
+    if (given[0] != '/' && (getcwd(folder, sizeof folder) == NULL ||
+                            path_join(whole, sizeof whole, folder, given) < 0))
+        return error_set(err, CAY_INVALID_ARGUMENT, "--socket: the path is too long");
+    s->socket = path;
+    return path_normalize("--socket", given[0] == '/' ? given : whole, path, PATH_MAX, err);
+}
+
+static int read_settings(const struct daemon_options *o, struct settings *ret,
+                         struct cay_error *err) {
+    static char config_path[PATH_MAX], socket_path[PATH_MAX];
+    ret->listen = o->listen;
+    ret->is_root = geteuid() == 0;
+    ret->in_background = o->background;
+    int r = state_dir_make(o->common.state_dir, ret->state_dir, sizeof ret->state_dir, err);
+    if (r == 0)
+        r = config_load(o->common.config, (const char *const *)environ, &ret->config, err);
+    if (r == 0)
+        r = keep_file(ret, config_path, err);
+    return r < 0 ? r : keep_socket(ret, o->socket, socket_path, err);
+}
+
+/* ---- in the background ---- */
+
+static bool accepts(const struct settings *s) {
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    _cleanup_(closep) int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return sock >= 0 && str_copy(to.sun_path, sizeof to.sun_path, s->socket) == 0 &&
+           connect(sock, (const struct sockaddr *)&to, sizeof to) == 0;
+}
+
+/* Somebody else started one at the same time: that is as good. */
+static bool another_serves(const struct settings *s) {
+    char folder[PATH_MAX];
+    int64_t deadline = clock_deadline(BACKGROUND_MS / 4);
+    if (path_join(folder, sizeof folder, s->state_dir, "daemon") < 0 || chdir(folder) < 0)
+        return false;
+    while (!accepts(s)) {
+        if (clock_expired(deadline))
+            return false;
+        (void)usleep(20 * 1000);
+    }
+    return true;
+}
+
+/* What the daemon tells when it serves, or does not. */
+static int await(const struct settings *s, int report, struct cay_error *err) {
+    struct pollfd p = {.fd = report, .events = POLLIN};
+    int64_t deadline = clock_deadline(BACKGROUND_MS);
+    int n;
+    do
+        n = poll(&p, 1, clock_poll_timeout(deadline));
+    while (n < 0 && errno == EINTR);
+    if (n == 0) {
+        error_set(err, CAY_TIMEOUT, "the daemon does not serve after %d s", BACKGROUND_MS / 1000);
+        return error_remedy(err, "see daemon/log in %s", s->state_dir);
+    }
+    if (n < 0 || fd_read_all(report, err, sizeof *err) != 1) {
+        error_set(err, CAY_INTERNAL, "the daemon ended without a word");
+        return error_remedy(err, "see daemon/log in %s", s->state_dir);
+    }
+    if (err->code == CAY_CONFLICT && another_serves(s))
+        return 0;
+    return -(int)err->code;
+}
+
+/* Returns in the parent when the daemon serves; 1 in the daemon itself. */
+static int detach(const struct settings *s, int *ret_report, struct cay_error *err) {
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return error_errno(err, "making a pipe");
+    (void)fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(report[0]);
+        (void)setsid();
+        *ret_report = report[1];
+        return 1;
+    }
+    int sys = errno;
+    (void)close(report[1]);
+    _cleanup_(closep) int in = report[0];
+    return pid < 0 ? error_sys(err, sys, "starting the daemon") : await(s, in, err);
+}
+
+/* ---- running ---- */
+
+static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc, (void)argv;
+    const struct daemon_options *o = values;
+    static struct settings settings;
+    struct cay_error err;
+    int report = -1;
+    int r = read_settings(o, &settings, &err);
+    bool is_daemon = r == 0;
+    if (r == 0 && o->background) {
+        r = detach(&settings, &report, &err);
+        is_daemon = r == 1;
+    }
+    if (is_daemon)
+        r = supervisor_run(&settings, report, &err);
+    config_free(settings.config);
+    /* who waits for a background daemon tells what went wrong */
+    return r >= 0 ? 0 : report >= 0 ? cay_code_exit(err.code) : verb_fail(&err);
+}
+
+static const struct opt_command command = {
+    .name = "cayd",
+    .path = "cayd",
+    .synopsis = "[OPTIONS]",
+    .summary = "the daemon of cay",
+    .options = options,
+    .values_size = sizeof(struct daemon_options),
+    .run = run,
+};
+
+static const struct verb_program program = {.path = "cayd"};
+
+int main(int argc, char **argv) {
+    if (fd_open_standard() < 0)
+        return 1;
+    (void)prctl(PR_SET_NAME, "cayd", 0, 0, 0);
+    return verb_run(&program, &command, argc - 1, argv + 1);
+}

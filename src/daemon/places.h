@@ -1,0 +1,27 @@
+/* The daemon's folder in the state folder, what lies in it, and the sockets it listens on. */
+#pragma once
+
+#include "daemon/settings.h"
+
+struct cay_error;
+
+/* Makes STATE/daemon, as the front's own, and makes it the work folder. */
+int places_make(const struct settings *s, struct cay_error *err);
+
+/* Takes the lock that one daemon per state folder has, and writes our process id into it. A daemon
+ * that was killed may leave a front that is finishing: that is waited for. -CAY_CONFLICT names the
+ * process that has it. Returns a descriptor that holds it, also in children. */
+int places_lock(struct cay_error *err);
+
+/* Sends standard error to STATE/daemon/log, which is appended to. */
+int places_log_to_file(struct cay_error *err);
+
+/* Reads STATE/admin.key into s->key; made at the first time. */
+int places_read_key(struct settings *s, struct cay_error *err);
+
+/* Listening sockets, or -1 where there is none: ours, or those that systemd passed. */
+struct places_sockets {
+    int local, tcp;
+    bool is_ours; /* local has a name that goes with us */
+};
+int places_listen(const struct settings *s, struct places_sockets *ret, struct cay_error *err);

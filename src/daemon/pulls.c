@@ -1,0 +1,144 @@
+#include "daemon/pulls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/program.h"
+#include "daemon/control.h"
+
+enum { ANSWER_MAX = 8192 };
+
+/* ---- the supervisor's side ---- */
+
+static int spawn(const char *program, const char *const *argv, int answer, int progress, pid_t *ret,
+                 struct cay_error *err) {
+    posix_spawn_file_actions_t actions;
+    (void)posix_spawn_file_actions_init(&actions);
+    int r = posix_spawn_file_actions_adddup2(&actions, answer, STDOUT_FILENO);
+    if (r == 0 && progress >= 0)
+        r = posix_spawn_file_actions_adddup2(&actions, progress, STDERR_FILENO);
+    if (r == 0)
+        r = posix_spawn(ret, program, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return r == 0 ? 0 : error_sys(err, r, "starting %s", program);
+}
+
+static int check_name(const char *name, struct cay_error *err) {
+    struct reference ref;
+    return reference_is_id(name) ? 0 : reference_parse(name, &ref, err);
+}
+
+static int start(const struct settings *s, const char *name, int answer, int progress, pid_t *ret,
+                 struct cay_error *err) {
+    char program[PATH_MAX];
+    int r = check_name(name, err);
+    if (r == 0)
+        r = program_find("cay-image", program, sizeof program, err);
+    if (r < 0)
+        return r;
+    const char *argv[12] = {"cay-image",  "ensure", "--state-dir",
+                            s->state_dir, "--pull", s->config->images.pull};
+    size_t n = 6;
+    if (s->config_file != NULL) {
+        argv[n++] = "--config";
+        argv[n++] = s->config_file;
+    }
+    if (progress < 0)
+        argv[n++] = "--quiet";
+    argv[n++] = "--";
+    argv[n] = name;
+    return spawn(program, argv, answer, progress, ret, err);
+}
+
+void pulls_start(struct pulls *p, const struct settings *s, const char *name, int answer,
+                 int progress) {
+    struct cay_error err;
+    size_t slot = 0;
+    while (slot < PULLS_MAX && p->pid[slot] != 0)
+        slot++;
+    int r = 0;
+    if (slot == PULLS_MAX) {
+        r = error_set(&err, CAY_UNAVAILABLE, "%d images are being fetched already", PULLS_MAX);
+        (void)error_remedy(&err, "try again later");
+    }
+    if (r == 0)
+        r = start(s, name, answer, progress, &p->pid[slot], &err);
+    if (r == 0)
+        return;
+    _cleanup_(buf_free) struct buf b = BUF_INIT(ANSWER_MAX);
+    error_sanitize(&err);
+    (void)buf_printf(&b, "%s\n%s\n%s\n", cay_code_name(err.code), err.message, err.remedy);
+    (void)fd_set_nonblocking(answer, true); /* whatever the front has made of it */
+    (void)fd_write_all(answer, buf_text(&b), b.len);
+}
+
+bool pulls_ended(struct pulls *p, pid_t pid) {
+    for (size_t i = 0; i < PULLS_MAX; i++) {
+        if (p->pid[i] == pid) {
+            p->pid[i] = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+void pulls_cancel(const struct pulls *p) {
+    for (size_t i = 0; i < PULLS_MAX; i++)
+        if (p->pid[i] != 0)
+            (void)kill(p->pid[i], SIGTERM);
+}
+
+/* ---- the front's side ---- */
+
+/* The id, or three lines: the error's name, its message, its remedy. */
+static int take_answer(char *answer, char *id, struct cay_error *err) {
+    static char none[] = "";
+    char *line[3] = {answer, none, none};
+    for (size_t i = 0; i < ARRAY_LEN(line); i++) {
+        char *end = strchr(line[i], '\n');
+        if (end == NULL)
+            break;
+        *end = '\0';
+        if (i + 1 < ARRAY_LEN(line))
+            line[i + 1] = end + 1;
+    }
+    if (hex_is_valid(line[0])) {
+        memcpy(id, line[0], HEX_SIZE);
+        return 0;
+    }
+    if (line[1][0] == '\0')
+        return error_set(err, CAY_INTERNAL, "cay-image ended without an answer");
+    error_set(err, error_code_from_name(line[0]), "%s", line[1]);
+    (void)error_remedy(err, "%s", line[2]);
+    error_sanitize(err);
+    return -(int)err->code;
+}
+
+int pulls_ask(int control, const char *name, int progress, char id[static HEX_SIZE],
+              struct cay_error *err) {
+    struct control_message m = {.op = CONTROL_PULL};
+    int answer[2];
+    if (str_copy(m.name, sizeof m.name, name) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+    if (pipe2(answer, O_CLOEXEC) < 0)
+        return error_errno(err, "making a pipe");
+    _cleanup_(closep) int in = answer[0];
+    int fds[2] = {answer[1], progress};
+    int r = control_send(control, &m, fds, progress >= 0 ? 2 : 1);
+    (void)close(answer[1]);
+    if (r < 0)
+        return error_sys(err, -r, "asking for image '%s'", name);
+    _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
+    (void)fd_read_to_end(in, &text); /* what is cut short is no answer */
+    (void)buf_putc(&text, '\n');
+    return text.data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory")
+                             : take_answer(text.data, id, err);
+}

@@ -1,0 +1,26 @@
+/* Images that the supervisor has fetched for the front, by cay-image. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "daemon/settings.h"
+
+enum { PULLS_MAX = 32 };
+
+struct pulls {
+    pid_t pid[PULLS_MAX]; /* 0: free */
+};
+
+/* Starts one. The answer of `cay-image ensure` goes to `answer`, or what kept it from starting in
+ * the same form; its progress to `progress` (-1: nowhere). Both stay open here. */
+void pulls_start(struct pulls *p, const struct settings *s, const char *name, int answer,
+                 int progress);
+/* True if this child was one of them. */
+bool pulls_ended(struct pulls *p, pid_t pid);
+/* Ends all that are under way. */
+void pulls_cancel(const struct pulls *p);
+
+/* The front's side: asks for one over its control socket, and waits for the answer. */
+int pulls_ask(int control, const char *name, int progress, char id[static 65],
+              struct cay_error *err);

@@ -1,0 +1,9 @@
+/* Bytes both ways between two stream sockets. */
+#pragma once
+
+#include <stddef.h>
+
+/* Copies until both directions have ended, or one side is gone. early is what was read from a
+ * already. An end of one direction is passed on by shutdown(2); the other goes on. Both
+ * descriptors become non-blocking and stay open. 0 or -errno. */
+int relay_run(int a, int b, const char *early, size_t early_len);

@@ -1,0 +1,20 @@
+/* What the daemon was started with. */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "config/config.h"
+
+enum { ADMIN_KEY_SIZE = 80 };
+
+struct settings {
+    char state_dir[PATH_MAX];
+    const char *config_file; /* as given, or NULL */
+    struct config *config;
+    const char *listen; /* "ADDRESS:PORT" for TCP, or NULL */
+    const char *socket; /* path of the unix socket, relative to the daemon's folder or absolute */
+    bool is_root;       /* of the host: the front becomes another user then */
+    bool in_background;
+    char key[ADMIN_KEY_SIZE]; /* for TCP; empty if there is none */
+};

@@ -1,0 +1,80 @@
+#include "daemon/shape.h"
+
+#include <cay.h>
+
+#include "base/error.h"
+
+static const struct sandbox_record no_sandbox;
+static const struct engine_stats no_stats;
+static const struct manager_totals no_totals;
+
+static void write_sandbox(struct sheet *s, const void *row) {
+    const struct sandbox_record *r = row;
+    sheet_string(s, "id", r->id);
+    sheet_string(s, "name", r->name);
+    sheet_string(s, "state", sandbox_state_name(r->state));
+    sheet_string(s, "image", r->image_name);
+    sheet_string(s, "user", r->user);
+    sheet_string(s, "workDir", r->work_dir);
+    sheet_unsigned(s, "memory", r->memory_bytes);
+    sheet_number(s, "cpus", (double)r->cpu_quota_us / 100000);
+    sheet_unsigned(s, "disk", r->disk_bytes);
+    sheet_unsigned(s, "pids", r->pids);
+    sheet_pairs(s, "labels", &r->labels);
+    if (!s->is_tsv)
+        sheet_pairs(s, "env", &r->env);
+    sheet_time(s, "createdAt", r->created_ms);
+    sheet_time(s, "updatedAt", r->updated_ms);
+    sheet_time(s, "lastActivityAt", r->active_ms);
+    sheet_integer(s, "autoStopInterval", MAX(r->auto_stop_minutes, 0));
+    sheet_integer(s, "autoDeleteInterval", r->auto_delete_minutes);
+    sheet_string(s, "tier", tier_name(r->tier));
+    sheet_string(s, "profile", r->profile == PROFILE_BUILD ? "build" : "strict");
+    sheet_optional(s, "errorReason", r->reason);
+    sheet_optional(s, "errorRemedy", r->remedy);
+}
+
+const struct sheet_kind shape_sandbox = {write_sandbox, sizeof(struct sandbox_record), &no_sandbox};
+
+static void write_stats(struct sheet *s, const void *row) {
+    const struct engine_stats *e = row;
+    sheet_unsigned(s, "memoryBytes", e->memory_bytes);
+    sheet_unsigned(s, "memoryLimit", e->memory_limit);
+    sheet_unsigned(s, "memoryPeak", e->memory_peak);
+    sheet_unsigned(s, "cpuMicros", e->cpu_us);
+    sheet_unsigned(s, "pids", e->pids);
+    sheet_unsigned(s, "oomKills", e->oom_kills);
+    sheet_unsigned(s, "diskBytes", e->disk_bytes);
+}
+
+const struct sheet_kind shape_stats = {write_stats, sizeof(struct engine_stats), &no_stats};
+
+static void write_status(struct sheet *s, const void *row) {
+    const struct manager_totals *t = row;
+    sheet_string(s, "version", cay_version());
+    sheet_unsigned(s, "sandboxes", t->total);
+    sheet_unsigned(s, "started", t->started);
+    sheet_unsigned(s, "operations", t->operations);
+    sheet_integer(s, "limit", t->limit);
+    sheet_bool(s, "shuttingDown", t->shutting_down);
+}
+
+const struct sheet_kind shape_status = {write_status, sizeof(struct manager_totals), &no_totals};
+
+void shape_error(struct buf *out, bool is_tsv, const struct cay_error *err, unsigned status) {
+    struct cay_error shown = *err;
+    error_sanitize(&shown);
+    const char *name = cay_code_name(shown.code);
+    if (is_tsv) {
+        (void)buf_printf(out, "%s\n%s\n%s\n", name, shown.message, shown.remedy);
+        return;
+    }
+    struct jsonw w = JSONW_INIT(out);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "code", name);
+    jsonw_put_string(&w, "message", shown.message);
+    jsonw_put_string(&w, "remedy", shown.remedy);
+    jsonw_put_unsigned(&w, "statusCode", status);
+    jsonw_end_object(&w);
+    (void)buf_putc(out, '\n');
+}

@@ -1,0 +1,337 @@
+#include "daemon/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/program.h"
+#include "daemon/control.h"
+#include "daemon/front.h"
+#include "daemon/notify.h"
+#include "daemon/places.h"
+#include "daemon/pulls.h"
+#include "engine/native/launcher_client.h"
+
+enum {
+    PAUSE_MIN_MS = 100,
+    PAUSE_MAX_MS = 10 * 1000,
+    LIVED_MS = 30 * 1000,   /* who lived that long was well, and is started again at once */
+    FINISH_MS = 12 * 1000,  /* what a front may take to finish, and some more */
+    HANG_UP_MS = 10 * 1000, /* what a launcher may take to go after its front */
+};
+
+struct child {
+    pid_t pid; /* 0: it does not run */
+    int64_t born;
+    int64_t kill_at; /* 0: never */
+};
+
+struct supervisor {
+    struct settings *settings;
+    struct places_sockets sockets;
+    int control; /* to the front */
+    struct child front, launcher;
+    struct pulls pulls;
+    int64_t pause, start_at; /* how long, and until when, nothing is started */
+    int report;
+    bool has_served; /* once, in which case failures are tried again */
+    bool is_stopping;
+    bool has_failed; /* before it ever served: failure says why */
+    struct cay_error failure;
+};
+
+/* ---- signals ---- */
+
+static int wake[2] = {-1, -1};
+static volatile sig_atomic_t wants_end;
+
+static void on_signal(int number) {
+    int saved = errno;
+    if (number == SIGTERM || number == SIGINT)
+        wants_end = 1;
+    ssize_t ignored = write(wake[1], "", 1); /* full: it wakes anyway */
+    (void)ignored;
+    errno = saved;
+}
+
+/* Handlers, not a mask: what is started here must not inherit blocked signals. */
+static int catch_signals(struct cay_error *err) {
+    static const int caught[] = {SIGTERM, SIGINT, SIGCHLD};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
+        return error_errno(err, "making a pipe");
+    for (size_t i = 0; i < ARRAY_LEN(caught); i++)
+        (void)sigaction(caught[i], &action, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    return 0;
+}
+
+/* ---- starting ---- */
+
+static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {
+    char program[PATH_MAX];
+    struct launcher_client client = LAUNCHER_CLIENT_NONE;
+    int r = program_find("cay-launcher", program, sizeof program, err);
+    if (r == 0)
+        r = launcher_client_start(program, s->settings->state_dir,
+                                  (unsigned)MIN(s->settings->config->manager.pool_size, 1000),
+                                  &client, err);
+    if (r < 0)
+        return r;
+    s->launcher = (struct child){.pid = client.pid, .born = clock_ms()};
+    *ret_sock = client.sock;
+    return 0;
+}
+
+/* The front is this program, forked; the lock stays open in it, so that no other daemon starts
+ * before it is gone. */
+static _noreturn_ void become_front(const struct supervisor *s, int control, int launcher) {
+    (void)close(wake[0]);
+    (void)close(wake[1]);
+    if (s->report >= 0)
+        (void)close(s->report);
+    struct front_options options = {
+        .settings = s->settings, .sockets = s->sockets, .control = control, .launcher = launcher};
+    _exit(front_run(&options));
+}
+
+static int start_front(struct supervisor *s, int launcher, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making the front's socket");
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)close(pair[0]);
+        become_front(s, pair[1], launcher);
+    }
+    int sys = errno;
+    (void)close(pair[1]);
+    if (pid < 0) {
+        (void)close(pair[0]);
+        return error_sys(err, sys, "starting the front");
+    }
+    s->front = (struct child){.pid = pid, .born = clock_ms()};
+    s->control = pair[0];
+    return 0;
+}
+
+static int start_both(struct supervisor *s, struct cay_error *err) {
+    _cleanup_(closep) int launcher = -1;
+    int r = start_launcher(s, &launcher, err);
+    return r < 0 ? r : start_front(s, launcher, err);
+}
+
+static int replace_launcher(struct supervisor *s, struct cay_error *err) {
+    _cleanup_(closep) int launcher = -1;
+    struct control_message m = {.op = CONTROL_LAUNCHER};
+    int r = start_launcher(s, &launcher, err);
+    if (r < 0)
+        return r;
+    r = control_send(s->control, &m, &launcher, 1);
+    return r < 0 ? error_sys(err, -r, "telling the front of its new launcher") : 0;
+}
+
+/* ---- ends ---- */
+
+static void tell(const struct supervisor *s, const struct cay_error *err) {
+    if (s->report >= 0)
+        (void)fd_write_all(s->report, err, sizeof *err);
+}
+
+static void fail(struct supervisor *s, const struct cay_error *err) {
+    if (s->has_served || s->has_failed) {
+        log_event(LOG_LEVEL_ERROR, "the daemon does not start again", "why", "%s", err->message);
+        return;
+    }
+    s->has_failed = s->is_stopping = true;
+    s->failure = *err;
+}
+
+static void grow_pause(struct supervisor *s, const struct child *c) {
+    bool was_well = clock_ms() - c->born > LIVED_MS;
+    s->pause = was_well || s->pause == 0 ? PAUSE_MIN_MS : MIN(2 * s->pause, PAUSE_MAX_MS);
+    s->start_at = clock_ms() + s->pause;
+}
+
+static void front_ended(struct supervisor *s, int status) {
+    struct cay_error err;
+    if (!s->is_stopping)
+        log_event(LOG_LEVEL_WARN, "the front has ended", "status", "%#x", (unsigned)status);
+    grow_pause(s, &s->front);
+    s->front.pid = 0;
+    fd_close(&s->control);
+    s->launcher.kill_at = clock_ms() + HANG_UP_MS;
+    if (s->has_served || s->is_stopping)
+        return;
+    error_set(&err, CAY_INTERNAL, "the front ended before it served (status %#x)",
+              (unsigned)status);
+    (void)error_remedy(&err, "its log may say why");
+    fail(s, &err);
+}
+
+static void launcher_ended(struct supervisor *s, int status) {
+    if (!s->is_stopping && s->front.pid != 0)
+        log_event(LOG_LEVEL_WARN, "the launcher has ended", "status", "%#x", (unsigned)status);
+    grow_pause(s, &s->launcher);
+    s->launcher.pid = 0;
+}
+
+static void reap(struct supervisor *s) {
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid == s->front.pid)
+            front_ended(s, status);
+        else if (pid == s->launcher.pid)
+            launcher_ended(s, status);
+        else
+            (void)pulls_ended(&s->pulls, pid);
+    }
+}
+
+/* ---- messages ---- */
+
+static void served(struct supervisor *s) {
+    struct cay_error none = {.code = CAY_OK};
+    s->has_served = true;
+    notify_send("READY=1");
+    tell(s, &none);
+    fd_close(&s->report);
+}
+
+static void take_message(struct supervisor *s) {
+    struct control_message m;
+    int fds[CONTROL_FDS_MAX];
+    int r = control_receive(s->control, &m, fds);
+    if (r == -EINTR)
+        return;
+    if (r <= 0) { /* it has gone, or has lost its mind */
+        fd_close(&s->control);
+        (void)kill(s->front.pid, SIGKILL);
+        return;
+    }
+    if (m.op == CONTROL_READY)
+        served(s);
+    else if (m.op == CONTROL_FAILED)
+        fail(s, &m.err);
+    else if (m.op == CONTROL_PULL && fds[0] >= 0)
+        pulls_start(&s->pulls, s->settings, m.name, fds[0], fds[1]);
+    fd_close(&fds[0]);
+    fd_close(&fds[1]);
+}
+
+/* ---- the loop ---- */
+
+static void begin_stop(struct supervisor *s) {
+    struct control_message m = {.op = CONTROL_DRAIN};
+    s->is_stopping = true;
+    notify_send("STOPPING=1");
+    pulls_cancel(&s->pulls);
+    if (s->front.pid == 0)
+        return;
+    s->front.kill_at = clock_ms() + FINISH_MS;
+    if (control_send(s->control, &m, NULL, 0) < 0)
+        (void)kill(s->front.pid, SIGKILL);
+}
+
+static void kill_late(struct child *c) {
+    if (c->pid == 0 || c->kill_at == 0 || clock_ms() < c->kill_at)
+        return;
+    (void)kill(c->pid, SIGKILL);
+    c->kill_at = 0;
+}
+
+static void start_missing(struct supervisor *s) {
+    struct cay_error err;
+    int r = 0;
+    if (s->is_stopping || clock_ms() < s->start_at)
+        return;
+    if (s->front.pid == 0 && s->launcher.pid == 0)
+        r = start_both(s, &err);
+    else if (s->front.pid != 0 && s->launcher.pid == 0)
+        r = replace_launcher(s, &err);
+    if (r == 0)
+        return;
+    grow_pause(s, &(struct child){.born = clock_ms()});
+    fail(s, &err);
+}
+
+static int64_t next_deadline(const struct supervisor *s) {
+    int64_t at = 0;
+    if (!s->is_stopping && s->launcher.pid == 0)
+        at = s->start_at;
+    if (s->launcher.pid != 0)
+        at = clock_earlier(at, s->launcher.kill_at);
+    return s->front.pid != 0 ? clock_earlier(at, s->front.kill_at) : at;
+}
+
+static void wait_for_news(struct supervisor *s) {
+    struct pollfd p[2] = {{.fd = wake[0], .events = POLLIN}, {.fd = s->control, .events = POLLIN}};
+    char ignored[64];
+    if (poll(p, ARRAY_LEN(p), clock_poll_timeout(next_deadline(s))) < 0)
+        return;
+    while (read(wake[0], ignored, sizeof ignored) > 0)
+        ;
+    if (p[1].revents != 0)
+        take_message(s); /* before its sender is found dead */
+    reap(s);
+}
+
+static void loop(struct supervisor *s) {
+    while (!s->is_stopping || s->front.pid != 0 || s->launcher.pid != 0) {
+        start_missing(s);
+        wait_for_news(s);
+        if (wants_end && !s->is_stopping)
+            begin_stop(s);
+        kill_late(&s->front);
+        kill_late(&s->launcher);
+    }
+}
+
+static int prepare(struct supervisor *s, int *ret_lock, struct cay_error *err) {
+    int r = places_make(s->settings, err);
+    if (r < 0)
+        return r;
+    *ret_lock = places_lock(err);
+    if (*ret_lock < 0)
+        return *ret_lock;
+    if (s->settings->in_background)
+        r = places_log_to_file(err);
+    if (r == 0)
+        r = places_read_key(s->settings, err);
+    if (r == 0)
+        r = places_listen(s->settings, &s->sockets, err);
+    return r < 0 ? r : catch_signals(err);
+}
+
+int supervisor_run(struct settings *settings, int report, struct cay_error *err) {
+    struct supervisor s = {
+        .settings = settings, .sockets = {.local = -1, .tcp = -1}, .control = -1, .report = report};
+    _cleanup_(closep) int lock = -1;
+    int r = prepare(&s, &lock, err);
+    if (r == 0) {
+        loop(&s);
+        if (s.has_failed) {
+            *err = s.failure;
+            r = -(int)err->code;
+        }
+    }
+    if (s.sockets.is_ours)
+        (void)unlink(settings->socket);
+    if (r < 0)
+        tell(&s, err);
+    fd_close(&s.report);
+    return r;
+}
