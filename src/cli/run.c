@@ -1,10 +1,7 @@
 /* `cay run`: a command in a throw-away sandbox. */
 #include <cay.h>
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,6 +9,7 @@
 #include "base/jsonw.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/command.h"
 #include "cli/terminal.h"
 #include "config/config.h"
 #include "guard/guard.h"
@@ -179,11 +177,7 @@ static int check_options(struct run *r) {
             error_set(&r->err, CAY_INVALID_ARGUMENT, "label '%.60s' has no '='", o->labels.v[i]);
             return error_remedy(&r->err, "write --label KEY=VALUE");
         }
-    if (o->tty && !isatty(STDIN_FILENO)) {
-        error_set(&r->err, CAY_INVALID_ARGUMENT, "-t needs a terminal on standard input");
-        return error_remedy(&r->err, "leave -t away");
-    }
-    return 0;
+    return command_check_tty(o->tty, &r->err);
 }
 
 static const char *image_name(const struct run *r) {
@@ -247,21 +241,6 @@ static struct cay_exec make_exec(const struct run *r) {
 
 /* ---- doing it ---- */
 
-/* Before anything is made, so that no signal can end us between making and
- * unmaking. */
-static int catch_signals(struct run *r) {
-    static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
-    sigset_t set;
-    (void)sigemptyset(&set);
-    for (size_t i = 0; i < ARRAY_LEN(forwarded); i++)
-        (void)sigaddset(&set, forwarded[i]);
-    (void)signal(SIGPIPE, SIG_IGN);
-    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
-        return error_errno(&r->err, "blocking signals");
-    r->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return r->signals < 0 ? error_errno(&r->err, "making a signalfd") : 0;
-}
-
 static int check_guard(struct run *r) {
     struct guard_hit hit;
     if (!r->o->guard || guard_check_argv(r->argv, work_dir(r), &hit) == 0)
@@ -305,7 +284,7 @@ static int start(struct run *r, int argc) {
     if (code == 0)
         code = ensure_image(r);
     if (code == 0)
-        code = catch_signals(r);
+        code = command_catch_signals(&r->signals, &r->err);
     if (code < 0)
         return code;
     struct cay_spec spec = make_spec(r);
@@ -365,21 +344,17 @@ static void finish(struct run *r) {
 
 /* ---- telling ---- */
 
-static void put_ms(struct jsonw *w, const char *key, int64_t us) {
-    jsonw_put_number(w, key, (double)us / 1000);
-}
-
 static void put_phases(struct jsonw *w, const struct run *r) {
     const struct cay_phases *p = &r->result.phases;
     jsonw_key(w, "phases");
     jsonw_begin_object(w);
-    put_ms(w, "open_ms", r->open_us);
-    put_ms(w, "prepare_ms", p->prepare_us);
-    put_ms(w, "root_ms", p->root_us);
-    put_ms(w, "start_ms", p->start_us);
-    put_ms(w, "exec_ms", p->exec_us);
-    put_ms(w, "run_ms", p->run_us);
-    put_ms(w, "end_ms", r->end_us);
+    command_put_ms(w, "open_ms", r->open_us);
+    command_put_ms(w, "prepare_ms", p->prepare_us);
+    command_put_ms(w, "root_ms", p->root_us);
+    command_put_ms(w, "start_ms", p->start_us);
+    command_put_ms(w, "exec_ms", p->exec_us);
+    command_put_ms(w, "run_ms", p->run_us);
+    command_put_ms(w, "end_ms", r->end_us);
     jsonw_end_object(w);
 }
 
@@ -395,42 +370,19 @@ static void put_labels(struct jsonw *w, const struct strv *labels) {
     jsonw_end_object(w);
 }
 
-static void put_error(struct jsonw *w, const struct cay_error *err) {
-    jsonw_key(w, "error");
-    jsonw_begin_object(w);
-    jsonw_put_string(w, "code", cay_code_name(err->code));
-    jsonw_put_string(w, "message", err->message);
-    jsonw_put_string(w, "remedy", err->remedy);
-    jsonw_end_object(w);
-}
-
-static void put_bytes(struct jsonw *w, const char *key, const char *data, size_t len) {
-    jsonw_key(w, key);
-    jsonw_bytes(w, data != NULL ? data : "", len);
-}
-
 static int print_json(struct run *r, int failed, int exit_code) {
-    const struct cay_result *s = &r->result;
     _cleanup_(buf_free) struct buf b = BUF_INIT((size_t)256 << 20);
     struct jsonw w = JSONW_INIT(&b);
     jsonw_begin_object(&w);
-    jsonw_put_integer(&w, "exit_code", exit_code);
-    put_bytes(&w, "stdout", s->out, s->out_len);
-    put_bytes(&w, "stderr", s->err, s->err_len);
-    jsonw_put_bool(&w, "timed_out", s->timed_out);
-    jsonw_put_bool(&w, "oom_killed", s->oom_killed);
-    jsonw_put_bool(&w, "output_truncated", s->output_truncated);
-    put_ms(&w, "duration_ms", s->duration_us);
+    command_put_result(&w, &r->result, exit_code);
     put_phases(&w, r);
-    jsonw_put_string(&w, "tier", s->tier);
+    jsonw_put_string(&w, "tier", r->result.tier);
     if (r->o->labels.len > 0)
         put_labels(&w, &r->o->labels);
     if (failed < 0)
-        put_error(&w, &r->err);
+        command_put_error(&w, &r->err);
     jsonw_end_object(&w);
-    (void)buf_putc(&b, '\n');
-    int code = verb_print(&b);
-    return code != 0 ? 125 : exit_code;
+    return command_print(&b, exit_code);
 }
 
 static void print_timings(const struct run *r) {
@@ -450,25 +402,14 @@ static void print_timings(const struct run *r) {
     (void)fprintf(stderr, "  %-20s %8.2f ms\n", "total", (double)total / 1000);
 }
 
-/* Why the command did not end by itself, where its own output cannot say. */
-static void explain(const struct run *r) {
-    const struct cay_result *s = &r->result;
-    const char *why = s->idle_output        ? "ended: it printed nothing for --idle-output-timeout"
-                      : s->timed_out        ? "ended: it ran longer than --timeout"
-                      : s->output_truncated ? "ended: it printed more than --output-max"
-                      : s->oom_killed       ? "a process was killed: out of memory (--memory)"
-                                            : NULL;
-    if (why != NULL && !r->o->common.quiet)
-        (void)fprintf(stderr, "cay: %s\n", why);
-}
-
 static int report(struct run *r, int failed) {
     int code = failed < 0 && r->box == NULL ? 125 : r->result.exit_code;
     if (r->o->common.output == OUTPUT_JSON)
         return print_json(r, failed, code);
     if (failed < 0)
         return verb_fail_with(&r->err, code);
-    explain(r);
+    if (!r->o->common.quiet)
+        command_explain(&r->result);
     if (r->o->timings)
         print_timings(r);
     return code;

@@ -62,7 +62,7 @@ int tar_clean_path(const char *path, char out[static PATH_MAX]);
 /* Content is padded with this many zeros. */
 size_t tar_padding(uint64_t size);
 
-/* ---- extraction (tar_in.c) ---- */
+/* ---- extraction (tar_extract.c) ---- */
 
 /* Where an archive comes from. */
 struct tar_input {
@@ -70,6 +70,8 @@ struct tar_input {
     size_t len;
     /* Replaces data and len by the next bytes: 1, 0 at the end, negative. */
     int (*more)(struct tar_input *in, struct cay_error *err);
+    const char *as; /* takes the place of the first part of every name, so that nothing can appear
+                     * beside it; NULL: names are as they are */
 };
 
 struct tar_totals {
@@ -83,6 +85,25 @@ struct tar_totals {
  * than max_bytes is refused (0: the disk decides). Modes are exact if the umask is 0. */
 int tar_extract(struct tar_input *in, int dest, uint64_t max_bytes, struct tar_totals *ret,
                 struct cay_error *err);
+
+/* ---- writing (tar_write.c) ---- */
+
+/* Where an archive goes to. */
+struct tar_output {
+    int (*take)(void *arg, const char *data, size_t len, struct cay_error *err);
+    void *arg;
+    uint64_t max_bytes; /* of the stream; 0: no limit */
+};
+
+struct tar_written {
+    uint64_t members;
+    uint64_t bytes;
+    uint64_t skipped; /* devices, fifos, sockets */
+};
+
+/* Archives path and what is below it, under the name `name`; NULL: what is below it only. */
+int tar_write(const char *path, const char *name, const struct tar_output *to,
+              struct tar_written *ret, struct cay_error *err);
 
 /* ---- putting members on disk (tar_place.c) ---- */
 

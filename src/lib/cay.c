@@ -4,13 +4,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/path.h"
 #include "base/state.h"
 #include "base/str.h"
 #include "engine/native/native.h"
@@ -18,14 +15,10 @@
 #include "image/host.h"
 #include "image/image.h"
 #include "image/store.h"
+#include "lib/command.h"
 #include "version.h"
-#include "wire/client_exec.h"
 
-enum {
-    CPU_PERIOD_US = 100000,
-    /* The inside asks, waits, kills; then the host stops believing it. */
-    HOST_GRACE_MS = 5000,
-};
+enum { CPU_PERIOD_US = 100000 };
 
 struct cay_engine {
     char state_dir[PATH_MAX];
@@ -307,150 +300,25 @@ void cay_sandbox_destroy(cay_sandbox *box) {
 
 /* ---- a command ---- */
 
-static const char *const default_env[] = {
-    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "LANG=C.UTF-8",
-};
-
-static bool overrides(const char *const *env, const char *entry) {
-    size_t n = strcspn(entry, "=") + 1;
-    for (; env != NULL && *env != NULL; env++)
-        if (strncmp(*env, entry, n) == 0)
-            return true;
-    return false;
-}
-
-static size_t count_words(const char *const *v) {
-    size_t n = 0;
-    while (v != NULL && v[n] != NULL)
-        n++;
-    return n;
-}
-
-static int check_env(const char *const *env, struct cay_error *err) {
-    for (; env != NULL && *env != NULL; env++) {
-        if (strchr(*env, '=') != NULL && **env != '=')
-            continue;
-        char shown[64];
-        error_set(err, CAY_INVALID_ARGUMENT, "environment entry '%s' has no '='",
-                  str_escape(shown, sizeof shown, *env));
-        return error_remedy(err, "write --env KEY=VALUE");
-    }
-    return 0;
-}
-
-/* Nothing of the caller's own environment: the defaults, then the image's, then what was asked for.
- */
-static const char **make_env(const cay_sandbox *box, const struct cay_exec *exec, char *hostname,
-                             size_t size, struct cay_error *err) {
-    if (check_env(exec->env, err) < 0)
-        return NULL;
-    const char *const *of_image = words(&record_of(box)->env);
-    (void)snprintf(hostname, size, "HOSTNAME=%s", box->spec.hostname);
-    const char *defaults[] = {default_env[0], default_env[1], hostname,
-                              exec->tty ? "TERM=xterm-256color" : NULL};
-    const char **env = calloc(
-        ARRAY_LEN(defaults) + count_words(of_image) + count_words(exec->env) + 1, sizeof *env);
-    if (env == NULL) {
-        error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-        return NULL;
-    }
-    size_t n = 0;
-    for (size_t i = 0; i < ARRAY_LEN(defaults); i++)
-        if (defaults[i] != NULL && !overrides(exec->env, defaults[i]) &&
-            !overrides(of_image, defaults[i]))
-            env[n++] = defaults[i];
-    for (; *of_image != NULL; of_image++)
-        if (!overrides(exec->env, *of_image))
-            env[n++] = *of_image;
-    for (const char *const *p = exec->env; p != NULL && *p != NULL; p++)
-        env[n++] = *p;
-    return env;
-}
-
-static void window_size(const struct cay_exec *exec, struct exec_request *req) {
-    struct winsize size;
-    if (!exec->tty || ioctl(exec->stdin_fd, TIOCGWINSZ, &size) < 0)
-        return;
-    req->rows = size.ws_row;
-    req->cols = size.ws_col;
-}
-
-static int64_t host_deadline(const struct cay_exec *exec) {
-    return exec->timeout_ms > 0 ? clock_ms() + exec->timeout_ms + HOST_GRACE_MS : 0;
-}
-
-static void take_captured(struct buf *b, char **text, size_t *len, bool streamed) {
-    if (streamed)
-        return;
-    *len = b->len;
-    *text = buf_take(b);
-}
-
-static void fill_result(const cay_sandbox *box, const struct exec_outcome *o, int64_t begin,
-                        struct cay_result *ret) {
-    /* How long the command ran is the sandbox's word, but never more than we saw. */
-    int64_t total = clock_us() - begin;
-    int64_t ran = o->started ? MIN(MAX(o->elapsed_us, 0), total) : 0;
-    if (o->started && o->elapsed_us == 0)
-        ran = total; /* it ended without a word */
-    ret->exit_code = o->exit_code;
-    ret->signal = o->signal;
-    ret->timed_out = o->reason == WIRE_REASON_TIMEOUT || o->reason == WIRE_REASON_QUIET;
-    ret->idle_output = o->reason == WIRE_REASON_QUIET;
-    ret->output_truncated = o->truncated;
-    ret->duration_us = ran;
-    const struct native_phases *p = native_box_phases(box->box);
-    ret->phases = (struct cay_phases){p->prepare_us, p->root_us, p->start_us, total - ran, ran};
-    ret->tier = box->tier;
-    ret->oom_killed = native_box_oom_killed(box->box);
-}
-
 int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *ret,
                      struct cay_error *err) {
     *ret = (struct cay_result){.exit_code = 125, .tier = box->tier};
-    char cwd[PATH_MAX], hostname[NAME_MAX_LEN + 16];
     if (box->connection < 0)
         return error_set(err, CAY_CONFLICT, "this sandbox has run its command");
-    if (exec->argv == NULL || exec->argv[0] == NULL)
-        return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
-    int r = path_normalize("--workdir", exec->work_dir, cwd, sizeof cwd, err);
-    if (r < 0)
-        return r;
-    _cleanup_(freep) const char **env = make_env(box, exec, hostname, sizeof hostname, err);
-    if (env == NULL)
-        return -(int)err->code;
-    const char *user = exec->user != NULL ? exec->user : box->user[0] != '\0' ? box->user : NULL;
-    struct exec_request req = {
-        .argv = exec->argv,
-        .env = env,
-        .cwd = cwd,
-        .user = user,
-        .tty = exec->tty,
-        .want_stdin = exec->stdin_fd >= 0,
-        .timeout_ms = exec->timeout_ms,
-        .quiet_ms = exec->idle_output_timeout_ms,
-        .output_max = exec->output_max,
+    const struct command_defaults defaults = {
+        .user = box->user[0] != '\0' ? box->user : NULL,
+        .hostname = box->spec.hostname,
+        .env = words(&record_of(box)->env),
     };
-    window_size(exec, &req);
-    int64_t begin = clock_us();
-    r = exec_send(box->connection, &req, err);
-    if (r < 0)
+    int r = command_exec(&box->connection, exec, &defaults, ret, err);
+    if (box->connection >= 0)
         return r;
-    struct exec_streams s = {
-        .in = exec->stdin_fd,
-        .out = {exec->stdout_fd, exec->stderr_fd},
-        .captured = {BUF_INIT(exec->capture_max), BUF_INIT(exec->capture_max)},
-        .signals = exec->signal_fd,
-    };
-    struct exec_outcome outcome;
-    r = exec_carry(box->connection, &s, host_deadline(exec), &outcome, err);
-    fd_close(&box->connection);
-    fill_result(box, &outcome, begin, ret);
-    take_captured(&s.captured[0], &ret->out, &ret->out_len, exec->stdout_fd >= 0);
-    take_captured(&s.captured[1], &ret->err, &ret->err_len, exec->stderr_fd >= 0);
-    buf_free(&s.captured[0]);
-    buf_free(&s.captured[1]);
+    const struct native_phases *p = native_box_phases(box->box);
+    ret->phases.prepare_us = p->prepare_us;
+    ret->phases.root_us = p->root_us;
+    ret->phases.start_us = p->start_us;
+    ret->tier = box->tier;
+    ret->oom_killed = native_box_oom_killed(box->box);
     return r;
 }
 

@@ -1,0 +1,26 @@
+/* What verbs that run a command share: signals, and telling how it ended. */
+#pragma once
+
+#include <cay.h>
+
+#include "base/jsonw.h"
+#include "verb/verb.h"
+
+/* Blocks the signals that belong to the command from now on, and makes a signalfd of them. Before
+ * anything is made, so that no signal can end us between making and unmaking. */
+int command_catch_signals(int *ret, struct cay_error *err);
+
+/* -t without a terminal is refused. */
+int command_check_tty(bool tty, struct cay_error *err);
+
+/* Says on standard error why the command did not end by itself, where its own output cannot. */
+void command_explain(const struct cay_result *result);
+
+/* The members of the JSON result that every such verb has, up to "duration_ms". */
+void command_put_result(struct jsonw *w, const struct cay_result *result, int exit_code);
+/* "error" with code, message and remedy. */
+void command_put_error(struct jsonw *w, const struct cay_error *err);
+void command_put_ms(struct jsonw *w, const char *key, int64_t us);
+
+/* Prints b, which is the result: exit_code, or 125 if it cannot be printed. */
+int command_print(struct buf *b, int exit_code);

@@ -1,0 +1,84 @@
+/* `cay cp`: files into and out of a sandbox. */
+#include <signal.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "cli/sandbox.h"
+#include "client/copy.h"
+
+/* "NAME:PATH": where the path begins, or NULL for a path of this host. A name has no slash, so
+ * "./a:b" is a file. */
+static const char *path_inside(const char *word) {
+    size_t len = strcspn(word, ":/");
+    return word[len] == ':' && len > 0 ? word + len + 1 : NULL;
+}
+
+static int one_side(struct cay_error *err) {
+    error_set(err, CAY_INVALID_ARGUMENT, "exactly one side must be in a sandbox");
+    return error_remedy(err, "write it as SANDBOX:PATH, and ./a:b for a file with a colon");
+}
+
+/* The name before the colon. */
+static int take_name(const char *word, const char *path, char name[static 256],
+                     struct cay_error *err) {
+    size_t len = (size_t)(path - word) - 1;
+    if (len >= 256)
+        return error_set(err, CAY_NOT_FOUND, "no sandbox has a name as long as '%.60s…'", word);
+    memcpy(name, word, len);
+    name[len] = '\0';
+    return 0;
+}
+
+static int copy(struct sandbox_verb *v, const char *from, const char *to,
+                struct copy_totals *totals) {
+    const char *from_inside = path_inside(from), *to_inside = path_inside(to);
+    char name[256];
+    if ((from_inside != NULL) == (to_inside != NULL))
+        return one_side(&v->err);
+    bool out = from_inside != NULL;
+    int r = take_name(out ? from : to, out ? from_inside : to_inside, name, &v->err);
+    if (r == 0)
+        r = sandbox_verb_open(v);
+    if (r < 0)
+        return r;
+    return out ? copy_out(&v->daemon, name, from_inside, to, totals, &v->err)
+               : copy_in(&v->daemon, from, name, to_inside, totals, &v->err);
+}
+
+static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc;
+    struct sandbox_verb v = SANDBOX_VERB_INIT(values);
+    struct copy_totals totals = {0};
+    (void)signal(SIGPIPE, SIG_IGN); /* a connection that breaks off is told */
+    if (copy(&v, argv[0], argv[1], &totals) < 0)
+        return verb_fail(&v.err);
+    if (totals.note[0] != '\0' && !v.common->quiet)
+        verb_note("%s", totals.note);
+    return 0;
+}
+
+const struct opt_command cli_cp = {
+    .name = "cp",
+    .path = "cay cp",
+    .synopsis = "[OPTIONS] SOURCE DESTINATION",
+    .summary = "copy files into or out of a sandbox",
+    .help = "One side is SANDBOX:PATH, relative to the sandbox's work folder unless it begins with "
+            "a slash. Folders are copied with all that is in them; modes, times, symlinks and hard "
+            "links are kept, set-id bits and owners are not.\n\n"
+            "A destination that is a folder is copied into; 'folder/.' as the source stands for "
+            "what is in it.\n\n"
+            "'-' is standard input or output: the content of a file, or a tar archive where the "
+            "other side is a folder.",
+    .examples = "cay cp data.csv web:\n"
+                "cay cp web:/workspace/out ./results\n"
+                "cay cp src/. web:/workspace\n"
+                "echo hello | cay cp - web:greeting.txt\n"
+                "cay cp web:/etc - | tar t\n",
+    .group = CLI_SANDBOXES,
+    .candidates = CLI_CANDIDATES,
+    .min_operands = 2,
+    .max_operands = 2,
+    .values_size = sizeof(struct verb_common),
+    .run = run,
+};

@@ -1,0 +1,142 @@
+/* `cay ls`: which sandboxes there are. */
+#include <string.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "cli/sandbox.h"
+
+struct ls_options {
+    struct verb_common common;
+    struct strv labels;
+    bool all, names;
+};
+
+static const struct opt options[] = {
+    {.letter = 'a', .name = "all", OPT_TO_FLAG(struct ls_options, all), .help = "stopped ones too"},
+    {.letter = 'l',
+     .name = "label",
+     OPT_TO_STRINGS(struct ls_options, labels),
+     .arg = "KEY=VALUE",
+     .help = "only those with this label"},
+    {.name = "names",
+     OPT_TO_FLAG(struct ls_options, names),
+     .help = "names only, and none if no daemon runs",
+     .hidden = true},
+    {0},
+};
+
+enum { COLUMNS = 7 };
+
+static bool is_shown(const struct table *t, size_t row, bool all) {
+    const char *state = table_get(t, row, "state");
+    return all || (strcmp(state, "stopped") != 0 && strcmp(state, "error") != 0);
+}
+
+/* Texts that are made for a row. */
+struct ls_row {
+    char memory[32], age[32];
+};
+
+static void fill_row(const struct table *t, size_t row, struct ls_row *own, const char **cell) {
+    cell[0] = table_get(t, row, "id");
+    cell[1] = table_get(t, row, "name");
+    cell[2] = table_get(t, row, "state");
+    cell[3] = table_get(t, row, "image");
+    cell[4] = str_bytes(table_number(t, row, "memory"), own->memory);
+    cell[5] = table_get(t, row, "cpus");
+    cell[6] = sandbox_age(table_get(t, row, "createdAt"), own->age);
+}
+
+static int print_table(const struct table *t, bool all) {
+    static const char *const titles[COLUMNS] = {"ID",     "NAME", "STATE", "IMAGE",
+                                                "MEMORY", "CPUS", "AGE"};
+    struct cay_error err;
+    _cleanup_(freep) const char **cell = calloc((t->rows + 1) * COLUMNS, sizeof *cell);
+    _cleanup_(freep) struct ls_row *own = calloc(t->rows + 1, sizeof *own);
+    if (cell == NULL || own == NULL) {
+        error_set(&err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        return verb_fail(&err);
+    }
+    size_t n = 1;
+    memcpy(cell, titles, sizeof titles);
+    for (size_t i = 0; i < t->rows; i++)
+        if (is_shown(t, i, all)) {
+            fill_row(t, i, &own[n], cell + n * COLUMNS);
+            n++;
+        }
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
+    sandbox_put_columns(&b, cell, n, COLUMNS);
+    return verb_print(&b);
+}
+
+static int print_field(const struct table *t, bool all, const char *field) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
+    for (size_t i = 0; i < t->rows; i++)
+        if (is_shown(t, i, all))
+            (void)buf_printf(&b, "%s\n", table_get(t, i, field));
+    return verb_print(&b);
+}
+
+static int put_query(const struct strv *labels, struct buf *b, struct cay_error *err) {
+    for (size_t i = 0; i < labels->len; i++) {
+        if (strchr(labels->v[i], '=') == NULL || labels->v[i][0] == '=') {
+            error_set(err, CAY_INVALID_ARGUMENT, "label '%.60s' has no '='", labels->v[i]);
+            return error_remedy(err, "write --label KEY=VALUE");
+        }
+        (void)buf_puts(b, i == 0 ? "?label=" : "&label=");
+        daemon_put_escaped(b, labels->v[i]);
+    }
+    return 0;
+}
+
+/* Completion must not start a daemon. */
+static int open_daemon(struct sandbox_verb *v, const struct ls_options *o) {
+    if (!o->names)
+        return sandbox_verb_open(v);
+    const struct daemon_choice choice = {.host = o->common.host,
+                                         .config = o->common.config,
+                                         .state_dir = o->common.state_dir,
+                                         .no_start = true};
+    return daemon_open(&choice, &v->daemon, &v->err);
+}
+
+static int list(struct sandbox_verb *v, const struct ls_options *o, const char *query) {
+    struct sandbox_request req = {.method = "GET", .before = "/api/sandbox", .after = query};
+    if (o->common.output == OUTPUT_JSON)
+        return sandbox_ask(v, &req) < 0 ? sandbox_fail(v) : verb_print(&v->answer);
+    _cleanup_(table_free) struct table t = {0};
+    if (sandbox_ask_table(v, &req, &t) < 0)
+        return sandbox_fail(v);
+    if (o->names || o->common.quiet)
+        return print_field(&t, o->all || o->names, o->names ? "name" : "id");
+    return print_table(&t, o->all);
+}
+
+static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc, (void)argv;
+    const struct ls_options *o = values;
+    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(&o->common);
+    _cleanup_(buf_free) struct buf query = BUF_INIT(64 * 1024);
+    if (put_query(&o->labels, &query, &v.err) < 0 || open_daemon(&v, o) < 0)
+        return verb_fail(&v.err);
+    return list(&v, o, buf_text(&query));
+}
+
+static const char *const aliases[] = {"ps", "list", NULL};
+
+const struct opt_command cli_ls = {
+    .name = "ls",
+    .aliases = aliases,
+    .path = "cay ls",
+    .synopsis = "[OPTIONS]",
+    .summary = "list sandboxes",
+    .help = "Without --all, sandboxes that are stopped or broken are left out. JSON always has all "
+            "of them.",
+    .examples = "cay ls -a\n"
+                "cay ls --label team=search\n"
+                "cay ls -aq\n",
+    .group = CLI_SANDBOXES,
+    .options = options,
+    .values_size = sizeof(struct ls_options),
+    .run = run,
+};

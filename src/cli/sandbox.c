@@ -1,0 +1,162 @@
+#include "cli/sandbox.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { PATH_SIZE_MAX = 64 * 1024 };
+
+int sandbox_verb_open(struct sandbox_verb *v) {
+    const struct daemon_choice choice = {
+        .host = v->common->host, .config = v->common->config, .state_dir = v->common->state_dir};
+    return daemon_open(&choice, &v->daemon, &v->err);
+}
+
+void sandbox_verb_free(struct sandbox_verb *v) {
+    buf_free(&v->answer);
+}
+
+/* ---- asking ---- */
+
+/* One line that is written over and over. */
+static void show_progress(void *arg, const char *line) {
+    char shown[512];
+    bool *any = arg;
+    *any = true;
+    (void)fprintf(stderr, "\r\033[K%.*s", 200, str_escape(shown, sizeof shown, line));
+}
+
+static int ask(struct sandbox_verb *v, const struct sandbox_request *req,
+               enum daemon_format format) {
+    bool any = false;
+    bool progress =
+        req->progress && format == DAEMON_TABLE && !v->common->quiet && isatty(STDERR_FILENO);
+    _cleanup_(buf_free) struct buf path = BUF_INIT(PATH_SIZE_MAX);
+    (void)buf_puts(&path, req->before);
+    if (req->who != NULL)
+        daemon_put_escaped(&path, req->who);
+    (void)buf_puts(&path, req->after != NULL ? req->after : "");
+    if (path.failed)
+        return error_set(&v->err, CAY_INVALID_ARGUMENT, "the name is longer than any sandbox's");
+    struct daemon_request call = {.method = req->method,
+                                  .path = buf_text(&path),
+                                  .format = format,
+                                  .body = req->body,
+                                  .progress = progress ? show_progress : NULL,
+                                  .progress_arg = &any};
+    int r = daemon_call(&v->daemon, &call, &v->answer, &v->err);
+    if (any)
+        (void)fputs("\r\033[K", stderr);
+    return r;
+}
+
+static int check_name(const struct sandbox_request *req, struct cay_error *err) {
+    if (req->who == NULL || req->who[0] != '\0')
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "the name of the sandbox is empty");
+    return error_remedy(err, "see 'cay ls -a' for names");
+}
+
+int sandbox_ask(struct sandbox_verb *v, const struct sandbox_request *req) {
+    int r = check_name(req, &v->err);
+    return r < 0 ? r : ask(v, req, v->common->output == OUTPUT_JSON ? DAEMON_JSON : DAEMON_TABLE);
+}
+
+int sandbox_ask_table(struct sandbox_verb *v, const struct sandbox_request *req,
+                      struct table *ret) {
+    int r = check_name(req, &v->err);
+    if (r == 0)
+        r = ask(v, req, DAEMON_TABLE);
+    return r < 0 ? r : table_parse(buf_text(&v->answer), ret, &v->err);
+}
+
+/* ---- telling ---- */
+
+int sandbox_fail(const struct sandbox_verb *v) {
+    if (v->common->output != OUTPUT_JSON || buf_text(&v->answer)[0] != '{')
+        return verb_fail(&v->err);
+    (void)verb_print(&v->answer); /* the failure that counts is the daemon's */
+    return cay_code_exit(v->err.code);
+}
+
+static int tell_name(struct sandbox_verb *v) {
+    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(buf_free) struct buf line = BUF_INIT(4096);
+    if (table_parse(buf_text(&v->answer), &t, &v->err) < 0)
+        return verb_fail(&v->err);
+    (void)buf_printf(&line, "%s\n", table_get(&t, 0, v->common->quiet ? "id" : "name"));
+    return verb_print(&line);
+}
+
+int sandbox_tell(struct sandbox_verb *v) {
+    if (v->common->output == OUTPUT_JSON)
+        return verb_print(&v->answer);
+    return v->answer.len == 0 ? 0 : tell_name(v);
+}
+
+int sandbox_each(const struct verb_common *common, const struct sandbox_request *req, int argc,
+                 char **argv) {
+    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
+    if (sandbox_verb_open(&v) < 0)
+        return verb_fail(&v.err);
+    int code = 0;
+    for (int i = 0; i < argc; i++) {
+        struct sandbox_request one = *req;
+        one.who = argv[i];
+        buf_clear(&v.answer);
+        int r = sandbox_ask(&v, &one) < 0 ? sandbox_fail(&v) : sandbox_tell(&v);
+        code = code != 0 ? code : r;
+    }
+    return code;
+}
+
+/* ---- tables for people ---- */
+
+static size_t width(const char *text) {
+    size_t n = 0;
+    for (const char *p = text; *p != '\0'; p++)
+        n += ((unsigned char)*p & 0xc0) != 0x80; /* one for each character */
+    return n;
+}
+
+void sandbox_put_columns(struct buf *b, const char *const *cell, size_t rows, size_t count) {
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < count; i++) {
+            const char *text = cell[row * count + i];
+            (void)buf_puts(b, text[0] != '\0' ? text : "-");
+            if (i + 1 == count) {
+                (void)buf_putc(b, '\n');
+                continue;
+            }
+            size_t most = 0;
+            for (size_t other = 0; other < rows; other++)
+                most = MAX(most, width(cell[other * count + i]));
+            for (size_t n = MAX(width(text), (size_t)1); n < MAX(most, (size_t)1) + 2; n++)
+                (void)buf_putc(b, ' ');
+        }
+}
+
+const char *sandbox_age(const char *time, char out[static 32]) {
+    static const struct {
+        int64_t seconds;
+        const char *name;
+    } units[] = {{86400, "day"}, {3600, "hour"}, {60, "minute"}, {1, "second"}};
+    struct tm tm = {0};
+    const char *rest = strptime(time, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (rest == NULL)
+        return time;
+    int64_t age = clock_wall_ms() / 1000 - (int64_t)timegm(&tm);
+    for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+        int64_t n = age / units[i].seconds;
+        if (n > 0) {
+            (void)snprintf(out, 32, "%lld %s%s", (long long)n, units[i].name, n == 1 ? "" : "s");
+            return out;
+        }
+    }
+    (void)snprintf(out, 32, "now");
+    return out;
+}

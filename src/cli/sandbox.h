@@ -1,0 +1,54 @@
+/* What the verbs on sandboxes that stay share: asking the daemon, and telling what it said. */
+#pragma once
+
+#include "client/daemon.h"
+#include "client/table.h"
+#include "verb/verb.h"
+
+/* A verb at work; release it with sandbox_verb_free. */
+struct sandbox_verb {
+    const struct verb_common *common;
+    struct daemon daemon;
+    struct buf answer; /* the last one */
+    struct cay_error err;
+};
+
+#define SANDBOX_VERB_INIT(c)                                                                       \
+    ((struct sandbox_verb){.common = (c), .answer = BUF_INIT(DAEMON_ANSWER_MAX)})
+
+/* Finds the daemon, or starts it. */
+int sandbox_verb_open(struct sandbox_verb *v);
+void sandbox_verb_free(struct sandbox_verb *v);
+
+/* One request about one sandbox. */
+struct sandbox_request {
+    const char *method;
+    const char *before, *who, *after; /* the path; who is escaped, NULL if it is about none */
+    const struct buf *body;           /* JSON, or NULL */
+    bool progress;                    /* show how an image is pulled */
+};
+
+/* Asks for the format that the user wants to see; sandbox_ask_table for a table in any case. */
+int sandbox_ask(struct sandbox_verb *v, const struct sandbox_request *req);
+int sandbox_ask_table(struct sandbox_verb *v, const struct sandbox_request *req, struct table *ret);
+
+/* Tells the last failure, as JSON if that is what was asked for and what came. Returns the exit
+ * code. */
+int sandbox_fail(const struct sandbox_verb *v);
+
+/* Prints the last answer: JSON as it is, or its field "id" (-q) or "name". */
+int sandbox_tell(struct sandbox_verb *v);
+
+/* Asks the same of each sandbox, telling each. A failure is told and the rest is done; the exit
+ * code is that of the first failure. */
+int sandbox_each(const struct verb_common *common, const struct sandbox_request *req, int argc,
+                 char **argv);
+
+/* ---- tables for people ---- */
+
+/* Lines of count columns each, as wide as they must be; cell points to the first of rows * count.
+ */
+void sandbox_put_columns(struct buf *b, const char *const *cell, size_t rows, size_t count);
+
+/* "5 minutes" since an RFC 3339 time; the text itself if it is none. */
+const char *sandbox_age(const char *time, char out[static 32]);

@@ -1,0 +1,69 @@
+/* `cay serve`: hands over to cayd, which has the libraries for it. */
+#include <limits.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/program.h"
+#include "cli/cli.h"
+
+struct serve_options {
+    struct verb_common common;
+    const char *listen;
+    const char *socket;
+};
+
+static const struct opt options[] = {
+    {.name = "listen",
+     OPT_TO_STRING(struct serve_options, listen),
+     .arg = "ADDRESS:PORT",
+     .help = "serve TCP too, for who has the key in admin.key of the state folder"},
+    {.name = "socket",
+     OPT_TO_STRING(struct serve_options, socket),
+     .arg = "PATH",
+     .help = "unix socket; default: daemon/cay.sock in the state folder",
+     .complete = OPT_COMPLETE_FILE},
+    {0},
+};
+
+static void add(const char **argv, size_t *n, const char *name, const char *value) {
+    if (value == NULL)
+        return;
+    argv[(*n)++] = name;
+    argv[(*n)++] = value;
+}
+
+static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc, (void)argv;
+    const struct serve_options *o = values;
+    struct cay_error err;
+    char path[PATH_MAX];
+    const char *words[16] = {"cayd"};
+    size_t n = 1;
+    add(words, &n, "--listen", o->listen);
+    add(words, &n, "--socket", o->socket);
+    add(words, &n, "--state-dir", o->common.state_dir);
+    add(words, &n, "--config", o->common.config);
+    if (o->common.verbose)
+        words[n++] = "--verbose";
+    if (program_find("cayd", path, sizeof path, &err) < 0)
+        return verb_fail(&err);
+    (void)execv(path, (char *const *)(uintptr_t)words);
+    (void)error_errno(&err, "starting %s", path);
+    (void)error_remedy(&err, "install cay again");
+    return verb_fail(&err);
+}
+
+const struct opt_command cli_serve = {
+    .name = "serve",
+    .path = "cay serve",
+    .synopsis = "[OPTIONS]",
+    .summary = "run the daemon in the foreground",
+    .help = "Verbs on sandboxes that stay start a daemon by themselves; this is for service "
+            "managers, for TCP, and for seeing what it logs. SIGTERM and Ctrl-C end it; sandboxes "
+            "stay.",
+    .examples = "cay serve\n"
+                "cay serve --listen 127.0.0.1:3986",
+    .options = options,
+    .values_size = sizeof(struct serve_options),
+    .run = run,
+};

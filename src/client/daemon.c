@@ -1,0 +1,261 @@
+#include "client/daemon.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/id.h"
+#include "base/path.h"
+#include "base/state.h"
+#include "base/str.h"
+#include "client/progress.h"
+#include "client/start.h"
+#include "config/config.h"
+
+/* ---- where it is ---- */
+
+static int find_socket(const struct daemon_choice *choice, const char *state_dir,
+                       struct http_address *ret, struct cay_error *err) {
+    _cleanup_(config_freep) struct config *config = NULL;
+    int r = config_load(choice->config, (const char *const *)environ, &config, err);
+    if (r < 0)
+        return r;
+    *ret = (struct http_address){.tcp = false};
+    if (config->server.socket[0] != '\0')
+        r = str_copy(ret->path, sizeof ret->path, config->server.socket);
+    else
+        r = path_join(ret->path, sizeof ret->path, state_dir, "daemon/cay.sock");
+    if (r == 0 && ret->path[0] == '/')
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "[server] socket must be an absolute path that is short");
+    return error_remedy(err, "correct it in the configuration");
+}
+
+/* What the environment has, else what the daemon of this state folder left for us. */
+static int find_key(const char *state_dir, struct daemon *d, struct cay_error *err) {
+    char path[PATH_MAX];
+    const char *given = getenv("CAY_API_KEY");
+    if (given != NULL && str_copy(d->key, sizeof d->key, given) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "CAY_API_KEY is longer than any key");
+    if (given == NULL && path_join(path, sizeof path, state_dir, "admin.key") == 0 &&
+        fd_read_file_at(AT_FDCWD, path, d->key, sizeof d->key) < 0)
+        d->key[0] = '\0'; /* the daemon says it if it needs one */
+    for (const char *p = d->key; *p != '\0'; p++)
+        if (!isgraph((unsigned char)*p)) {
+            error_set(err, CAY_INVALID_ARGUMENT, "the API key has a character that no key has");
+            return error_remedy(err, "correct CAY_API_KEY");
+        }
+    return 0;
+}
+
+static int open_local(const struct daemon_choice *choice, const char *state_dir, struct daemon *ret,
+                      struct cay_error *err) {
+    int r = find_socket(choice, state_dir, &ret->address, err);
+    if (r < 0)
+        return r;
+    _cleanup_(closep) int fd = http_connect(&ret->address, err);
+    if (fd >= 0)
+        return 0;
+    bool absent = err->sys == ENOENT || err->sys == ECONNREFUSED;
+    return absent && !choice->no_start ? daemon_start(choice, state_dir, err) : -(int)err->code;
+}
+
+int daemon_open(const struct daemon_choice *choice, struct daemon *ret, struct cay_error *err) {
+    char state_dir[PATH_MAX];
+    *ret = (struct daemon){0};
+    const char *host = choice->host != NULL ? choice->host : getenv("CAY_HOST");
+    int r = state_dir_make(choice->state_dir, state_dir, sizeof state_dir, err);
+    if (r < 0)
+        return r;
+    if (host == NULL || host[0] == '\0')
+        return open_local(choice, state_dir, ret, err);
+    r = http_address_parse(host, &ret->address, err);
+    return r == 0 && ret->address.tcp ? find_key(state_dir, ret, err) : r;
+}
+
+/* ---- asking ---- */
+
+void daemon_put_escaped(struct buf *path, const char *text) {
+    for (const char *p = text; *p != '\0'; p++) {
+        if (isalnum((unsigned char)*p) || strchr("-._~", *p) != NULL)
+            (void)buf_putc(path, *p);
+        else
+            (void)buf_printf(path, "%%%02X", (unsigned char)*p);
+    }
+}
+
+static enum cay_code class_of(int status) {
+    static const struct {
+        enum cay_code code;
+        int status;
+    } rows[] = {
+#define ROW(id, number, name, http, exit) {id, http},
+        CAY_ERROR_TABLE(ROW)
+#undef ROW
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].status == status && rows[i].code != CAY_OK)
+            return rows[i].code;
+    return CAY_INTERNAL;
+}
+
+/* Three lines: the error's name, its message, its remedy. */
+static int take_refusal(int status, const char *text, struct cay_error *err) {
+    char line[3][512] = {"", "", ""};
+    for (size_t i = 0; i < ARRAY_LEN(line) && *text != '\0'; i++) {
+        size_t len = strcspn(text, "\n");
+        (void)snprintf(line[i], sizeof line[i], "%.*s", (int)MIN(len, sizeof line[i]), text);
+        text += len + (text[len] == '\n');
+    }
+    enum cay_code code = error_code_from_name(line[0]);
+    if (line[1][0] == '\0')
+        return error_set(err, class_of(status), "the daemon refused it (HTTP status %d)", status);
+    error_set(err, code == CAY_OK ? class_of(status) : code, "%s", line[1]);
+    (void)error_remedy(err, "%s", line[2]);
+    error_sanitize(err);
+    return -(int)err->code;
+}
+
+static int take_body(void *arg, const char *data, size_t len, struct cay_error *err) {
+    return buf_append(arg, data, len) < 0 ? error_sys(err, ENOMEM, "reading an answer") : 0;
+}
+
+static int refusal(const struct daemon_request *req, int status, const struct buf *body,
+                   struct cay_error *err) {
+    if (req->format == DAEMON_TABLE)
+        return take_refusal(status, buf_text(body), err);
+    return error_set(err, class_of(status), "the daemon refused it (HTTP status %d)", status);
+}
+
+/* The answer itself, or lines of progress that end with it. */
+static int take_answer(int fd, const struct http_head *head, const struct daemon_request *req,
+                       struct buf *body, struct cay_error *err) {
+    if (req->progress == NULL || head->status >= 400) {
+        int r = http_receive_body(fd, head, body->max, take_body, body, err);
+        if (r < 0)
+            return r;
+        return head->status >= 200 && head->status < 300 ? 0
+                                                         : refusal(req, head->status, body, err);
+    }
+    struct progress p = {.tell = req->progress, .arg = req->progress_arg, .answer = body};
+    int r = http_receive_body(fd, head, body->max, progress_take, &p, err);
+    if (r == 0)
+        r = progress_end(&p, err);
+    progress_free(&p);
+    return r <= 0 ? r : refusal(req, p.status, body, err);
+}
+
+int daemon_call(const struct daemon *d, const struct daemon_request *req, struct buf *body,
+                struct cay_error *err) {
+    static const char *const progress[] = {"X-Cay-Progress: lines", NULL};
+    static const char *const types[] = {"text/tab-separated-values", "application/json"};
+    struct http_request http = {
+        .method = req->method,
+        .path = req->path,
+        .accept = types[req->format],
+        .key = d->key,
+        .headers = req->progress != NULL ? progress : NULL,
+        .body = req->body != NULL ? buf_text(req->body) : NULL,
+        .body_len = req->body != NULL ? req->body->len : 0,
+    };
+    buf_clear(body);
+    _cleanup_(closep) int fd = http_connect(&d->address, err);
+    if (fd < 0)
+        return fd;
+    _cleanup_(http_head_free) struct http_head head = {0};
+    int r = http_send(fd, &d->address, &http, err);
+    if (r == 0)
+        r = http_receive_head(fd, &head, err);
+    return r < 0 ? r : take_answer(fd, &head, req, body, err);
+}
+
+/* ---- an operation of cay-init ---- */
+
+static int broken_defaults(struct cay_error *err) {
+    error_set(err, CAY_UNAVAILABLE, "the daemon sent broken defaults of the sandbox");
+    return error_remedy(err, "update cay and its daemon to one version");
+}
+
+/* Decodes the fields that say defaults where they stand: the head's text is ours. */
+static int unescape_defaults(struct http_head *h) {
+    for (size_t i = 0; i < h->field_count; i++) {
+        const struct http_field *f = &h->fields[i];
+        if (strncasecmp(f->name, "x-cay-", 6) == 0 &&
+            http_unescape(h->text + (f->value - h->text)) < 0)
+            return -EPROTO;
+    }
+    return 0;
+}
+
+/* NULL if it is absent or empty. */
+static const char *default_of(const struct daemon_connection *c, const char *name) {
+    const char *value = http_head_get(&c->head, name, NULL);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static int take_defaults(struct daemon_connection *c, struct cay_error *err) {
+    const char *value = NULL;
+    size_t n = 0;
+    if (unescape_defaults(&c->head) < 0)
+        return broken_defaults(err);
+    c->user = default_of(c, "x-cay-user");
+    c->work_dir = default_of(c, "x-cay-work-dir");
+    c->name = default_of(c, "x-cay-name");
+    if (c->work_dir == NULL || c->name == NULL || strlen(c->name) > NAME_MAX_LEN)
+        return broken_defaults(err);
+    c->env = calloc(c->head.field_count + 1, sizeof *c->env);
+    if (c->env == NULL)
+        return error_sys(err, ENOMEM, "connecting to the sandbox");
+    while ((value = http_head_get(&c->head, "x-cay-env", value)) != NULL)
+        c->env[n++] = value;
+    return 0;
+}
+
+/* The connection is a raw stream, or says why not. */
+static int take_upgrade(struct daemon_connection *c, struct cay_error *err) {
+    int r = http_receive_head(c->fd, &c->head, err);
+    if (r < 0 || c->head.status == 101)
+        return r < 0 ? r : take_defaults(c, err);
+    _cleanup_(buf_free) struct buf body = BUF_INIT(HTTP_HEAD_MAX);
+    r = http_receive_body(c->fd, &c->head, body.max, take_body, &body, err);
+    return r < 0 ? r : take_refusal(c->head.status, buf_text(&body), err);
+}
+
+int daemon_connect(const struct daemon *d, const char *who, struct daemon_connection *ret,
+                   struct cay_error *err) {
+    static const char *const upgrade[] = {"Connection: Upgrade", "Upgrade: cay-init", NULL};
+    *ret = DAEMON_CONNECTION_INIT;
+    _cleanup_(buf_free) struct buf path = BUF_INIT(8192);
+    (void)buf_puts(&path, "/api/cay/sandbox/");
+    daemon_put_escaped(&path, who);
+    (void)buf_puts(&path, "/connect");
+    if (path.failed)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the name is longer than any sandbox's");
+    struct http_request http = {.method = "GET",
+                                .path = buf_text(&path),
+                                .accept = "text/tab-separated-values",
+                                .key = d->key,
+                                .headers = upgrade};
+    ret->fd = http_connect(&d->address, err);
+    int r = MIN(ret->fd, 0);
+    if (r == 0)
+        r = http_send(ret->fd, &d->address, &http, err);
+    if (r == 0)
+        r = take_upgrade(ret, err);
+    if (r < 0)
+        daemon_disconnect(ret);
+    return r;
+}
+
+void daemon_disconnect(struct daemon_connection *c) {
+    fd_close(&c->fd);
+    free(c->env);
+    http_head_free(&c->head);
+    *c = DAEMON_CONNECTION_INIT;
+}

@@ -1,0 +1,63 @@
+/* The daemon, as verbs see it: where it is, that it runs, and asking it. */
+#pragma once
+
+#include "base/buf.h"
+#include "client/http.h"
+
+struct cay_error;
+
+/* What the user said about where it is; NULL where nothing. */
+struct daemon_choice {
+    const char *host; /* unix://PATH, http://HOST:PORT */
+    const char *config;
+    const char *state_dir;
+    bool no_start; /* be content if it does not run */
+};
+
+struct daemon {
+    struct http_address address;
+    char key[256]; /* for TCP; "" if there is none */
+};
+
+enum { DAEMON_ANSWER_MAX = 64 * 1024 * 1024 };
+
+/* Finds it: the host that was named, CAY_HOST, or the socket in the state folder. If nobody
+ * listens there and no host was named, it is started. */
+int daemon_open(const struct daemon_choice *choice, struct daemon *ret, struct cay_error *err);
+
+enum daemon_format { DAEMON_TABLE, DAEMON_JSON };
+
+struct daemon_request {
+    const char *method, *path; /* escaped */
+    enum daemon_format format; /* of the answer */
+    const struct buf *body;    /* JSON; NULL: none */
+    /* Hears lines of progress before the answer, if it is set. */
+    void (*progress)(void *arg, const char *line);
+    void *progress_arg;
+};
+
+/* Asks, and takes the answer into body. A refusal is an error of its class; with DAEMON_JSON its
+ * text stays in body as the daemon wrote it, and err says no more than the class. */
+int daemon_call(const struct daemon *d, const struct daemon_request *req, struct buf *body,
+                struct cay_error *err);
+
+/* Appends text to a path, everything but letters, digits and "-._~" escaped. */
+void daemon_put_escaped(struct buf *path, const char *text);
+
+/* ---- an operation of cay-init ---- */
+
+struct daemon_connection {
+    int fd; /* speaks wire.h */
+    struct http_head head;
+    const char *user; /* NULL: root */
+    const char *work_dir;
+    const char *name;
+    const char **env; /* "K=V" of every command, NULL-terminated */
+};
+
+#define DAEMON_CONNECTION_INIT ((struct daemon_connection){.fd = -1})
+
+/* A connection to the init of the sandbox `who`. */
+int daemon_connect(const struct daemon *d, const char *who, struct daemon_connection *ret,
+                   struct cay_error *err);
+void daemon_disconnect(struct daemon_connection *c);
