@@ -61,6 +61,7 @@ const struct opt_command cli_serve = {
     .help = "Verbs on sandboxes that stay start a daemon by themselves; this is for service "
             "managers, for TCP, and for seeing what it logs. SIGTERM and Ctrl-C end it; sandboxes "
             "stay.",
+    .group = CLI_SANDBOXES,
     .examples = "cay serve\n"
                 "cay serve --listen 127.0.0.1:3986",
     .options = options,

@@ -16,6 +16,7 @@
 
 enum {
     CONNECTIONS_MAX = 1024,
+    BACKLOG = 1024,
     IDLE_SECONDS = 60,
     STACK_SIZE = 512 * 1024,
     MEMORY_MAX = 1024 * 1024,         /* heads of request and answer */
@@ -289,6 +290,8 @@ static int start_port(struct port *port, struct http *h, int sock, bool is_tcp,
     *port = (struct port){.http = h, .is_tcp = is_tcp};
     if (sock < 0)
         return 0;
+    if (listen(sock, BACKLOG) < 0)
+        return error_errno(err, "listening");
     port->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
             MHD_USE_ITC | MHD_ALLOW_UPGRADE,

@@ -13,7 +13,7 @@ struct manager;
 
 struct http_options {
     struct manager *manager;
-    int unix_socket, tcp_socket; /* listening; -1: none */
+    int unix_socket, tcp_socket; /* bound; -1: none */
     uid_t owner;                 /* who may use the unix socket, besides root */
     const char *key;             /* for TCP */
     const struct strv *hosts;    /* what Host may say on TCP, besides this machine's own names */

@@ -1,5 +1,5 @@
 /* The sockets that the daemon listens on. They are the supervisor's: while a front is replaced,
- * clients wait in line and are not refused. */
+ * clients wait in line and are not refused. The first front begins to listen when it can serve. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "daemon/places.h"
 
-enum { BACKLOG = 1024, PASSED_FIRST = 3, PASSED_MAX = 2 };
+enum { PASSED_FIRST = 3, PASSED_MAX = 2 };
 
 /* ---- the unix socket ---- */
 
@@ -47,8 +47,8 @@ static int listen_local(const char *path, struct cay_error *err) {
     mode_t mask = umask(0177);
     bool bound = sock >= 0 && bind(sock, (const struct sockaddr *)&address, sizeof address) == 0;
     (void)umask(mask);
-    if (!bound || listen(sock, BACKLOG) < 0)
-        return error_errno(err, "listening on %s", path);
+    if (!bound)
+        return error_errno(err, "making the socket %s", path);
     return TAKE_FD(sock);
 }
 
@@ -85,7 +85,7 @@ static int bind_tcp(const struct addrinfo *at, const char *text, struct cay_erro
     _cleanup_(closep) int sock =
         socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
-        bind(sock, at->ai_addr, at->ai_addrlen) < 0 || listen(sock, BACKLOG) < 0) {
+        bind(sock, at->ai_addr, at->ai_addrlen) < 0) {
         (void)error_errno(err, "listening on %s", text);
         return error_remedy(err, "name another address or port with --listen");
     }

@@ -19,7 +19,7 @@ int places_log_to_file(struct cay_error *err);
 /* Reads STATE/admin.key into s->key; made at the first time. */
 int places_read_key(struct settings *s, struct cay_error *err);
 
-/* Listening sockets, or -1 where there is none: ours, or those that systemd passed. */
+/* Sockets to listen on, or -1 where there is none: ours, or those that systemd passed. */
 struct places_sockets {
     int local, tcp;
     bool is_ours; /* local has a name that goes with us */
