@@ -111,16 +111,34 @@ static int read_fields(const struct request *r, struct sandbox_spec *spec, const
     return code;
 }
 
-/* An earlier start of the same sandbox may have left the name. */
-static int make_listener(const char *id, struct cay_error *err) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (str_format(address.sun_path, sizeof address.sun_path, "%s/%s.sock", drive.folder, id) < 0)
+/* Under another name until it is a sandbox's: one that runs already must not lose its own. */
+static int make_listener(struct sockaddr_un *address, const char *id, struct cay_error *err) {
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (str_format(address->sun_path, sizeof address->sun_path, "%s/%s.new", drive.folder, id) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the path is too long");
-    (void)unlink(address.sun_path);
+    (void)unlink(address->sun_path);
     _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 64) < 0)
-        return error_errno(err, "listening at '%s'", address.sun_path);
+    if (fd < 0 || bind(fd, (struct sockaddr *)address, sizeof *address) < 0 || listen(fd, 64) < 0)
+        return error_errno(err, "listening at '%s'", address->sun_path);
     return TAKE_FD(fd);
+}
+
+static bool is_served(const char *name) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return fd >= 0 && str_copy(address.sun_path, sizeof address.sun_path, name) == 0 &&
+           connect(fd, (struct sockaddr *)&address, sizeof address) == 0;
+}
+
+/* A launcher that died may have started it all the same, unless it ran before. */
+static void name_listener(const struct sockaddr_un *address, const char *id, int code) {
+    char name[sizeof address->sun_path];
+    if (str_format(name, sizeof name, "%s/%s.sock", drive.folder, id) < 0)
+        return;
+    if (code == 0 || (code == -CAY_UNAVAILABLE && !is_served(name)))
+        (void)rename(address->sun_path, name);
+    else
+        (void)unlink(address->sun_path);
 }
 
 static int do_start(const struct request *r, struct cay_error *err) {
@@ -130,11 +148,14 @@ static int do_start(const struct request *r, struct cay_error *err) {
                                 .tier = drive.tier};
     const char *image = "";
     int code = read_fields(r, &spec, &image, err);
-    _cleanup_(closep) int listener = code < 0 ? -1 : make_listener(spec.id, err);
+    struct sockaddr_un address;
+    _cleanup_(closep) int listener = code < 0 ? -1 : make_listener(&address, spec.id, err);
     if (code == 0)
         code = MIN(listener, 0);
-    if (code == 0)
+    if (code == 0) {
         code = drive.engine->ops->start(drive.engine, &spec, image, listener, err);
+        name_listener(&address, spec.id, code);
+    }
     spec_free_mounts(&spec);
     return code;
 }

@@ -1,6 +1,7 @@
 /* What a launcher finds of sandboxes that stay when it starts. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ static int open_living(const struct keep_record *r) {
     _cleanup_(closep) int pidfd = pidfd_open(r->pid, 0);
     if (pidfd < 0 || process_start_time(r->pid, &start) < 0 || start != r->start)
         return -1;
-    return TAKE_FD(pidfd);
+    struct pollfd ended = {.fd = pidfd, .events = POLLIN}; /* and not reaped yet */
+    return poll(&ended, 1, 0) != 0 ? -1 : TAKE_FD(pidfd);
 }
 
 /* What cannot be had again is done without: the sandbox lives, and that counts. Its mark keeps the
