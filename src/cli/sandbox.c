@@ -93,9 +93,23 @@ static int tell_name(struct sandbox_verb *v) {
 }
 
 int sandbox_tell(struct sandbox_verb *v) {
-    if (v->common->output == OUTPUT_JSON)
-        return verb_print(&v->answer);
-    return v->answer.len == 0 ? 0 : tell_name(v);
+    return v->common->output == OUTPUT_JSON ? verb_print(&v->answer) : tell_name(v);
+}
+
+/* What was removed is answered by nothing: then the user's own word is told. */
+static int tell_gone(const struct sandbox_verb *v, const char *who) {
+    _cleanup_(buf_free) struct buf line = BUF_INIT(4096);
+    if (v->common->output == OUTPUT_JSON || v->common->quiet)
+        return 0;
+    (void)buf_printf(&line, "%s\n", who);
+    return verb_print(&line);
+}
+
+static int ask_and_tell(struct sandbox_verb *v, const struct sandbox_request *req) {
+    buf_clear(&v->answer);
+    if (sandbox_ask(v, req) < 0)
+        return sandbox_fail(v);
+    return v->answer.len == 0 ? tell_gone(v, req->who) : sandbox_tell(v);
 }
 
 int sandbox_each(const struct verb_common *common, const struct sandbox_request *req, int argc,
@@ -107,8 +121,7 @@ int sandbox_each(const struct verb_common *common, const struct sandbox_request 
     for (int i = 0; i < argc; i++) {
         struct sandbox_request one = *req;
         one.who = argv[i];
-        buf_clear(&v.answer);
-        int r = sandbox_ask(&v, &one) < 0 ? sandbox_fail(&v) : sandbox_tell(&v);
+        int r = ask_and_tell(&v, &one);
         code = code != 0 ? code : r;
     }
     return code;
