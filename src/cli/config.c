@@ -1,0 +1,103 @@
+/* `cay config`: the settings in effect, and where each came from. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/jsonw.h"
+#include "cli/cli.h"
+#include "config/config.h"
+
+enum { ORIGIN_SIZE = 512, NAME_SIZE = 96, SHOWN_SIZE = 256 };
+
+struct row {
+    char name[NAME_SIZE];
+    char origin[ORIGIN_SIZE];
+    const char *value;
+};
+
+static struct row row_of(const struct config *config, const struct config_key *keys, size_t i) {
+    struct row row = {.value = config->values[i].text};
+    (void)snprintf(row.name, sizeof row.name, "%s.%s", keys[i].section, keys[i].name);
+    (void)config_origin(config, i, row.origin, sizeof row.origin);
+    return row;
+}
+
+static bool is_wanted(const struct row *row, int argc, char **argv) {
+    for (int i = 0; i < argc; i++)
+        if (strncmp(row->name, argv[i], strlen(argv[i])) == 0)
+            return true;
+    return argc == 0;
+}
+
+static void put_json(struct buf *b, const struct config *config, int argc, char **argv) {
+    size_t count;
+    const struct config_key *keys = config_keys(&count);
+    struct jsonw w = JSONW_INIT(b);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "file", config->file);
+    jsonw_key(&w, "settings");
+    jsonw_begin_array(&w);
+    for (size_t i = 0; i < count; i++) {
+        struct row row = row_of(config, keys, i);
+        if (!is_wanted(&row, argc, argv))
+            continue;
+        jsonw_begin_object(&w);
+        jsonw_put_string(&w, "key", row.name);
+        jsonw_put_string(&w, "value", row.value);
+        jsonw_put_string(&w, "origin", row.origin);
+        jsonw_put_string(&w, "about", keys[i].help);
+        jsonw_end_object(&w);
+    }
+    jsonw_end_array(&w);
+    jsonw_end_object(&w);
+    (void)buf_putc(b, '\n');
+}
+
+static void put_table(struct buf *b, const struct config *config, int argc, char **argv) {
+    size_t count;
+    const struct config_key *keys = config_keys(&count);
+    for (size_t i = 0; i < count; i++) {
+        struct row row = row_of(config, keys, i);
+        char value[SHOWN_SIZE], origin[SHOWN_SIZE];
+        if (is_wanted(&row, argc, argv))
+            (void)buf_printf(b, "%-30s %-24s %s\n", row.name,
+                             str_escape(value, sizeof value, row.value),
+                             str_escape(origin, sizeof origin, row.origin));
+    }
+}
+
+static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    const struct verb_common *common = values;
+    struct cay_error err;
+    _cleanup_(config_freep) struct config *config = NULL;
+    if (config_load(common->config, (const char *const *)environ, &config, &err) < 0)
+        return verb_fail(&err);
+    _cleanup_(buf_free) struct buf b = BUF_INIT(1024 * 1024);
+    if (common->output == OUTPUT_JSON)
+        put_json(&b, config, argc, argv);
+    else
+        put_table(&b, config, argc, argv);
+    if (b.len == 0) {
+        error_set(&err, CAY_NOT_FOUND, "no setting begins with '%.60s'", argv[0]);
+        (void)error_remedy(&err, "see all of them with 'cay config'");
+        return verb_fail(&err);
+    }
+    return verb_print(&b);
+}
+
+const struct opt_command cli_config = {
+    .name = "config",
+    .path = "cay config",
+    .synopsis = "[OPTIONS] [KEY...]",
+    .summary = "show the settings in effect, and where each came from",
+    .help =
+        "A setting comes from the environment (CAY_SECTION_KEY), from the configuration file, or "
+        "is the default. KEY is the beginning of a name: 'sandbox', 'images.pull'.",
+    .examples = "cay config\n"
+                "CAY_SANDBOX_MEMORY_LIMIT=1g cay config sandbox\n",
+    .max_operands = OPT_OPERANDS_ANY,
+    .values_size = sizeof(struct verb_common),
+    .run = run,
+};
