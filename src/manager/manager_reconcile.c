@@ -161,20 +161,17 @@ static void settle(struct manager *m, const struct before *b, enum seen seen, bo
     turn_end(m, b->s);
 }
 
-static void remove_unknown(struct manager *m, const struct view *view) {
-    for (size_t i = 0; i < view->count; i++) {
-        struct cay_error err = {0};
-        (void)pthread_mutex_lock(&m->lock);
-        bool known = table_find_id(m, view->v[i].id) != NULL;
-        (void)pthread_mutex_unlock(&m->lock);
-        if (known)
-            continue;
-        log_event(LOG_LEVEL_WARN, "removing a sandbox that nobody knows", "id", "%s",
-                  view->v[i].id);
-        if (m->engine->ops->remove(m->engine, view->v[i].id, &err) < 0)
-            log_event(LOG_LEVEL_WARN, "sandbox not removed", "why", "%s", err.message);
-        socket_remove(view->v[i].id);
-    }
+static void remove_unknown(struct manager *m, const char *id) {
+    struct cay_error err = {0};
+    (void)pthread_mutex_lock(&m->lock);
+    bool known = table_find_id(m, id) != NULL;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (known)
+        return;
+    log_event(LOG_LEVEL_WARN, "removing a sandbox that nobody knows", "id", "%s", id);
+    if (m->engine->ops->remove(m->engine, id, &err) < 0)
+        log_event(LOG_LEVEL_WARN, "sandbox not removed", "why", "%s", err.message);
+    socket_remove(id);
 }
 
 /* A row was there before its sandbox, so an engine with sandboxes has a database that was used. */
@@ -199,6 +196,13 @@ static struct before *remember(struct manager *m, size_t *ret_count) {
     return all;
 }
 
+static bool was_known(const struct before *all, size_t count, const char *id) {
+    for (size_t i = 0; i < count; i++)
+        if (str_equal(all[i].s->record.id, id))
+            return true;
+    return false;
+}
+
 static void release(struct manager *m, struct before *all, size_t count) {
     (void)pthread_mutex_lock(&m->lock);
     for (size_t i = 0; i < count; i++)
@@ -220,8 +224,9 @@ int reconcile(struct manager *m, bool first, struct cay_error *err) {
         r = check_same_world(m, &view, err);
     for (size_t i = 0; r == 0 && i < count; i++)
         settle(m, &all[i], look(&view, all[i].s->record.id), first);
-    if (r == 0)
-        remove_unknown(m, &view);
+    for (size_t i = 0; r == 0 && i < view.count; i++)
+        if (!was_known(all, count, view.v[i].id)) /* or it was removed since */
+            remove_unknown(m, view.v[i].id);
     free(view.v);
     release(m, all, count);
     return r;

@@ -63,12 +63,18 @@ bool turn_try(struct manager *m, struct sandbox *s, unsigned turns) {
     return free_now;
 }
 
+/* News that came while nobody could look, or nothing left to wait for. */
+static bool is_for_reaper(const struct sandbox *s) {
+    return s->has_end ||
+           (s->record.state == SANDBOX_STOPPED && s->record.auto_delete_minutes == 0 && !s->gone);
+}
+
 void turn_end(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_lock(&m->lock);
     s->changing = false;
     s->deadline = 0;
     m->changes--;
-    if (s->has_end) /* it came while nobody could look */
+    if (is_for_reaper(s))
         reaper_wake(m);
     sandbox_unref(s);
     (void)pthread_cond_broadcast(&m->changed);
@@ -116,8 +122,6 @@ static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state s
         s->has_end = false; /* of an earlier life */
     if (state == SANDBOX_STOPPED)
         s->stopped_at = now;
-    if (state == SANDBOX_STOPPED && s->record.auto_delete_minutes == 0)
-        reaper_wake(m);
     (void)pthread_cond_broadcast(&m->changed);
 }
 

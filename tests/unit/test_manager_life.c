@@ -1,0 +1,516 @@
+/* Tests of what the manager does by itself and of many things at once: adoption after a restart,
+ * clean-up, ends that nobody asked for, threads. */
+#include "manager_env.h"
+
+#include <signal.h>
+
+/* ---- adoption: what the row says, what the engine has, what becomes of both ---- */
+
+static const char some_id[] = "00c0ffee00c0ffee";
+
+static void put_row(enum sandbox_state state) {
+    struct db *db = NULL;
+    struct cay_error err = {0};
+    struct sandbox_record r = {.name = "lab",
+                               .state = state,
+                               .auto_delete_minutes = -1,
+                               .memory_bytes = 64 * MEGABYTE,
+                               .cpu_quota_us = 100000,
+                               .pids = 10};
+    memcpy(r.id, some_id, sizeof r.id);
+    if (db_open("cay.db", &db, &err) < 0 || db_add(db, &r, &err) < 0)
+        fail_msg("%s", err.message);
+    db_close(db);
+}
+
+static void put_engine(struct fake *f, const char *state) {
+    if (str_equal(state, "nothing"))
+        return;
+    (void)fake_put(f, some_id,
+                   str_equal(state, "running")  ? ENGINE_RUNNING
+                   : str_equal(state, "paused") ? ENGINE_PAUSED
+                                                : ENGINE_STOPPED);
+}
+
+static const struct {
+    enum sandbox_state row;
+    const char *engine, *row_after, *engine_after;
+} adoptions[] = {
+    {SANDBOX_CREATING, "nothing", "gone", "nothing"},
+    {SANDBOX_CREATING, "stopped", "gone", "nothing"},
+    {SANDBOX_CREATING, "running", "gone", "nothing"},
+    {SANDBOX_CREATING, "paused", "gone", "nothing"},
+    {SANDBOX_STARTING, "nothing", "error", "nothing"},
+    {SANDBOX_STARTING, "stopped", "stopped", "stopped"},
+    {SANDBOX_STARTING, "running", "started", "running"},
+    {SANDBOX_STARTING, "paused", "paused", "paused"},
+    {SANDBOX_STARTED, "nothing", "error", "nothing"},
+    {SANDBOX_STARTED, "stopped", "stopped", "stopped"},
+    {SANDBOX_STARTED, "running", "started", "running"},
+    {SANDBOX_STARTED, "paused", "paused", "paused"},
+    {SANDBOX_STOPPING, "nothing", "error", "nothing"},
+    {SANDBOX_STOPPING, "stopped", "stopped", "stopped"},
+    {SANDBOX_STOPPING, "running", "stopped", "stopped"},
+    {SANDBOX_STOPPING, "paused", "stopped", "stopped"},
+    {SANDBOX_STOPPED, "nothing", "error", "nothing"},
+    {SANDBOX_STOPPED, "stopped", "stopped", "stopped"},
+    {SANDBOX_STOPPED, "running", "stopped", "stopped"},
+    {SANDBOX_STOPPED, "paused", "stopped", "stopped"},
+    {SANDBOX_PAUSED, "nothing", "error", "nothing"},
+    {SANDBOX_PAUSED, "stopped", "stopped", "stopped"},
+    {SANDBOX_PAUSED, "running", "started", "running"},
+    {SANDBOX_PAUSED, "paused", "paused", "paused"},
+    {SANDBOX_DESTROYING, "nothing", "gone", "nothing"},
+    {SANDBOX_DESTROYING, "stopped", "gone", "nothing"},
+    {SANDBOX_DESTROYING, "running", "gone", "nothing"},
+    {SANDBOX_DESTROYING, "paused", "gone", "nothing"},
+    {SANDBOX_ERROR, "nothing", "error", "nothing"},
+    {SANDBOX_ERROR, "stopped", "error", "stopped"},
+    {SANDBOX_ERROR, "running", "error", "stopped"},
+    {SANDBOX_ERROR, "paused", "error", "stopped"},
+};
+
+static void test_adoption(void **state) {
+    struct world *w = *state;
+    assert_int_equal(ARRAY_LEN(adoptions), SANDBOX_STATE_COUNT * 4);
+    for (size_t i = 0; i < ARRAY_LEN(adoptions); i++) {
+        put_row(adoptions[i].row);
+        put_engine(&w->fake, adoptions[i].engine);
+        open_manager(w);
+        for (int round = 0; round < 2; round++) { /* and it is on disk */
+            if (!str_equal(state_of(w, "lab"), adoptions[i].row_after) ||
+                !str_equal(fake_state(&w->fake, some_id), adoptions[i].engine_after))
+                fail_msg("%s, %s: row %s, engine %s", sandbox_state_name(adoptions[i].row),
+                         adoptions[i].engine, state_of(w, "lab"), fake_state(&w->fake, some_id));
+            reopen_manager(w);
+        }
+        (void)manager_remove(w->m, "lab", true, NULL);
+        close_manager(w);
+        assert_int_equal(w->fake.count, 0);
+    }
+}
+
+static void test_restart(void **state) {
+    struct world *w = *state;
+    struct operation *op;
+    open_manager(w);
+    const char *id = make_box(w, "lab");
+    (void)fake_put(&w->fake, "deadbeefdeadbeef", ENGINE_RUNNING);
+    unsigned starts = w->fake.starts;
+    reopen_manager(w);
+    assert_string_equal(state_of(w, id), "started");
+    assert_int_equal(w->fake.starts, starts); /* it ran all the time */
+    assert_string_equal(fake_state(&w->fake, "deadbeefdeadbeef"), "nothing");
+    int fd = begin(w, "lab", &op);
+    end(w, fd, op);
+}
+
+/* A new database in place of one that was lost must not cost what it knew. */
+static void test_lost_database(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    (void)fake_put(&w->fake, some_id, ENGINE_RUNNING);
+    for (int i = 0; i < 2; i++) { /* nor at the second try */
+        assert_int_equal(manager_open(&w->options, &w->m, &err), 0);
+        assert_int_equal(manager_start(w->m, &w->fake.engine, &err), -CAY_CONFLICT);
+        assert_non_null(strstr(err.message, some_id));
+        assert_true(err.remedy[0] != '\0');
+        close_manager(w);
+    }
+    assert_string_equal(fake_state(&w->fake, some_id), "running");
+}
+
+static void test_engine_away(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    put_row(SANDBOX_STARTED);
+    put_engine(&w->fake, "running");
+    w->fake.fail_list = CAY_UNAVAILABLE;
+    assert_int_equal(manager_open(&w->options, &w->m, &err), 0);
+    assert_int_equal(manager_start(w->m, &w->fake.engine, &err), -CAY_UNAVAILABLE);
+    assert_string_equal(state_of(w, "lab"), "started"); /* not known to have ended */
+    assert_int_equal(manager_stop_sandbox(w->m, "lab", &err), -CAY_UNAVAILABLE);
+}
+
+/* ---- ends ---- */
+
+static void kill_box(struct world *w, const char *id, int status, bool oom, bool told) {
+    assert_int_equal(fake_set(&w->fake, id, ENGINE_STOPPED, NULL), 0);
+    if (told)
+        fake_tell(&w->fake, id, status, oom);
+}
+
+static void test_ends(void **state) {
+    struct world *w = *state;
+    static const struct {
+        int status;
+        bool oom, told;
+        const char *state, *reason;
+    } cases[] = {
+        {0, false, true, "stopped", ""},
+        {-1, false, true, "stopped", ""},
+        {0, false, false, "stopped", ""}, /* seen only */
+        {3 << 8, false, true, "error", "ended with status 3"},
+        {SIGKILL, false, true, "error", "signal 9 (SIGKILL)"},
+        {SIGKILL, true, true, "error", "out of memory (limit 64.0 MB)"},
+        {-1, true, true, "error", "out of memory"},
+    };
+    w->options.limits.cleanup_interval_ms = 100;
+    open_manager(w);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *id = make_box(w, "lab");
+        struct operation *op;
+        int fd = begin(w, "lab", &op); /* what it did is over, and does not keep it alive */
+        kill_box(w, id, cases[i].status, cases[i].oom, cases[i].told);
+        await_state(w, id, cases[i].state, 2000);
+        end(w, fd, op);
+        struct sandbox_record r;
+        assert_int_equal(manager_get(w->m, id, &r, NULL), 0);
+        if (strstr(r.reason, cases[i].reason) == NULL)
+            fail_msg("case %zu: %s", i, r.reason);
+        assert_true(str_equal(cases[i].state, "stopped") || r.remedy[0] != '\0');
+        sandbox_record_free(&r);
+        assert_int_equal(manager_start_sandbox(w->m, "lab", NULL), 0);
+        assert_int_equal(manager_remove(w->m, "lab", false, NULL), 0);
+    }
+}
+
+/* News of an earlier life come late. */
+static void test_late_end(void **state) {
+    struct world *w = *state;
+    w->options.limits.cleanup_interval_ms = 50;
+    open_manager(w);
+    const char *id = make_box(w, "lab");
+    fake_tell(&w->fake, id, SIGKILL, true);
+    fake_tell(&w->fake, "0000000000000000", 0, false); /* of nobody we know */
+    sleep_ms(300);
+    assert_string_equal(state_of(w, id), "started");
+}
+
+static void test_dead_connection(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct operation *op;
+    struct sandbox_record r;
+    open_manager(w);
+    const char *id = make_box(w, "lab");
+    kill_box(w, id, 0, false, false);
+    assert_int_equal(manager_begin(w->m, "lab", &op, &r, &err), -CAY_UNAVAILABLE);
+    assert_true(err.remedy[0] != '\0');
+    await_state(w, id, "stopped", 3000); /* which is how it was noticed */
+    struct manager_totals totals;
+    manager_totals(w->m, &totals);
+    assert_int_equal(totals.operations, 0);
+}
+
+/* ---- clean-up ---- */
+
+static void test_idle(void **state) {
+    struct world *w = *state;
+    struct operation *op;
+    w->options.limits.cleanup_interval_ms = 50;
+    w->options.limits.idle_timeout_ms = 400;
+    open_manager(w);
+    const char *busy = make_box(w, "busy"), *idle = make_box(w, "idle");
+    int fd = begin(w, busy, &op);
+    await_state(w, idle, "stopped", 2000);
+    sleep_ms(800);
+    assert_string_equal(state_of(w, busy), "started");
+    end(w, fd, op);
+    sleep_ms(200);
+    assert_string_equal(state_of(w, busy), "started"); /* it counts from the end */
+    await_state(w, busy, "stopped", 2000);
+    assert_string_equal(state_of(w, idle), "stopped"); /* and is not deleted */
+}
+
+static void test_auto_delete(void **state) {
+    struct world *w = *state;
+    struct sandbox_record request = {.name = "now", .auto_delete_minutes = INTERVAL_AT_ONCE}, made;
+    open_manager(w); /* with an interval of an hour */
+    assert_int_equal(manager_create(w->m, &request, -1, &made, NULL), 0);
+    sandbox_record_free(&made);
+    request = (struct sandbox_record){.name = "later", .auto_delete_minutes = 1};
+    assert_int_equal(manager_create(w->m, &request, -1, &made, NULL), 0);
+    sandbox_record_free(&made);
+    assert_int_equal(manager_stop_sandbox(w->m, "later", NULL), 0);
+    assert_int_equal(manager_stop_sandbox(w->m, "now", NULL), 0);
+    await_state(w, "now", "gone", 2000);
+    assert_string_equal(state_of(w, "later"), "stopped");
+    assert_int_equal(w->fake.count, 1);
+}
+
+/* ---- many at once ---- */
+
+struct job {
+    struct world *w;
+    const char *name, *image;
+    int code;
+    unsigned seed;
+    struct cay_error err;
+};
+
+static void *create_box(void *arg) {
+    struct job *j = arg;
+    struct sandbox_record request = {0}, made = {0};
+    (void)snprintf(request.name, sizeof request.name, "%s", j->name);
+    (void)snprintf(request.image_name, sizeof request.image_name, "%s", j->image);
+    j->code = manager_create(j->w->m, &request, -1, &made, &j->err);
+    if (j->code == 0)
+        sandbox_record_free(&made);
+    return NULL;
+}
+
+static void test_slow_pull(void **state) {
+    struct world *w = *state;
+    struct job slow = {.w = w, .name = "slow", .image = "slow:800"};
+    pthread_t thread;
+    open_manager(w);
+    assert_int_equal(pthread_create(&thread, NULL, create_box, &slow), 0);
+    await_state(w, "slow", "creating", 1000);
+    int64_t before = clock_ms();
+    struct operation *op;
+    (void)make_box(w, "quick");
+    int fd = begin(w, "quick", &op);
+    end(w, fd, op);
+    assert_int_equal(manager_remove(w->m, "quick", false, NULL), 0);
+    assert_true(clock_ms() - before < 400);
+    assert_string_equal(state_of(w, "slow"), "creating");
+    fd = begin(w, "slow", &op); /* waits until it is there */
+    end(w, fd, op);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(slow.code, 0);
+    assert_string_equal(state_of(w, "slow"), "started");
+}
+
+static void test_parallel_creations(void **state) {
+    enum { MANY = 12, ALLOWED = 8 };
+    struct world *w = *state;
+    struct job jobs[MANY];
+    pthread_t threads[MANY];
+    unsigned made = 0;
+    w->options.limits.max_sandboxes = ALLOWED;
+    w->fake.delay_start = 200;
+    open_manager(w);
+    int64_t before = clock_ms();
+    for (size_t i = 0; i < MANY; i++) {
+        jobs[i] = (struct job){.w = w, .name = "", .image = "slow:200"};
+        assert_int_equal(pthread_create(&threads[i], NULL, create_box, &jobs[i]), 0);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_true(jobs[i].code == 0 || jobs[i].code == -CAY_LIMIT_REACHED);
+        made += jobs[i].code == 0;
+    }
+    assert_int_equal(made, ALLOWED);
+    assert_true(clock_ms() - before < 1200); /* one after the other it were 3.2 s */
+    assert_int_equal(w->fake.count, ALLOWED);
+}
+
+static void test_one_name(void **state) {
+    enum { MANY = 8 };
+    struct world *w = *state;
+    struct job jobs[MANY];
+    pthread_t threads[MANY];
+    unsigned made = 0;
+    open_manager(w);
+    for (size_t i = 0; i < MANY; i++) {
+        jobs[i] = (struct job){.w = w, .name = "lab", .image = "slow:50"};
+        assert_int_equal(pthread_create(&threads[i], NULL, create_box, &jobs[i]), 0);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        made += jobs[i].code == 0;
+        assert_true(jobs[i].code == 0 || jobs[i].code == -CAY_CONFLICT);
+    }
+    assert_int_equal(made, 1);
+}
+
+static void *start_box(void *arg) {
+    struct job *j = arg;
+    j->code = manager_start_sandbox(j->w->m, j->name, &j->err);
+    return NULL;
+}
+
+/* Deletion waits for a start, and a second start finds it done. */
+static void test_turns(void **state) {
+    struct world *w = *state;
+    struct job jobs[2] = {{.w = w, .name = "lab"}, {.w = w, .name = "lab"}};
+    pthread_t threads[2];
+    open_manager(w);
+    (void)make_box(w, "lab");
+    assert_int_equal(manager_stop_sandbox(w->m, "lab", NULL), 0);
+    w->fake.delay_start = 300;
+    unsigned starts = w->fake.starts;
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, start_box, &jobs[i]), 0);
+    await_state(w, "lab", "starting", 1000);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(jobs[i].code, 0);
+    }
+    assert_int_equal(w->fake.starts, starts + 1);
+
+    assert_int_equal(manager_stop_sandbox(w->m, "lab", NULL), 0);
+    assert_int_equal(pthread_create(&threads[0], NULL, start_box, &jobs[0]), 0);
+    await_state(w, "lab", "starting", 1000);
+    assert_int_equal(manager_remove(w->m, "lab", false, NULL), 0);
+    assert_int_equal(pthread_join(threads[0], NULL), 0);
+    assert_int_equal(jobs[0].code, 0);
+    assert_int_equal(w->fake.count, 0);
+}
+
+/* The clean-up calls it an error; if it works out after all, it is none. */
+static void test_too_slow(void **state) {
+    struct world *w = *state;
+    struct job job = {.w = w, .name = "lab"};
+    struct sandbox_record r;
+    pthread_t thread;
+    w->options.limits.cleanup_interval_ms = 50;
+    w->options.limits.transition_ms = 300;
+    open_manager(w);
+    (void)make_box(w, "lab");
+    assert_int_equal(manager_stop_sandbox(w->m, "lab", NULL), 0);
+    set_knob(&w->fake, &w->fake.delay_start, 1500);
+    assert_int_equal(pthread_create(&thread, NULL, start_box, &job), 0);
+    await_state(w, "lab", "error", 1400);
+    assert_int_equal(manager_get(w->m, "lab", &r, NULL), 0);
+    assert_non_null(strstr(r.reason, "starting"));
+    sandbox_record_free(&r);
+    struct cay_error err = {0};
+    assert_int_equal(manager_remove(w->m, "lab", true, &err), -CAY_CONFLICT); /* not for ever */
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(job.code, 0);
+    assert_string_equal(state_of(w, "lab"), "started");
+}
+
+/* ---- the end ---- */
+
+static void *end_later(void *arg) {
+    struct world *w = arg;
+    struct operation *op;
+    int fd = begin(w, "lab", &op);
+    sleep_ms(400);
+    struct cay_error err = {0};
+    struct sandbox_record request = {0}, made;
+    int r = manager_create(w->m, &request, -1, &made, &err); /* it is closing by now */
+    end(w, fd, op);
+    return r == -CAY_UNAVAILABLE ? NULL : arg;
+}
+
+static void test_drain(void **state) {
+    struct world *w = *state;
+    struct manager_totals totals = {0};
+    pthread_t thread;
+    void *failed;
+    open_manager(w);
+    (void)make_box(w, "lab");
+    assert_int_equal(pthread_create(&thread, NULL, end_later, w), 0);
+    while (totals.operations == 0)
+        manager_totals(w->m, &totals);
+    int64_t before = clock_ms();
+    manager_drain(w->m, 5000);
+    assert_in_range(clock_ms() - before, 200, 3000);
+    manager_totals(w->m, &totals);
+    assert_true(totals.shutting_down);
+    assert_int_equal(totals.operations, 0);
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_int_equal(w->fake.stops, 0); /* sandboxes stay */
+}
+
+/* ---- everything ---- */
+
+enum { HAMMERS = 4, BLOWS = 60 };
+
+static void *hammer(void *arg) {
+    struct job *j = arg;
+    struct manager *m = j->w->m;
+    unsigned seed = j->seed;
+    for (unsigned i = 0; i < BLOWS; i++) {
+        char name[8];
+        struct operation *op;
+        struct sandbox_record r = {0}, request = {0};
+        (void)snprintf(name, sizeof name, "b%d", rand_r(&seed) % 5);
+        memcpy(request.name, name, sizeof name);
+        int fd;
+        switch (rand_r(&seed) % 9) {
+        case 0:
+        case 1:
+            if (manager_create(m, &request, -1, &r, NULL) == 0)
+                sandbox_record_free(&r);
+            break;
+        case 2:
+            (void)manager_stop_sandbox(m, name, NULL);
+            break;
+        case 3:
+            (void)manager_start_sandbox(m, name, NULL);
+            break;
+        case 4:
+            (void)manager_remove(m, name, rand_r(&seed) % 2 == 0, NULL);
+            break;
+        case 5:
+            (void)manager_pause(m, name, NULL);
+            (void)manager_resume(m, name, NULL);
+            break;
+        default:
+            fd = manager_begin(m, name, &op, &r, NULL);
+            if (fd < 0)
+                break;
+            sandbox_record_free(&r);
+            (void)close(fd);
+            manager_end(m, op);
+        }
+    }
+    return NULL;
+}
+
+static void test_hammer(void **state) {
+    struct world *w = *state;
+    struct job jobs[HAMMERS];
+    pthread_t threads[HAMMERS];
+    w->options.limits.cleanup_interval_ms = 5;
+    w->options.limits.stop_grace_ms = 10;
+    open_manager(w);
+    for (size_t i = 0; i < HAMMERS; i++) {
+        jobs[i] = (struct job){.w = w, .seed = (unsigned)i};
+        assert_int_equal(pthread_create(&threads[i], NULL, hammer, &jobs[i]), 0);
+    }
+    for (size_t i = 0; i < HAMMERS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    struct sandbox_record *all;
+    size_t count;
+    assert_int_equal(manager_list(w->m, &all, &count, NULL), 0);
+    assert_int_equal(count, w->fake.count);
+    for (size_t i = 0; i < count; i++) {
+        const char *is = fake_state(&w->fake, all[i].id);
+        const char *expected = all[i].state == SANDBOX_STARTED   ? "running"
+                               : all[i].state == SANDBOX_PAUSED  ? "paused"
+                               : all[i].state == SANDBOX_STOPPED ? "stopped"
+                                                                 : "none of these";
+        assert_string_equal(is, expected);
+        sandbox_record_free(&all[i]);
+    }
+    free(all);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_adoption, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_restart, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_database, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_engine_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_late_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_dead_connection, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_idle, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_auto_delete, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_slow_pull, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_parallel_creations, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_too_slow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hammer, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
