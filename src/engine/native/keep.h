@@ -36,5 +36,5 @@ void keep_tend(struct keep *k);
 /* A child of the launcher was reaped. False if it was none of these. */
 bool keep_reaped(struct keep *k, pid_t pid, int status);
 
-/* The process id of a sandbox of this state folder that lives, or 0. */
-pid_t keep_find_living(const char *state_dir);
+/* The user namespace of the sandboxes of this state folder that live: a descriptor, or -1. */
+int keep_find_userns(const char *state_dir);

@@ -2,7 +2,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -11,6 +13,8 @@
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "engine/native/syscalls.h"
+
+enum { OPEN_MS = 2000 };
 
 /* A descriptor of the process that the record names, or negative if it is gone. */
 static int open_living(const struct keep_record *r) {
@@ -92,10 +96,26 @@ int keep_take_over(struct keep *k, struct cay_error *err) {
     return r;
 }
 
+/* ---- for an ordinary user ---- */
+
 struct finding {
     int folder;
-    pid_t pid;
+    int userns;
 };
+
+/* One that is just ending does not let anybody in; so it has ended soon, or it does. */
+static int open_userns(const struct keep_record *r) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/user", r->pid);
+    int64_t deadline = clock_deadline(OPEN_MS);
+    for (;;) {
+        _cleanup_(closep) int pidfd = open_living(r);
+        _cleanup_(closep) int ns = pidfd < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+        if (ns >= 0 || pidfd < 0 || clock_expired(deadline))
+            return TAKE_FD(ns);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 5 * 1000 * 1000}, NULL);
+    }
+}
 
 static int find_one(void *arg, const char *id) {
     struct finding *f = arg;
@@ -105,18 +125,17 @@ static int find_one(void *arg, const char *id) {
         openat(f->folder, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0 || keep_record_read(folder, &record, &err) < 0)
         return 0;
-    _cleanup_(closep) int pidfd = open_living(&record);
-    f->pid = pidfd < 0 ? 0 : record.pid;
-    return f->pid > 0;
+    f->userns = open_userns(&record);
+    return f->userns >= 0;
 }
 
-pid_t keep_find_living(const char *state_dir) {
+int keep_find_userns(const char *state_dir) {
     _cleanup_(closep) int state = open(state_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_(closep) int folder =
         state < 0 ? -1
                   : openat(state, KEEP_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct finding f = {.folder = folder};
+    struct finding f = {.folder = folder, .userns = -1};
     if (folder >= 0)
         (void)each_folder(folder, find_one, &f);
-    return f.pid;
+    return f.userns;
 }

@@ -57,8 +57,10 @@ int main(int argc, char **argv) {
     raise_descriptor_limit();
     struct sandbox_spec defaults = {
         .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};
-    if (launcher_reserve_descriptors(&err) < 0 ||
-        native_open_beside(argv[1], keep_find_living(argv[1]), &n, &err) < 0)
+    if (launcher_reserve_descriptors(&err) < 0)
+        return fail(&err);
+    _cleanup_(closep) int userns = native_is_privileged() ? -1 : keep_find_userns(argv[1]);
+    if (native_open_beside(argv[1], userns, &n, &err) < 0)
         return fail(&err);
     int r = launcher_serve(n, CLIENT_FD, (unsigned)ready, &defaults, &err);
     (void)native_close(n);

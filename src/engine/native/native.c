@@ -68,10 +68,10 @@ static int open_state(struct native *n, const char *path, struct cay_error *err)
     return n->state_dir < 0 ? error_errno(err, "opening state folder '%s'", path) : 0;
 }
 
-/* beside is a process whose user namespace is to be entered; 0: a new one is made. */
-static int become_root(struct native *n, pid_t beside, struct cay_error *err) {
+/* beside is a user namespace to be entered; -1: a new one is made. */
+static int become_root(struct native *n, int beside, struct cay_error *err) {
     struct userns_self self;
-    int r = beside > 0 ? userns_join_root(beside, &self, err) : userns_become_root(&self, err);
+    int r = beside >= 0 ? userns_join_root(beside, &self, err) : userns_become_root(&self, err);
     if (r < 0)
         return r;
     n->own_userns = true;
@@ -121,7 +121,7 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
 
 /* Descriptors must belong to the mount namespace that we end up in, so an ordinary user becomes
  * root of his own before the state folder is opened. */
-static int open_parts(struct native *n, const char *state_dir, bool soon, pid_t beside,
+static int open_parts(struct native *n, const char *state_dir, bool soon, int beside,
                       struct cay_error *err) {
     bool privileged = native_is_privileged();
     int r = 0;
@@ -140,7 +140,7 @@ static int open_parts(struct native *n, const char *state_dir, bool soon, pid_t 
     return r < 0 ? r : build_filter(&n->filter, &strict, err);
 }
 
-static int open_native(const char *state_dir, bool soon, pid_t beside, struct native **ret,
+static int open_native(const char *state_dir, bool soon, int beside, struct native **ret,
                        struct cay_error *err) {
     _cleanup_(native_closep) struct native *n = calloc(1, sizeof *n);
     if (n == NULL)
@@ -160,10 +160,10 @@ static int open_native(const char *state_dir, bool soon, pid_t beside, struct na
 }
 
 int native_open(const char *state_dir, bool soon, struct native **ret, struct cay_error *err) {
-    return open_native(state_dir, soon, 0, ret, err);
+    return open_native(state_dir, soon, -1, ret, err);
 }
 
-int native_open_beside(const char *state_dir, pid_t beside, struct native **ret,
+int native_open_beside(const char *state_dir, int beside, struct native **ret,
                        struct cay_error *err) {
     return open_native(state_dir, false, beside, ret, err);
 }

@@ -35,10 +35,9 @@ bool native_is_privileged(void);
  * root of a user namespace of his own, for good: the process should do nothing else afterwards.
  * With `soon` the parts of a first sandbox are begun at once. */
 int native_open(const char *state_dir, bool soon, struct native **ret, struct cay_error *err);
-/* As native_open for whoever takes over sandboxes that live: an ordinary user enters the user
- * namespace that process `beside` of one is in, since only there he has power over it. 0: none
- * lives. */
-int native_open_beside(const char *state_dir, pid_t beside, struct native **ret,
+/* As native_open for whoever takes over sandboxes that live: an ordinary user enters their user
+ * namespace, since only there he has power over them. -1: none lives. */
+int native_open_beside(const char *state_dir, int userns, struct native **ret,
                        struct cay_error *err);
 struct native *native_close(struct native *n);
 

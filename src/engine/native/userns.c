@@ -249,9 +249,8 @@ static int map_self(pid_t pid, struct cay_error *err) {
     return r < 0 ? r : write_map(pid, "gid_map", &(struct id_map){0, getgid(), 1}, err);
 }
 
-static int enter(int ns, bool ranges, struct cay_error *err) {
-    if (setns(ns, CLONE_NEWUSER) < 0)
-        return error_errno(err, "entering the user namespace");
+/* In the user namespace already. */
+static int become(bool ranges, struct cay_error *err) {
     if (ranges && setgroups(0, NULL) < 0)
         return error_errno(err, "dropping supplementary groups");
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
@@ -282,24 +281,24 @@ int userns_become_root(struct userns_self *ret, struct cay_error *err) {
     if (r < 0)
         return r;
     ret->ranges = ranges;
-    return enter(ns, ranges, err);
+    if (setns(ns, CLONE_NEWUSER) < 0)
+        return error_errno(err, "entering the user namespace");
+    return become(ranges, err);
 }
 
-/* With one id the map has one line of one. */
-static int has_ranges(pid_t pid, bool *ret, struct cay_error *err) {
-    char path[64], text[4096];
-    (void)snprintf(path, sizeof path, "/proc/%d/uid_map", pid);
-    ssize_t n = fd_read_file_at(AT_FDCWD, path, text, sizeof text);
+/* With one id the map has one line. */
+static int has_ranges(bool *ret, struct cay_error *err) {
+    char text[4096];
+    ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", text, sizeof text);
     if (n < 0)
         return error_sys(err, (int)-n, "reading uid_map");
     *ret = strchr(text, '\n') != NULL;
     return 0;
 }
 
-int userns_join_root(pid_t pid, struct userns_self *ret, struct cay_error *err) {
-    int r = has_ranges(pid, &ret->ranges, err);
-    if (r < 0)
-        return r;
-    _cleanup_(closep) int ns = open_namespace(pid, err);
-    return ns < 0 ? ns : enter(ns, ret->ranges, err);
+int userns_join_root(int ns, struct userns_self *ret, struct cay_error *err) {
+    if (setns(ns, CLONE_NEWUSER) < 0)
+        return error_errno(err, "entering the user namespace");
+    int r = has_ranges(&ret->ranges, err);
+    return r < 0 ? r : become(ret->ranges, err);
 }

@@ -40,5 +40,5 @@ struct userns_self {
 /* Enters a new user namespace in which the caller is root, together with a mount namespace of its
  * own. The caller must have one thread. Cannot be undone. */
 int userns_become_root(struct userns_self *ret, struct cay_error *err);
-/* The same in the user namespace that a process is in, which the caller made earlier. */
-int userns_join_root(pid_t pid, struct userns_self *ret, struct cay_error *err);
+/* The same in a user namespace that the caller made earlier. */
+int userns_join_root(int ns, struct userns_self *ret, struct cay_error *err);
