@@ -236,6 +236,20 @@ static int put_symlink(struct writer *w, const struct place *p, struct tar_entry
     return r;
 }
 
+/* True if the overlay hides what is below the folder. */
+static bool is_opaque(int fd) {
+    char value;
+    return fgetxattr(fd, "user.overlay.opaque", &value, sizeof value) == 1 && value == 'y';
+}
+
+static int put_opaque(struct writer *w, struct cay_error *err) {
+    char path[PATH_MAX];
+    if (str_format(path, sizeof path, "%s/.wh..wh..opq", w->path) < 0)
+        return error_sys(err, ENAMETOOLONG, "telling that it is opaque");
+    struct tar_entry entry = {.type = TAR_FILE, .path = path};
+    return put_entry(w, &entry, err);
+}
+
 /* *ret is the folder, to be entered. */
 static int put_folder(struct writer *w, const struct place *p, int *ret, struct cay_error *err) {
     struct tar_entry entry = describe(w, p);
@@ -252,6 +266,8 @@ static int put_folder(struct writer *w, const struct place *p, int *ret, struct 
     entry.xattrs = &xattrs;
     r = put_entry(w, &entry, err);
     w->path[w->len] = '\0';
+    if (r == 0 && w->options->upper && is_opaque(fd))
+        r = put_opaque(w, err);
     if (r == 0)
         *ret = TAKE_FD(fd);
     return r;

@@ -15,6 +15,7 @@ struct cay_error;
 
 struct layer_tar_options {
     int64_t mtime_max; /* later times are set to this (seconds); 0: all times as they are */
+    bool upper;        /* of an overlay in use: opaque folders are told as ".wh..wh..opq" */
     bool merged;       /* no layer but a whole tree: names that begin with ".wh." mean nothing */
 };
 

@@ -161,6 +161,17 @@ const struct opt_command verb_image_ensure = {
     .defaults = &registry_defaults,
 };
 
+const struct opt_command verb_image_snapshot = {
+    .name = "snapshot",
+    .path = "cay image snapshot",
+    .synopsis = "[OPTIONS] SANDBOX-ID NAME",
+    .summary = "make an image of a sandbox that stands still",
+    .hidden = true,
+    .min_operands = 2,
+    .max_operands = 2,
+    .values_size = sizeof(struct verb_common),
+};
+
 static const struct opt login_options[] = {
     {.letter = 'u',
      .name = "user",
@@ -368,8 +379,7 @@ const struct opt_command verb_image_build = {
 };
 
 const struct opt_command *const verb_image_all[] = {
-    &verb_image_ls,     &verb_image_inspect, &verb_image_pull,
-    &verb_image_build,  &verb_image_tag,     &verb_image_rm,
-    &verb_image_prune,  &verb_image_load,    &verb_image_save,
-    &verb_image_import, &verb_image_export,  &verb_image_login,
-    &verb_image_logout, &verb_image_ensure,  NULL};
+    &verb_image_ls,     &verb_image_inspect, &verb_image_pull,     &verb_image_build,
+    &verb_image_tag,    &verb_image_rm,      &verb_image_prune,    &verb_image_load,
+    &verb_image_save,   &verb_image_import,  &verb_image_export,   &verb_image_login,
+    &verb_image_logout, &verb_image_ensure,  &verb_image_snapshot, NULL};

@@ -1,0 +1,63 @@
+/* `cay-image snapshot`: for `cay snapshot create`, which has made sure that the sandbox stands
+ * still. */
+#include <fcntl.h>
+#include <limits.h>
+
+#include "base/error.h"
+#include "base/id.h"
+#include "base/state.h"
+#include "base/str.h"
+#include "engine/native/keep_record.h"
+#include "imager/snapshot.h"
+#include "imager/verbs.h"
+
+/* The files of the sandbox and the image that it was started from. */
+static int open_sandbox(const struct verb_common *common, const char *id, int *ret_fs,
+                        struct keep_record *record, struct cay_error *err) {
+    char state[PATH_MAX], path[PATH_MAX];
+    if (!id_is_valid(id))
+        return error_set(err, CAY_INVALID_ARGUMENT, "'%.40s' is no id of a sandbox", id);
+    int r = state_dir_make(common->state_dir, state, sizeof state, err);
+    if (r < 0)
+        return r;
+    if (str_format(path, sizeof path, "%s/sandboxes/%s", state, id) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the state folder's path is too long");
+    _cleanup_(closep) int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return error_errno(err, "opening the files of sandbox %s", id);
+    r = keep_record_read(folder, record, err);
+    if (r < 0)
+        return r;
+    if (record->image[0] == '\0') {
+        error_set(err, CAY_UNSUPPORTED,
+                  "sandbox %s runs on the host image, which is no image that "
+                  "could be kept",
+                  id);
+        return error_remedy(err, "create it from an image: cay create --image NAME");
+    }
+    *ret_fs = openat(folder, "fs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return *ret_fs < 0 ? error_errno(err, "opening the files of sandbox %s", id) : 0;
+}
+
+int do_snapshot(const void *values, int argc, char **argv) {
+    (void)argc;
+    const struct verb_common *common = values;
+    struct cay_error err;
+    struct reference name;
+    struct keep_record record;
+    struct world world = WORLD_NONE;
+    char id[HEX_SIZE];
+    _cleanup_(closep) int fs = -1;
+    int r = reference_parse(argv[1], &name, &err);
+    if (r == 0)
+        r = open_sandbox(common, argv[0], &fs, &record, &err);
+    if (r == 0)
+        r = verbs_enter(common, false, &world, &err);
+    if (r == 0)
+        r = image_snapshot(&world.store, fs, record.image, id, &err);
+    if (r == 0)
+        r = image_store_set_name(&world.store, &name, id, &err);
+    int code = r < 0 ? verb_fail(&err) : verbs_print_id(common, id, &name);
+    verbs_leave(&world);
+    return code;
+}
