@@ -16,9 +16,9 @@ from support import CAY, TIER, as_user, need_cay, refused, run
 
 
 class Terminal:
-    """A terminal with a `cay run -t` in it."""
+    """A terminal with a `cay run -t` in it, or with cay and the words given."""
 
-    def __init__(self, *command, rows=30, columns=90, options=()):
+    def __init__(self, *command, rows=30, columns=90, options=(), words=None):
         need_cay()
         self.master, self.slave = pty.openpty()
         self.resize(rows, columns)
@@ -26,9 +26,10 @@ class Terminal:
         self.seen = ""
         who, env = as_user()
         os.fchmod(self.slave, 0o666)
+        words = words or ["run", *TIER, "-t", *options, "--", *command]
         self.process = subprocess.Popen(
-            [CAY, "run", *TIER, "-t", *options, "--", *command], stdin=self.slave,
-            stdout=self.slave, stderr=self.slave, env=env, start_new_session=True,
+            [CAY, *words], stdin=self.slave, stdout=self.slave, stderr=self.slave, env=env,
+            start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), **who)
 
     def resize(self, rows, columns):
