@@ -109,10 +109,11 @@ static int prepare(struct db *db, struct cay_error *err) {
                    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
                    "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF",
                    "setting up the database", err);
+    const char *path = sqlite3_db_filename(db->sql, "main"); /* absolute */
     if (r == 0)
-        r = check_whole(db->sql, db->path, err);
+        r = check_whole(db->sql, path, err);
     if (r == 0)
-        r = db_migrate(db->sql, db->path, &db_layout, err);
+        r = db_migrate(db->sql, path, &db_layout, err);
     for (int i = 0; r == 0 && i < DB_QUERIES; i++)
         if (sqlite3_prepare_v3(db->sql, query_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &db->queries[i], NULL) != SQLITE_OK)
@@ -137,9 +138,6 @@ int db_open(const char *path, struct db **ret, struct cay_error *err) {
     if (db == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     (void)pthread_mutex_init(&db->lock, NULL);
-    db->path = strdup(path);
-    if (db->path == NULL)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     int r = make_file(path, err);
     if (r < 0)
         return r;
@@ -162,7 +160,6 @@ void db_close(struct db *db) {
         (void)sqlite3_finalize(db->queries[i]);
     (void)sqlite3_close(db->sql);
     (void)pthread_mutex_destroy(&db->lock);
-    free(db->path);
     free(db);
 }
 

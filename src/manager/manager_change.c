@@ -59,7 +59,7 @@ static int launch(struct manager *m, struct sandbox *s, struct cay_error *err) {
         r = MIN(listener, 0);
     turn_set_deadline(m, s);
     if (r == 0)
-        r = m->engine->ops->start(m->engine, &spec, s->record.image, listener, err);
+        r = drive_start(m, &spec, s->record.image, listener, err);
     spec_free_mounts(&spec);
     return r;
 }
@@ -81,7 +81,7 @@ static int do_start(struct manager *m, struct sandbox *s, struct cay_error *err)
     if (r == 0)
         return 0;
     /* it may run even so, if only the answer was lost */
-    (void)m->engine->ops->stop(m->engine, s->record.id, NULL);
+    (void)drive_stop(m, s->record.id, NULL);
     turn_fail(m, s, &here);
     if (err != NULL)
         *err = here;
@@ -111,7 +111,7 @@ int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t gr
         return r;
     if (grace_ms > 0)
         wait_for_operations(m, s, grace_ms);
-    r = m->engine->ops->stop(m->engine, s->record.id, &here);
+    r = drive_stop(m, s->record.id, &here);
     if (r == 0)
         return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
     turn_fail(m, s, &here);
@@ -132,7 +132,7 @@ int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *e
 }
 
 static int do_pause(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    int r = m->engine->ops->pause(m->engine, s->record.id, err);
+    int r = drive_pause(m, s->record.id, err);
     return r < 0 ? r : turn_become(m, s, SANDBOX_PAUSED, NULL, err);
 }
 
@@ -141,7 +141,7 @@ int manager_pause(struct manager *m, const char *who, struct cay_error *err) {
 }
 
 static int do_resume(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    int r = m->engine->ops->resume(m->engine, s->record.id, err);
+    int r = drive_resume(m, s->record.id, err);
     return r < 0 ? r : turn_become(m, s, SANDBOX_STARTED, NULL, err);
 }
 
@@ -173,7 +173,7 @@ static int forget(struct manager *m, struct sandbox *s, struct cay_error *err) {
 int change_remove(struct manager *m, struct sandbox *s, permission may, struct cay_error *err) {
     int r = turn_become(m, s, SANDBOX_DESTROYING, may, err);
     if (r == 0)
-        r = m->engine->ops->remove(m->engine, s->record.id, err);
+        r = drive_remove(m, s->record.id, err);
     if (r < 0)
         return r;
     socket_remove(s->record.id);
@@ -279,9 +279,12 @@ int manager_create(struct manager *m, const struct sandbox_record *request, int 
     (void)sandbox_ref(s); /* ours */
     r = admit(m, s, err);
     if (r == 0) {
-        r = build(m, s, progress_fd, ret, err);
+        struct cay_error here = {0};
+        r = build(m, s, progress_fd, ret, &here);
         if (r < 0)
             (void)change_remove(m, s, NULL, NULL);
+        if (r < 0 && err != NULL)
+            *err = here;
         turn_end(m, s);
     }
     (void)pthread_mutex_lock(&m->lock);

@@ -84,6 +84,14 @@ void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why
 /* -CAY_CONFLICT: what it is, that it cannot be `done` ("paused") so, and the remedy. */
 int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err);
 
+/* ---- manager_drive.c: the operations of the engine ---- */
+int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *image, int listener,
+                struct cay_error *err); /* err is not NULL */
+int drive_stop(struct manager *m, const char *id, struct cay_error *err);
+int drive_pause(struct manager *m, const char *id, struct cay_error *err);
+int drive_resume(struct manager *m, const char *id, struct cay_error *err);
+int drive_remove(struct manager *m, const char *id, struct cay_error *err);
+
 /* ---- manager_change.c: for who has the turn ---- */
 int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
                 struct cay_error *err);

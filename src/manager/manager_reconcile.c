@@ -116,7 +116,7 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, struct
     case STOP:
         return change_stop(m, s, NULL, 0, err);
     case HALT:
-        return m->engine->ops->stop(m->engine, s->record.id, err);
+        return drive_stop(m, s->record.id, err);
     case REMOVE:
         return change_remove(m, s, NULL, err);
     case KEEP:
@@ -169,7 +169,7 @@ static void remove_unknown(struct manager *m, const char *id) {
     if (known)
         return;
     log_event(LOG_LEVEL_WARN, "removing a sandbox that nobody knows", "id", "%s", id);
-    if (m->engine->ops->remove(m->engine, id, &err) < 0)
+    if (drive_remove(m, id, &err) < 0)
         log_event(LOG_LEVEL_WARN, "sandbox not removed", "why", "%s", err.message);
     socket_remove(id);
 }

@@ -39,6 +39,7 @@ struct fake {
     pthread_mutex_t lock;
     struct fake_box boxes[FAKE_MAX];
     size_t count;
+    int away;                                                      /* how many calls find nobody */
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
     int delay_start, delay_stop;                                   /* milliseconds */
     unsigned starts, stops, removes;
@@ -71,7 +72,9 @@ static struct fake_box *fake_put(struct fake *f, const char *id, enum engine_sta
 static int fake_begin(struct fake *f, const int *failure, const int *delay, unsigned *counter,
                       struct cay_error *err) {
     (void)pthread_mutex_lock(&f->lock);
-    int code = *failure, ms = delay == NULL ? 0 : *delay;
+    int code = f->away > 0 ? CAY_UNAVAILABLE : *failure, ms = delay == NULL ? 0 : *delay;
+    if (f->away > 0)
+        f->away--;
     if (counter != NULL)
         ++*counter;
     (void)pthread_mutex_unlock(&f->lock);

@@ -76,8 +76,8 @@ static void bring_to(struct world *w, const char *who, const char *state) {
         assert_int_equal(manager_pause(w->m, who, NULL), 0);
     if (str_equal(state, "error")) {
         assert_int_equal(manager_stop_sandbox(w->m, who, NULL), 0);
-        set_knob(&w->fake, &w->fake.fail_start, CAY_UNAVAILABLE);
-        assert_int_equal(manager_start_sandbox(w->m, who, NULL), -CAY_UNAVAILABLE);
+        set_knob(&w->fake, &w->fake.fail_start, CAY_INTERNAL);
+        assert_int_equal(manager_start_sandbox(w->m, who, NULL), -CAY_INTERNAL);
         set_knob(&w->fake, &w->fake.fail_start, 0);
     }
     assert_string_equal(state_of(w, who), state);
@@ -174,7 +174,7 @@ static void test_failed_creation(void **state) {
 
     /* what cannot be taken away now is taken away later */
     request.image_name[0] = '\0';
-    w->fake.fail_remove = CAY_UNAVAILABLE;
+    w->fake.fail_remove = CAY_INTERNAL;
     assert_int_equal(manager_create(w->m, &request, -1, &made, &err), -CAY_RESOURCE_EXHAUSTED);
     assert_string_equal(state_of(w, "lab"), "destroying");
     w->fake.fail_remove = w->fake.fail_start = 0;
@@ -183,13 +183,33 @@ static void test_failed_creation(void **state) {
     (void)make_box(w, "lab");
 }
 
+/* The launcher died, and is started again by somebody. */
+static void test_engine_comes_back(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    open_manager(w);
+    set_knob(&w->fake, &w->fake.away, 3);
+    const char *id = make_box(w, "lab");
+    set_knob(&w->fake, &w->fake.away, 2);
+    assert_int_equal(manager_pause(w->m, id, &err), 0);
+    assert_int_equal(manager_resume(w->m, id, &err), 0);
+    set_knob(&w->fake, &w->fake.away, 2);
+    assert_int_equal(manager_stop_sandbox(w->m, id, &err), 0);
+    assert_string_equal(fake_state(&w->fake, id), "stopped");
+    set_knob(&w->fake, &w->fake.away, 2);
+    assert_int_equal(manager_start_sandbox(w->m, id, &err), 0);
+    set_knob(&w->fake, &w->fake.away, 2);
+    assert_int_equal(manager_remove(w->m, id, false, &err), 0);
+    assert_int_equal(w->fake.count, 0);
+}
+
 static void test_failed_removal(void **state) {
     struct world *w = *state;
     struct cay_error err = {0};
     open_manager(w);
     (void)make_box(w, "lab");
-    set_knob(&w->fake, &w->fake.fail_remove, CAY_UNAVAILABLE);
-    assert_int_equal(manager_remove(w->m, "lab", false, &err), -CAY_UNAVAILABLE);
+    set_knob(&w->fake, &w->fake.fail_remove, CAY_INTERNAL);
+    assert_int_equal(manager_remove(w->m, "lab", false, &err), -CAY_INTERNAL);
     assert_string_equal(state_of(w, "lab"), "destroying");
     assert_int_equal(manager_start_sandbox(w->m, "lab", &err), -CAY_CONFLICT);
     set_knob(&w->fake, &w->fake.fail_remove, 0);
@@ -474,6 +494,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_transitions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_start, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_creation, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_engine_comes_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_removal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_defaults, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_requests, setup, teardown),

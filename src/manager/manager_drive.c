@@ -1,0 +1,70 @@
+/* The engine, asked with patience: one that is away (its launcher died) is back in a moment. */
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "manager/manager_internal.h"
+
+enum { AWAY_MS = 5000, PAUSE_MIN_MS = 20, PAUSE_MAX_MS = 400 };
+
+struct patience {
+    int64_t until, pause;
+};
+
+static struct patience patience_new(void) {
+    return (struct patience){clock_deadline(AWAY_MS), PAUSE_MIN_MS};
+}
+
+/* True if it is worth another try, after a pause. */
+static bool try_again(struct patience *p, int result) {
+    if (result != -CAY_UNAVAILABLE || clock_expired(p->until))
+        return false;
+    struct timespec t = {.tv_nsec = p->pause * 1000000};
+    (void)nanosleep(&t, NULL);
+    p->pause = MIN(2 * p->pause, (int64_t)PAUSE_MAX_MS);
+    return true;
+}
+
+typedef int (*engine_call)(struct engine *e, const char *id, struct cay_error *err);
+
+/* Engines fill err, so there always is one. */
+static int ask(struct manager *m, engine_call call, const char *id, struct cay_error *err) {
+    struct patience p = patience_new();
+    struct cay_error here = {0};
+    int r;
+    do
+        r = call(m->engine, id, &here);
+    while (try_again(&p, r));
+    if (r < 0 && err != NULL)
+        *err = here;
+    return r;
+}
+
+int drive_stop(struct manager *m, const char *id, struct cay_error *err) {
+    return ask(m, m->engine->ops->stop, id, err);
+}
+
+int drive_pause(struct manager *m, const char *id, struct cay_error *err) {
+    return ask(m, m->engine->ops->pause, id, err);
+}
+
+int drive_resume(struct manager *m, const char *id, struct cay_error *err) {
+    return ask(m, m->engine->ops->resume, id, err);
+}
+
+int drive_remove(struct manager *m, const char *id, struct cay_error *err) {
+    return ask(m, m->engine->ops->remove, id, err);
+}
+
+/* Where the answer was lost it may run, so it is stopped before the next try. */
+int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *image, int listener,
+                struct cay_error *err) {
+    struct patience p = patience_new();
+    int r = m->engine->ops->start(m->engine, spec, image, listener, err);
+    while (try_again(&p, r)) {
+        r = drive_stop(m, spec->id, err);
+        if (r == 0 || r == -CAY_NOT_FOUND)
+            r = m->engine->ops->start(m->engine, spec, image, listener, err);
+    }
+    return r;
+}
