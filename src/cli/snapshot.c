@@ -68,6 +68,8 @@ static int snapshot(struct sandbox_verb *v, const char *who, const char *name, i
     }
     if (runs)
         r = post(v, id, "/pause");
+    if (r == -CAY_UNSUPPORTED)
+        return error_remedy(&v->err, "stop it first: cay stop %.80s", who);
     if (r < 0)
         return r;
     struct cay_error first;

@@ -17,9 +17,9 @@ HERE = ROOT / "tests" / "integration"
 ACCOUNT = "nobody"
 SUITES = {
     "one-id": ["run", "tty", "programs", "doctor", "version", "bad_input", "cleanup", "faults",
-               "image_verbs", "run_image", "transfer", "transfer_hostile", "keep"],
-    "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs", "run_image",
-               "transfer", "transfer_hostile", "keep"],
+               "image_verbs", "run_image", "snapshot", "transfer", "transfer_hostile", "keep"],
+    "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs",
+               "run_image", "snapshot", "transfer", "transfer_hostile", "keep"],
 }
 # Under a sanitizer, where each run takes ten times as long, these say the same as above.
 SLOW = {"faults", "programs", "cleanup"}
@@ -42,9 +42,7 @@ def build():
     helpers = Path("tests/helpers")
     (folder / helpers).mkdir(parents=True)
     shutil.copy(CAY, folder)
-    if (BUILD / "cay-image").exists():
-        shutil.copy(BUILD / "cay-image", folder)
-    for program in ("cay-launcher", helpers / "deny", helpers / "keep"):
+    for program in ("cay-image", "cay-launcher", "cayd", helpers / "deny", helpers / "keep"):
         if (BUILD / program).exists():
             shutil.copy(BUILD / program, folder / program)
     yield folder
