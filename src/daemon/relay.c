@@ -22,8 +22,11 @@ struct flow {
     size_t size;
 };
 
+/* Who leaves with unread bytes resets the connection; for us that is an end like any other. */
 static int fill(struct flow *f) {
     ssize_t n = recv(f->from, f->data, f->size, MSG_DONTWAIT);
+    if (n < 0 && errno == ECONNRESET)
+        n = 0;
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     f->ended = n == 0;
@@ -32,8 +35,17 @@ static int fill(struct flow *f) {
     return 0;
 }
 
+/* A side that takes nothing more may have said its last words: those still go the other way. */
+static int give_up(struct flow *f) {
+    f->len = 0;
+    f->ended = f->passed_on = true;
+    return 0;
+}
+
 static int drain(struct flow *f) {
     ssize_t n = send(f->to, f->data + f->start, f->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
+        return give_up(f);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -errno;
     f->start += (size_t)n;
@@ -56,7 +68,7 @@ static int step(struct flow *f, short from_events, short to_events) {
 
 /* A side that hung up takes nothing more and would be reported for ever. */
 static bool is_gone(const struct pollfd *p, const struct flow *from_it) {
-    return (p->revents & POLLERR) != 0 || ((p->revents & POLLHUP) != 0 && from_it->ended);
+    return (p->revents & (POLLERR | POLLHUP)) != 0 && from_it->ended && from_it->len == 0;
 }
 
 /* What to wait for at the side that `from_it` comes from. While its bytes wait for the other side,

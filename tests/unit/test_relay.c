@@ -117,6 +117,26 @@ static void test_last_words(void **state) {
     end(&b);
 }
 
+/* A server that answers and leaves without reading all that the client sent has answered. */
+static void test_last_words_of_who_reads_nothing(void **state) {
+    (void)state;
+    enum { SIZE = 100 * 1000 };
+    static char sent[SIZE], got[SIZE];
+    for (int i = 0; i < 200; i++) {
+        struct bench b = {0};
+        begin(&b);
+        memset(sent, i, SIZE);
+        assert_int_equal(fd_write_all(b.client, "request", 7), 0);
+        assert_int_equal(fd_write_all(b.server, sent, SIZE), 0);
+        assert_int_equal(fd_write_all(b.client, "more", 4), 0);
+        fd_close(&b.server);
+        (void)send(b.client, "end", 3, MSG_NOSIGNAL); /* the relay may have left already */
+        assert_int_equal(fd_read_all(b.client, got, SIZE), 1);
+        assert_memory_equal(sent, got, SIZE);
+        end(&b);
+    }
+}
+
 static void *write_much(void *fd) {
     static char zero[1 << 20];
     for (int i = 0; i < 32; i++)
@@ -148,9 +168,12 @@ static void test_much_both_ways(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_both_ways),        cmocka_unit_test(test_half_close),
-        cmocka_unit_test(test_either_side_goes), cmocka_unit_test(test_last_words),
+        cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_half_close),
+        cmocka_unit_test(test_either_side_goes),
+        cmocka_unit_test(test_last_words),
         cmocka_unit_test(test_much_both_ways),
+        cmocka_unit_test(test_last_words_of_who_reads_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
