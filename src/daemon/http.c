@@ -167,11 +167,11 @@ static int check_key(const struct http *h, struct MHD_Connection *connection,
                              "state folder");
 }
 
-/* True if the head says more than we take. */
+/* True if the head says more than we would read, only to ignore it. */
 static bool is_too_large(struct MHD_Connection *connection) {
     const char *length = header(connection, "Content-Length");
     uint64_t bytes;
-    return length != NULL && str_to_u64(length, CALL_BODY_MAX, &bytes) < 0;
+    return length != NULL && str_to_u64(length, IGNORED_MAX, &bytes) < 0;
 }
 
 static enum MHD_Result refuse_size(struct MHD_Connection *connection, struct call *c) {

@@ -1,0 +1,201 @@
+"""A daemon with a state folder of its own, and its clients, for tests."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import support
+from launching import Connection, is_alive, until
+
+CAYD = support.BUILD / "cayd"
+TSV = "text/tab-separated-values"
+
+
+class LocalHTTP(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path, timeout=30):
+        super().__init__("localhost", timeout=timeout)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Answer:
+    def __init__(self, response):
+        self.status = response.status
+        self.headers = response.headers
+        self.text = response.read().decode()
+
+    def json(self):
+        assert self.headers["Content-Type"] == "application/json", self.text
+        return json.loads(self.text)
+
+    def rows(self):
+        """Of a table, as dictionaries."""
+        assert self.headers["Content-Type"].startswith(TSV), self.text
+        names, *lines = [line.split("\t") for line in self.text.removesuffix("\n").split("\n")]
+        assert all(len(line) == len(names) for line in lines), self.text
+        return [dict(zip(names, line)) for line in lines]
+
+
+class Refused(Exception):
+    def __init__(self, answer):
+        super().__init__(answer.status, answer.text)
+        self.status = answer.status
+        self.error = json.loads(answer.text)
+
+
+class Daemon:
+    def __init__(self, folder, *options, env=None, path=None):
+        if not CAYD.exists():
+            pytest.skip("cayd is not built: ninja -C build")
+        self.state = Path(folder) / "state"
+        self.state.mkdir(exist_ok=True)
+        support.own(self.state)
+        self.socket = path or self.state / "daemon" / "cay.sock"
+        self.log = Path(folder) / "log"
+        self.options = options
+        self.env = env or {}
+        self.process = None
+        self.start()
+
+    # ---- processes ----
+
+    def spawn(self, *options, **more):
+        """Any cayd on the same state folder."""
+        who, env = support.as_user()
+        return subprocess.Popen([CAYD, "--state-dir", self.state, *options],
+                                env={**env, **self.env}, stdin=subprocess.DEVNULL, **who, **more)
+
+    def start(self):
+        with open(self.log, "ab") as log:
+            self.process = self.spawn(*self.options, stdout=log, stderr=log)
+        assert until(self.serves, 30), self.log.read_text()
+
+    def serves(self):
+        try:
+            return self.process.poll() is None and self.get("/healthz").text == "ok"
+        except OSError:
+            return False
+
+    def child(self, name):
+        """The process id of the front or the launcher, 0 if there is none."""
+        pid = self.process.pid
+        with contextlib.suppress(OSError):
+            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+                if Path(f"/proc/{child}/comm").read_text().strip() == name and is_alive(child):
+                    return int(child)
+        return 0
+
+    def front(self):
+        return self.child("cayd-front")
+
+    def launcher(self):
+        return self.child("cay-launcher")
+
+    def kill_child(self, name):
+        """Kills it, and waits for its successor."""
+        old = self.child(name)
+        assert old
+        os.kill(old, signal.SIGKILL)
+        assert until(lambda: self.child(name) not in (0, old), 20), self.log.read_text()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait(20)
+
+    def stop(self, seconds=20):
+        """SIGTERM; how long it took."""
+        began = time.monotonic()
+        self.process.terminate()
+        assert self.process.wait(seconds) == 0, self.log.read_text()
+        return time.monotonic() - began
+
+    def clean_up(self):
+        """Removes every sandbox, and ends."""
+        if self.process.poll() is not None:
+            self.start()
+        for sandbox in self.list():
+            self.call("DELETE", f"/api/sandbox/{sandbox['id']}?force=true")
+        self.stop()
+
+    # ---- requests ----
+
+    def http(self, timeout=60):
+        return LocalHTTP(self.socket, timeout)
+
+    def ask(self, method, path, body=None, **headers):
+        connection = self.http()
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        if isinstance(body, dict):
+            body = json.dumps(body)
+        try:
+            connection.request(method, path, body, names)
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def get(self, path, **headers):
+        return self.ask("GET", path, **headers)
+
+    def call(self, method, path, body=None):
+        """What a request that succeeds answers."""
+        answer = self.ask(method, path, body)
+        if answer.status >= 400:
+            raise Refused(answer)
+        return answer.json() if answer.status != 204 else None
+
+    def list(self, query=""):
+        return self.call("GET", "/api/sandbox" + query)
+
+    def create(self, **wishes):
+        if support.USER:
+            wishes.setdefault("tier", "basic")
+        return self.call("POST", "/api/sandbox", wishes)
+
+    def state_of(self, who):
+        return self.call("GET", f"/api/sandbox/{who}")["state"]
+
+    def upgrade(self, who, early=b""):
+        """The bare socket after the head of the answer, and the answer's headers."""
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(60)
+        sock.connect(str(self.socket))
+        sock.sendall(b"GET /api/cay/sandbox/%s/connect HTTP/1.1\r\nHost: x\r\n"
+                     b"Connection: Upgrade\r\nUpgrade: cay-init\r\n\r\n" % who.encode() + early)
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            byte = sock.recv(1)
+            assert byte, head
+            head += byte
+        assert head.startswith(b"HTTP/1.1 101 "), head
+        return sock, head.decode().split("\r\n")[1:-2]
+
+    def connect(self, who):
+        return Connection(self.upgrade(who)[0])
+
+    def exec(self, who, *argv, **fields):
+        """(exit code, output) of a command."""
+        with self.connect(who) as c:
+            c.exec(*argv, **fields)
+            return c.finish()[:2]
+
+
+@contextlib.contextmanager
+def serving(folder, *options, **more):
+    daemon = Daemon(folder, *options, **more)
+    try:
+        yield daemon
+    finally:
+        daemon.clean_up()

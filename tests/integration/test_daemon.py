@@ -1,0 +1,783 @@
+"""The daemon: every route of docs/api.md with good and bad input, and that nothing which was promised
+is lost, whichever of its processes dies."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import support
+from daemons import CAYD, TSV, Daemon, Refused, serving
+from launching import (DONE, EXEC, INPUT, INPUT_END, REQUEST, STARTED, STDOUT, Connection, field,
+                       is_alive, until)
+
+KEYS = ["id", "name", "state", "image", "user", "workDir", "memory", "cpus", "disk", "pids", "labels",
+        "env", "createdAt", "updatedAt", "lastActivityAt", "autoStopInterval", "autoDeleteInterval",
+        "tier", "profile", "errorReason", "errorRemedy"]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """One daemon for the tests that do it no harm."""
+    folder = tmp_path_factory.mktemp("daemon")
+    for path in (folder, *folder.parents):
+        if path.parts[1:2] == ("tmp",) and path != Path("/tmp"):
+            path.chmod(0o755)
+    support.own(folder)
+    with serving(folder) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def daemon(folder, clean_host):
+    """One of the test's own."""
+    with serving(folder) as found:
+        yield found
+
+
+@pytest.fixture
+def box(shared):
+    """A sandbox in the shared daemon."""
+    made = shared.create()
+    yield made["id"]
+    try:
+        shared.call("DELETE", f"/api/sandbox/{made['id']}?force=true")
+    except Refused as refused:
+        assert refused.status == 404
+
+
+def refusal(daemon, method, path, body=None, **headers):
+    answer = daemon.ask(method, path, body, **headers)
+    error = answer.json()
+    assert error["statusCode"] == answer.status
+    assert list(error) == ["code", "message", "remedy", "statusCode"]
+    return answer.status, error["code"], error["message"] + " | " + error["remedy"]
+
+
+# ---- routes ----
+
+def test_health(shared):
+    answer = shared.get("/healthz")
+    assert (answer.status, answer.text) == (200, "ok")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+
+
+def test_status(shared, box):
+    status = shared.call("GET", "/api/cay/status")
+    assert list(status) == ["version", "sandboxes", "started", "operations", "limit", "shuttingDown"]
+    assert status["sandboxes"] >= 1 and status["started"] >= 1
+    assert (status["limit"], status["shuttingDown"]) == (100, False)
+
+
+def test_create_with_everything(shared):
+    made = shared.create(name="full", env={"GREETING": "hällo \n%"}, labels={"team": "red"},
+                         workDir="/data", memory=256 << 20, cpus=0.5, disk="1g", pids=64,
+                         autoStopInterval=7, autoDeleteInterval=9, profile="strict")
+    try:
+        assert list(made) == KEYS
+        wanted = {"name": "full", "state": "started", "image": "host", "workDir": "/data",
+                  "memory": 256 << 20, "cpus": 0.5, "disk": 1 << 30, "pids": 64,
+                  "labels": {"team": "red"}, "env": {"GREETING": "hällo \n%"},
+                  "autoStopInterval": 7, "autoDeleteInterval": 9, "errorReason": None}
+        assert {key: made[key] for key in wanted} == wanted
+        assert made == {**shared.call("GET", "/api/sandbox/full"),
+                        "lastActivityAt": made["lastActivityAt"]}
+        _, headers = shared.upgrade("full")
+        assert "X-Cay-Work-Dir: /data" in headers and "X-Cay-Name: full" in headers
+        assert "X-Cay-Env: GREETING=h%C3%A4llo%20%0A%25" in headers
+    finally:
+        shared.call("DELETE", "/api/sandbox/full?force=true")
+
+
+def test_intervals_of_zero(shared):
+    made = shared.create(autoStopInterval=0, autoDeleteInterval=-1)
+    assert (made["autoStopInterval"], made["autoDeleteInterval"]) == (0, -1)
+    shared.call("DELETE", f"/api/sandbox/{made['id']}")
+
+
+def test_get_by_id_prefix_and_name(shared, box):
+    for who in (box, box[:10]):
+        assert shared.call("GET", f"/api/sandbox/{who}")["id"] == box
+    shared.call("POST", f"/api/cay/sandbox/{box}/rename", {"name": "by-name"})
+    assert shared.call("GET", "/api/sandbox/by-name")["id"] == box
+
+
+def test_life(shared, box):
+    for verb, state in (("pause", "paused"), ("resume", "started"), ("stop", "stopped"),
+                        ("start", "started")):
+        assert shared.call("POST", f"/api/sandbox/{box}/{verb}")["state"] == state
+        assert shared.state_of(box) == state
+    assert shared.ask("DELETE", f"/api/sandbox/{box}?force=true").status == 204
+    assert refusal(shared, "GET", f"/api/sandbox/{box}")[:2] == (404, "not_found")
+
+
+def test_files_stay_while_it_is_stopped(shared, box):
+    assert shared.exec(box, "sh", "-c", "echo kept > /workspace/file")[0] == 0
+    shared.call("POST", f"/api/sandbox/{box}/stop")
+    shared.call("POST", f"/api/sandbox/{box}/start")
+    assert shared.exec(box, "cat", "/workspace/file") == (0, "kept\n")
+
+
+def test_labels(shared, box):
+    changed = shared.call("PUT", f"/api/sandbox/{box}/labels", {"labels": {"b": "2", "a": "x=y"}})
+    assert changed["labels"] == {"a": "x=y", "b": "2"}
+    ids = lambda query: [s["id"] for s in shared.list(query)]
+    assert ids("?label=a%3Dx%3Dy") == ids("?label=b=2&label=a=x=y") == [box]
+    assert ids("?label=b=2&label=c=3") == ids("?label=b") == []
+    assert shared.call("PUT", f"/api/sandbox/{box}/labels", {"labels": {}})["labels"] == {}
+
+
+def test_rename(shared, box):
+    renamed = shared.call("POST", f"/api/cay/sandbox/{box}/rename", {"name": "renamed"})
+    assert (renamed["id"], renamed["name"]) == (box, "renamed")
+    other = shared.create(name="taken")
+    status, code, text = refusal(shared, "POST", f"/api/cay/sandbox/{box}/rename",
+                                 {"name": "taken"})
+    assert (status, code) == (409, "conflict") and "taken" in text
+    shared.call("DELETE", f"/api/sandbox/{other['id']}")
+
+
+def test_stats(shared, box):
+    stats = shared.call("GET", f"/api/cay/sandbox/{box}/stats")
+    assert list(stats) == ["memoryBytes", "memoryLimit", "memoryPeak", "cpuMicros", "pids",
+                           "oomKills", "diskBytes"]
+    if not support.USER:
+        assert stats["pids"] >= 1 and stats["memoryLimit"] == 512 << 20
+
+
+def test_head_is_get_without_a_body(shared):
+    answer = shared.ask("HEAD", "/api/sandbox")
+    assert (answer.status, answer.text) == (200, "")
+
+
+# ---- tables ----
+
+def test_tables(shared, box):
+    shared.call("PUT", f"/api/sandbox/{box}/labels", {"labels": {"k": "a,b\\t"}})
+    rows = shared.get("/api/sandbox", Accept=TSV).rows()
+    assert [key for key in KEYS if key != "env"] == list(rows[0])
+    row = next(row for row in rows if row["id"] == box)
+    assert row["state"] == "started" and row["labels"] == "k=a\\x2cb\\\\t"
+    assert shared.get(f"/api/sandbox/{box}", Accept=TSV).rows() == [row]
+    assert shared.get("/api/cay/status", Accept=TSV).rows()[0]["limit"] == "100"
+    assert "cpuMicros" in shared.get(f"/api/cay/sandbox/{box}/stats", Accept=TSV).rows()[0]
+
+
+def test_an_empty_table_names_its_columns(shared):
+    answer = shared.get("/api/sandbox?label=no=body", Accept=TSV)
+    assert answer.rows() == [] and answer.text.startswith("id\tname\t")
+
+
+def test_an_error_is_three_lines(shared):
+    answer = shared.get("/api/sandbox/no-such-box", Accept=TSV)
+    code, message, remedy, rest = answer.text.split("\n")
+    assert (answer.status, code, rest) == (404, "not_found", "")
+    assert "no-such-box" in message
+
+
+# ---- bad input ----
+
+@pytest.mark.parametrize("method, path, body, status, part", [
+    ("GET", "/", None, 404, "nothing at this path"),
+    ("GET", "/api", None, 404, "nothing at this path"),
+    ("GET", "/api/sandbox/x/y", None, 404, "nothing at this path"),
+    ("GET", "/api//sandbox", None, 400, "empty part"),
+    ("GET", "/api/sandbox/%zz", None, 400, "hex digits"),
+    ("GET", "/healthz%00", None, 400, "zero byte"),
+    ("GET", "/api/sandbox/%ff", None, 400, "UTF-8"),
+    ("GET", "/" + "a" * 5000, None, 400, "longer than"),
+    ("GET", "/api/sandbox/none", None, 404, "none"),
+    ("POST", "/api/sandbox/none/start", None, 404, "none"),
+    ("DELETE", "/api/sandbox/none", None, 404, "none"),
+    ("DELETE", "/api/sandbox/none?force=perhaps", None, 400, "neither true nor false"),
+    ("POST", "/api/sandbox", "{", 400, "request body"),
+    ("POST", "/api/sandbox", "[]", 400, "object"),
+    ("POST", "/api/sandbox", "\xff", 400, "request body"),
+    ("POST", "/api/sandbox", {"memroy": 1}, 400, "did you mean 'memory'?"),
+    ("POST", "/api/sandbox", {"name": "-x"}, 400, "name"),
+    ("POST", "/api/sandbox", {"name": "a" * 64}, 400, "name"),
+    ("POST", "/api/sandbox", {"memory": "much"}, 400, "memory"),
+    ("POST", "/api/sandbox", {"memory": 1 << 60}, None, "memory"),
+    ("POST", "/api/sandbox", {"cpus": -1}, 400, "cpus"),
+    ("POST", "/api/sandbox", {"env": {"A=B": ""}}, 400, "env"),
+    ("POST", "/api/sandbox", {"labels": {str(i): "" for i in range(100)}}, 400, "labels"),
+    ("POST", "/api/sandbox", {"volumes": ["/"]}, 400, ""),
+    ("POST", "/api/sandbox", {"image": "No Such Image"}, 400, ""),
+    ("POST", "/api/sandbox", {"tier": "best"}, 400, "tier"),
+    ("PUT", "/api/sandbox/none/labels", {}, 400, "labels"),
+    ("POST", "/api/cay/sandbox/none/rename", {"name": "a b"}, 400, "name"),
+    ("POST", "/api/cay/sandbox/none/rename", {"nmae": "a"}, 400, "did you mean 'name'?"),
+    ("GET", "/api/cay/sandbox/none/connect", None, 400, "Upgrade"),
+])
+def test_bad_input(shared, method, path, body, status, part):
+    if isinstance(body, str):
+        body = body.encode("latin-1")
+    found, code, text = refusal(shared, method, path, body)
+    assert part in text
+    assert found == status if status else 400 <= found < 500 or found == 507
+
+
+def test_wrong_method(shared):
+    answer = shared.ask("PATCH", "/api/sandbox")
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
+    assert answer.json()["code"] == "invalid_argument"
+
+
+def test_bodies_that_are_too_large(shared):
+    body = b'{"name": "' + b"a" * (1 << 20) + b'"}'
+    assert refusal(shared, "POST", "/api/sandbox", body)[0] == 413
+    chunks = iter([b"x" * 65536] * 40)
+    assert refusal(shared, "POST", "/api/sandbox", chunks)[0] == 413
+
+
+def test_a_body_that_is_far_too_large_is_not_read(shared):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(20)
+        sock.connect(str(shared.socket))
+        sock.sendall(b"POST /api/sandbox HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+        assert sock.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
+def test_an_endless_body_is_hung_up_on(shared):
+    connection = shared.http()
+    connection.putrequest("POST", "/api/sandbox")
+    connection.putheader("Transfer-Encoding", "chunked")
+    connection.endheaders()
+    with pytest.raises(OSError):
+        for _ in range(4096):
+            connection.send(b"10000\r\n" + b"x" * 65536 + b"\r\n")
+    connection.close()
+
+
+def test_headers_that_are_too_large(shared):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(20)
+        sock.connect(str(shared.socket))
+        try:
+            sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * (4 << 20))
+        except OSError:
+            return  # it hung up
+        answer = sock.recv(100)
+        assert answer == b"" or b" 431 " in answer or b" 413 " in answer or b" 414 " in answer
+
+
+@pytest.mark.parametrize("garbage", [b"\0" * 100, b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01",
+                                     b"GET /healthz HTTP/9.9\r\n\r\n", b"a" * 100000])
+def test_garbage_harms_nobody(shared, garbage):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(20)
+        sock.connect(str(shared.socket))
+        sock.sendall(garbage)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(4096):
+            pass
+    assert shared.get("/healthz").status == 200
+
+
+def test_a_duplicate_name(shared):
+    made = shared.create(name="twice")
+    with pytest.raises(Refused) as refused:
+        shared.create(name="twice")
+    assert refused.value.status == 409 and "twice" in refused.value.error["message"]
+    shared.call("DELETE", f"/api/sandbox/{made['id']}")
+
+
+def test_connecting_to_a_stopped_sandbox(shared, box):
+    shared.call("POST", f"/api/sandbox/{box}/stop")
+    status, code, text = refusal(shared, "GET", f"/api/cay/sandbox/{box}/connect",
+                                 Connection="Upgrade", Upgrade="cay-init")
+    assert (status, code) == (409, "conflict") and "start" in text
+
+
+def test_the_limit(folder):
+    with serving(folder, env={"CAY_MANAGER_MAX_SANDBOXES": "2"}) as daemon:
+        daemon.create()
+        daemon.create()
+        with pytest.raises(Refused) as refused:
+            daemon.create()
+        assert refused.value.status == 429
+        assert refused.value.error["message"] == "Maximum number of sandboxes (2) reached"
+
+
+# ---- progress ----
+
+def lines_of(answer):
+    return answer.text.split("\n")
+
+
+def test_progress_of_a_creation(shared):
+    wishes = {"tier": "basic"} if support.USER else {}
+    answer = shared.ask("POST", "/api/sandbox", wishes, X_Cay_Progress="lines")
+    done, made, rest = lines_of(answer)[-3:]
+    assert (answer.status, done, rest) == (200, "done", "")
+    assert list(json.loads(made)) == KEYS
+    shared.call("DELETE", f"/api/sandbox/{json.loads(made)['id']}")
+
+
+def test_progress_of_a_creation_that_fails(shared):
+    wishes = {"image": "localhost:1/no/such:image"}
+    answer = shared.ask("POST", "/api/sandbox", wishes, X_Cay_Progress="lines")
+    error, body, rest = lines_of(answer)[-3:]
+    assert (answer.status, error, rest) == (200, "error", "")
+    assert json.loads(body)["statusCode"] >= 400 and "localhost:1" in body
+    tsv = shared.ask("POST", "/api/sandbox", wishes, X_Cay_Progress="lines", Accept=TSV)
+    assert lines_of(tsv)[-5] == "error" and lines_of(tsv)[-4] == json.loads(body)["code"]
+
+
+def test_a_missing_image(shared):
+    status, _, text = refusal(shared, "POST", "/api/sandbox", {"image": "localhost:1/no/such:image"})
+    assert status >= 400 and "localhost:1" in text
+    assert shared.list("?label=x=y") == []
+
+
+# ---- operations ----
+
+def test_exec(shared, box):
+    assert shared.exec(box, "sh", "-c", "echo out; exit 3") == (3, "out\n")
+
+
+def test_bytes_that_come_with_the_head(shared, box):
+    """A client need not wait for the answer to send its request."""
+    payload = field("VERSION", 1) + field("OP", EXEC) + field("ARG", "/bin/echo") + \
+        field("ARG", "early") + field("STDIN", 0)
+    sock, _ = shared.upgrade(box, struct.pack("<IBxxx", len(payload), REQUEST) + payload)
+    with Connection(sock) as c:
+        assert c.finish()[:2] == (0, "early\n")
+        assert c.ended()
+
+
+def test_much_input_and_output(shared, box):
+    """Both directions at once, more than any buffer holds."""
+    data = os.urandom(65536) * 16
+    with shared.connect(box) as c:
+        c.request(6, ("PATH", "/workspace/big"), ("MODE", 0o644))  # WRITE
+        for at in range(0, len(data), 65536):
+            c.send(INPUT, data[at:at + 65536])
+        c.send(INPUT_END)
+        c.expect(DONE)
+    with shared.connect(box) as c:
+        c.request(5, ("PATH", "/workspace/big"))  # READ
+        got = b""
+        while (frame := c.receive())[0] == STDOUT:
+            got += frame[1]
+        assert frame[0] == DONE and got == data
+
+
+def test_the_end_of_a_client_ends_its_command(shared, box):
+    c = shared.connect(box)
+    c.exec("sleep", "1000")
+    c.expect(STARTED)
+    assert shared.call("GET", "/api/cay/status")["operations"] == 1
+    c.close()
+    assert until(lambda: shared.call("GET", "/api/cay/status")["operations"] == 0)
+    assert until(lambda: "sleep" not in shared.exec(box, "sh", "-c", "cat /proc/[0-9]*/cmdline")[1])
+
+
+def test_100_operations_at_once(shared, box):
+    shared.call("DELETE", f"/api/sandbox/{box}?force=true")
+    made = shared.create(pids=1000, memory=1 << 30)["id"]
+    connections = []
+    try:
+        for _ in range(100):
+            c = shared.connect(made)
+            c.exec("sh", "-c", "read line; echo got $line", STDIN=1)
+            connections.append(c)
+        assert shared.call("GET", "/api/cay/status")["operations"] == 100
+        for number, c in enumerate(connections):
+            c.send(INPUT, b"%d\n" % number)
+        for number, c in enumerate(connections):
+            assert c.finish()[:2] == (0, f"got {number}\n")
+    finally:
+        for c in connections:
+            c.close()
+        shared.call("DELETE", f"/api/sandbox/{made}?force=true")
+
+
+def test_removal_waits_for_nobody_with_force(shared, box):
+    with shared.connect(box) as c:
+        c.exec("sleep", "1000")
+        c.expect(STARTED)
+        assert refusal(shared, "DELETE", f"/api/sandbox/{box}")[:2] == (409, "conflict")
+        shared.call("DELETE", f"/api/sandbox/{box}?force=true")
+        assert c.ended()
+
+
+def test_keep_alive(shared):
+    connection = shared.http()
+    for _ in range(20):
+        connection.request("GET", "/api/cay/status")
+        answer = connection.getresponse()
+        assert answer.status == 200 and json.loads(answer.read())["limit"] == 100
+    connection.close()
+
+
+def test_50_clients(shared, box):
+    def client(number):
+        for turn in range(10):
+            if turn % 2:
+                assert shared.exec(box, "echo", f"{number}-{turn}") == (0, f"{number}-{turn}\n")
+            else:
+                assert shared.call("GET", f"/api/sandbox/{box}")["id"] == box
+        return number
+    shared.call("DELETE", f"/api/sandbox/{box}?force=true")
+    made = shared.create(pids=1000, memory=1 << 30)["id"]
+    box = made
+    with ThreadPoolExecutor(50) as pool:
+        assert sorted(pool.map(client, range(50))) == list(range(50))
+    shared.call("DELETE", f"/api/sandbox/{made}?force=true")
+
+
+def test_20_creations_at_once(shared):
+    with ThreadPoolExecutor(20) as pool:
+        made = list(pool.map(lambda n: shared.create(name=f"many-{n}")["id"], range(20)))
+        assert len(set(made)) == 20
+        list(pool.map(lambda who: shared.call("DELETE", f"/api/sandbox/{who}"), made))
+
+
+def test_descriptors_do_not_grow(shared, box):
+    def count():
+        return len(os.listdir(f"/proc/{shared.front()}/fd"))
+    for _ in range(3):
+        shared.exec(box, "true")
+    before = count()
+    for turn in range(50):
+        shared.exec(box, "true")
+        if turn % 10 == 0:
+            shared.ask("POST", "/api/sandbox", {"image": "localhost:1/a"}, X_Cay_Progress="lines")
+    assert until(lambda: count() <= before + 2), (before, count())
+
+
+# ---- who may ----
+
+def test_the_front_has_no_rights(shared):
+    status = dict(line.split(":\t", 1) for line in
+                  Path(f"/proc/{shared.front()}/status").read_text().splitlines() if ":\t" in line)
+    assert status["NoNewPrivs"] == "1"
+    assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+    if not support.USER:
+        assert set(status["Uid"].split()) == set(status["Gid"].split()) == {str(0x7ffe0000)}
+        assert status["Groups"].strip() == ""
+
+
+def test_modes(shared):
+    assert stat.S_IMODE(shared.socket.stat().st_mode) == 0o600
+    assert stat.S_IMODE((shared.state / "daemon").stat().st_mode) == 0o700
+    assert stat.S_IMODE((shared.state / "admin.key").stat().st_mode) == 0o600
+
+
+@support.as_root_only
+def test_another_user_is_refused(shared):
+    """Even one who gets hold of the socket."""
+    script = ("import os, socket, sys\n"
+              "s = socket.socket(socket.AF_UNIX)\n"
+              "s.connect(sys.argv[1])\n"  # still root
+              "os.setresuid(1, 1, 1)\n"
+              "s2 = socket.socket(socket.AF_UNIX)\n"
+              "try:\n    s2.connect(sys.argv[1]); sys.exit(1)\n"
+              "except PermissionError:\n    pass\n")
+    subprocess.run(["python3", "-c", script, shared.socket], check=True)
+
+
+@support.as_root_only
+def test_a_peer_of_another_user_is_answered_403(folder):
+    path = folder / "open.sock"
+    with serving(folder, "--socket", path, path=path):
+        path.chmod(0o666)
+        script = ("import os, socket, sys\n"
+                  "os.setresuid(1, 1, 1)\n"
+                  "s = socket.socket(socket.AF_UNIX)\n"
+                  "s.connect(sys.argv[1])\n"
+                  "s.sendall(b'GET /api/sandbox HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
+                  "print(s.recv(4096).decode())\n")
+        shown = subprocess.run(["python3", "-c", script, path], check=True, capture_output=True)
+        assert shown.stdout.startswith(b"HTTP/1.1 403 ") and b"forbidden" in shown.stdout
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def tcp(port, path="/api/sandbox", **headers):
+
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("GET", path, headers=names)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_tcp_needs_the_key_and_the_right_host(folder):
+    port = free_port()
+    with serving(folder, "--listen", f"127.0.0.1:{port}",
+                 env={"CAY_SERVER_ALLOWED_HOSTS": "box.example"}) as daemon:
+        key = (daemon.state / "admin.key").read_text().strip()
+        assert len(key) >= 32
+        good = f"Bearer {key}"
+        assert tcp(port, Authorization=good) == (200, "[]\n")
+        assert tcp(port, Authorization=good, Host="localhost:1")[0] == 200
+        assert tcp(port, Authorization=good, Host="box.example")[0] == 200
+        assert tcp(port, Authorization=good, Host="evil.example")[0] == 403
+        for bad in (None, "", "Bearer ", f"Bearer {key}x", f"Bearer {key[:-1]}", f"Basic {key}"):
+            headers = {} if bad is None else {"Authorization": bad}
+            status, text = tcp(port, **headers)
+            assert status == 401 and key not in text
+        daemon.stop()
+        daemon.start()
+        assert tcp(port, Authorization=good)[0] == 200  # the key stays
+
+
+def test_no_tcp_unless_asked_for(daemon):
+    def listening(pid):
+        inodes = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+        rows = [line.split() for name in ("tcp", "tcp6")
+                for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+        return [row for row in rows if f"socket:[{row[9]}]" in inodes]
+    assert listening(daemon.process.pid) == listening(daemon.front()) == []
+
+
+@pytest.mark.parametrize("options, part", [
+    (["--listen", "nonsense"], "ADDRESS:PORT"),
+    (["--listen", "example.com:80"], "numeric"),
+    (["--listen", "127.0.0.1:99999"], "ADDRESS:PORT"),
+    (["--listen", "192.0.2.1:1"], "192.0.2.1:1"),
+    (["--socket", "/" + "x" * 120], "longer than"),
+    (["--socket", "/no/such/folder/s"], "No such file"),
+    (["--config", "/no/such/file"], "/no/such/file"),
+    (["--sokcet", "x"], "--socket"),
+])
+def test_starts_that_fail(folder, options, part):
+    (folder / "state").mkdir()
+    support.own(folder / "state")
+    who, env = support.as_user()
+    for more in ([], ["--background"]):
+        done = subprocess.run([CAYD, "--state-dir", folder / "state", *options, *more], env=env,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30, **who)
+        text = done.stderr.decode()
+        assert done.returncode != 0 and part in text and text.startswith("cay: "), text
+
+
+def test_a_damaged_database_is_told(folder):
+    with serving(folder) as daemon:
+        daemon.stop()
+        database = daemon.state / "daemon" / "cay.db"
+        good = database.read_bytes()
+        for name in ("cay.db-wal", "cay.db-shm"):
+            (database.parent / name).unlink(missing_ok=True)
+        database.write_bytes(b"nonsense" * 1000)
+        done = daemon.spawn(stderr=subprocess.PIPE)
+        _, text = done.communicate(timeout=30)
+        assert done.returncode != 0 and b"cay.db" in text, text
+        database.write_bytes(good)
+
+
+# ---- two daemons ----
+
+def test_a_second_daemon_names_the_first(daemon):
+    second = daemon.spawn(stderr=subprocess.PIPE)
+    _, text = second.communicate(timeout=20)
+    assert second.returncode == 4 and f"process {daemon.process.pid}" in text.decode()
+    assert daemon.get("/healthz").status == 200
+
+
+def test_background(folder):
+    """It returns when it serves; one that serves already is as good."""
+    state = folder / "state"
+    state.mkdir()
+    support.own(state)
+    who, env = support.as_user()
+    argv = [CAYD, "--background", "--state-dir", state]
+    starters = [subprocess.Popen(argv, env=env, **who) for _ in range(5)]
+    assert [s.wait(60) for s in starters] == [0] * 5
+    pid = int((state / "daemon/lock").read_text())
+    try:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(state / "daemon/cay.sock"))
+        assert os.getsid(pid) != os.getsid(0)
+    finally:
+        os.kill(pid, signal.SIGTERM)
+        assert until(lambda: not is_alive(pid), 20)
+    assert not (state / "daemon/cay.sock").exists()
+
+
+# ---- deaths ----
+
+def busy(daemon, who):
+    """A command that goes on whatever happens to the daemon."""
+    assert daemon.exec(who, "sh", "-c", "while :; do date +%s.%N > /workspace/beat; sleep 0.02; "
+                                        "done >/dev/null 2>&1 & echo ok") == (0, "ok\n")
+
+
+def beats(daemon, who):
+    read = lambda: daemon.exec(who, "cat", "/workspace/beat")[1]
+    first = read()
+    return until(lambda: read() != first)
+
+
+@pytest.mark.parametrize("victim", ["cayd-front", "cay-launcher"])
+def test_death_of_a_child(daemon, victim):
+    who = daemon.create(name="lab", labels={"a": "b"})["id"]
+    busy(daemon, who)
+    for _ in range(3):
+        daemon.kill_child(victim)
+        assert daemon.call("GET", "/api/sandbox/lab")["labels"] == {"a": "b"}
+        assert daemon.state_of(who) == "started" and beats(daemon, who)
+    other = daemon.create()["id"]
+    assert daemon.exec(other, "echo", "new") == (0, "new\n")
+    assert daemon.call("POST", "/api/sandbox/lab/stop")["state"] == "stopped"
+    assert daemon.call("POST", "/api/sandbox/lab/start")["state"] == "started"
+
+
+def test_death_of_the_supervisor(daemon):
+    who = daemon.create(name="lab")["id"]
+    busy(daemon, who)
+    front, launcher = daemon.front(), daemon.launcher()
+    daemon.kill()
+    daemon.start()
+    assert not is_alive(front) and until(lambda: not is_alive(launcher), 15)
+    assert daemon.state_of("lab") == "started" and beats(daemon, who)
+
+
+def test_death_of_all_at_once(daemon):
+    who = daemon.create(name="lab")["id"]
+    stopped = daemon.create(name="off")["id"]
+    daemon.call("POST", "/api/sandbox/off/stop")
+    busy(daemon, who)
+    for pid in (daemon.process.pid, daemon.front(), daemon.launcher()):
+        os.kill(pid, signal.SIGKILL)
+    daemon.process.wait(20)
+    daemon.start()
+    assert {s["id"]: s["state"] for s in daemon.list()} == {who: "started", stopped: "stopped"}
+    assert beats(daemon, who)
+
+
+def test_nothing_acknowledged_is_lost(daemon):
+    """The front dies again and again while clients create; whatever was answered is there."""
+    promised, stop = [], threading.Event()
+
+    def client():
+        while not stop.is_set():
+            try:
+                promised.append(daemon.create()["id"])
+            except (OSError, Refused, ValueError, http.client.HTTPException):
+                time.sleep(0.02)
+    threads = [threading.Thread(target=client) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(5):
+        time.sleep(0.3)
+        if len(promised) < 60:
+            daemon.kill_child("cayd-front")
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+    assert promised
+    assert until(daemon.serves, 20)
+    found = {s["id"]: s["state"] for s in daemon.list()}
+    assert set(promised) <= set(found) and set(found.values()) == {"started"}
+
+
+def test_clients_wait_while_the_front_is_replaced(daemon):
+    os.kill(daemon.front(), signal.SIGKILL)
+    time.sleep(0.02)
+    assert daemon.get("/healthz").text == "ok"
+
+
+# ---- ends ----
+
+def test_sandboxes_stay_when_the_daemon_ends(daemon):
+    who = daemon.create()["id"]
+    busy(daemon, who)
+    assert daemon.stop() < 5
+    assert not daemon.socket.exists()
+    daemon.start()
+    assert daemon.state_of(who) == "started" and beats(daemon, who)
+
+
+def test_requests_under_way_are_finished(daemon):
+    """A command that ends soon enough is not cut off, and new connections are not taken."""
+    who = daemon.create()["id"]
+    with daemon.connect(who) as c:
+        c.exec("sh", "-c", "sleep 2; echo finished")
+        c.expect(STARTED)
+        daemon.process.terminate()
+        time.sleep(0.3)
+        assert c.finish()[:2] == (0, "finished\n")
+    assert daemon.process.wait(20) == 0
+
+
+def test_what_does_not_end_is_cut_off(daemon):
+    who = daemon.create()["id"]
+    with daemon.connect(who) as c:
+        c.exec("sleep", "1000")
+        c.expect(STARTED)
+        assert 5 < daemon.stop() < 15
+
+
+def test_ctrl_c_in_a_terminal(folder):
+    """The whole process group gets it."""
+    daemon = Daemon(folder)
+    daemon.stop()
+    daemon.process = daemon.spawn(start_new_session=True)
+    assert until(daemon.serves, 20)
+    os.killpg(daemon.process.pid, signal.SIGINT)
+    assert daemon.process.wait(20) == 0
+
+
+# ---- systemd ----
+
+def test_notification_and_passed_sockets(folder):
+    notify, listen = folder / "notify", folder / "passed.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told, \
+            socket.socket(socket.AF_UNIX) as passed:
+        told.bind(str(notify))
+        support.own(notify)
+        told.settimeout(20)
+        passed.bind(str(listen))
+        support.own(listen)
+        passed.listen()
+        (folder / "state").mkdir()
+        support.own(folder / "state")
+        who, env = support.as_user()
+        env.update(NOTIFY_SOCKET=str(notify), LISTEN_FDS="1")
+        script = 'LISTEN_PID=$$ exec "$0" --state-dir "$1"'
+        process = subprocess.Popen(["sh", "-c", script, CAYD, folder / "state"], env=env,
+                                   pass_fds=[3], preexec_fn=lambda: os.dup2(passed.fileno(), 3),
+                                   **who)
+        try:
+            assert told.recv(100) == b"READY=1"
+            assert not (folder / "state/daemon/cay.sock").exists()
+            client = Daemon.__new__(Daemon)
+            client.socket = listen
+            assert client.get("/healthz").text == "ok"
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+        assert told.recv(100) == b"STOPPING=1" and listen.exists()
+
+
+# ---- cay serve ----
+
+def test_serve_hands_over(folder):
+    support.need_cay()
+    (folder / "state").mkdir()
+    support.own(folder / "state")
+    process = support.start("serve", "--state-dir", folder / "state", "--socket", folder / "s.sock")
+    try:
+        client = Daemon.__new__(Daemon)
+        client.socket, client.process = folder / "s.sock", process
+        assert until(client.serves, 20)
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+        process.communicate()
