@@ -42,13 +42,26 @@ static size_t build(const uint8_t *data, size_t size, struct launcher_request *r
     return len;
 }
 
+/* Its id becomes a name of folders, its image's too. */
+static void check_kept(const struct launcher_request *r, size_t len) {
+    require(r->op >= LAUNCHER_KEEP && r->op <= LAUNCHER_LIST);
+    require(id_is_valid(r->spec.id) || (r->op == LAUNCHER_LIST && r->spec.id[0] == '\0'));
+    if (r->op != LAUNCHER_KEEP)
+        require(r->fds == 0 && len == launcher_request_size(0));
+    else
+        require(r->fds == LAUNCHER_LISTENER && (r->image[0] == '\0' || hex_is_valid(r->image)));
+}
+
 static void check(const struct launcher_request *r, size_t len) {
     if (launcher_check(r, len) < 0)
         return;
     require(len >= launcher_request_size(0) && len <= sizeof *r);
     if (r->op == LAUNCHER_END)
         return;
-    require(r->op == LAUNCHER_START && r->fds >= 1 && r->fds <= 3);
+    if (r->op == LAUNCHER_START)
+        require(r->fds >= 1 && r->fds <= 3 && r->image[0] == '\0');
+    else
+        check_kept(r, len);
     require(strlen(r->spec.id) < ID_SIZE && strlen(r->spec.hostname) <= NAME_MAX_LEN);
     require(strchr(r->spec.hostname, '/') == NULL && strchr(r->spec.id, '/') == NULL);
     require(r->spec.run_uid < IDRANGE_SIZE && r->spec.run_gid < IDRANGE_SIZE);

@@ -106,6 +106,27 @@ static void test_in_use(void **state) {
 }
 
 /* What killed processes left; what a living one has in work stays. */
+/* A pin keeps the image without any process, until the last one is gone. */
+static void test_pinned(void **state) {
+    struct place *p = *state;
+    add_image(p, 'a', '1', '2');
+    add_image(p, 'b', '3', '4');
+    assert_int_equal(image_store_pin(p->state, "0123456789abcdef", hex('a'), NULL), 0);
+    assert_int_equal(image_store_pin(p->state, "0123456789abcdef", hex('a'), NULL), 0);
+    assert_int_equal(image_store_pin(p->state, "fedcba9876543210", hex('a'), NULL), 0);
+    assert_int_equal(prune(p, true, false).images, 1);
+    assert_true(image_store_has_layer(&p->store, hex('1')));
+    assert_false(image_store_has_layer(&p->store, hex('3')));
+    assert_int_equal(image_store_unpin(p->state, "0123456789abcdef", NULL), 0);
+    assert_int_equal(prune(p, true, false).images, 0);
+    assert_int_equal(image_store_unpin(p->state, "fedcba987654321", NULL), 0); /* nobody's */
+    assert_int_equal(entries(p, "pins"), 1);
+    assert_int_equal(image_store_unpin(p->state, "fedcba9876543210", NULL), 0);
+    assert_int_equal(image_store_unpin(p->state, "fedcba9876543210", NULL), 0);
+    assert_int_equal(prune(p, true, false).images, 1);
+    assert_int_equal(entries(p, "layers"), 0);
+}
+
 static void test_leftovers(void **state) {
     struct place *p = *state;
     struct blob_work blob;
@@ -254,10 +275,10 @@ static void test_races(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_nothing),       TEST(test_shared),       TEST(test_bytes),
-        TEST(test_removed_image), TEST(test_in_use),       TEST(test_leftovers),
-        TEST(test_dangling_name), TEST(test_hollow_layer), TEST(test_unreadable_record),
-        TEST(test_others_use_it), TEST(test_races),
+        TEST(test_nothing),           TEST(test_shared),        TEST(test_bytes),
+        TEST(test_removed_image),     TEST(test_in_use),        TEST(test_pinned),
+        TEST(test_leftovers),         TEST(test_dangling_name), TEST(test_hollow_layer),
+        TEST(test_unreadable_record), TEST(test_others_use_it), TEST(test_races),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

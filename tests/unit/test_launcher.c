@@ -96,7 +96,10 @@ static void no_operation(struct launcher_request *r) {
     r->op = 0;
 }
 static void unknown_operation(struct launcher_request *r) {
-    r->op = LAUNCHER_END + 1;
+    r->op = LAUNCHER_LIST + 1;
+}
+static void an_image(struct launcher_request *r) {
+    memset(r->image, 'a', HEX_SIZE - 1); /* only sandboxes that stay have one */
 }
 static void no_descriptor(struct launcher_request *r) {
     r->fds = 0;
@@ -158,6 +161,7 @@ static const struct {
 } fields[] = {
     CASE(no_operation),
     CASE(unknown_operation),
+    CASE(an_image),
     CASE(no_descriptor),
     CASE(unknown_descriptor),
     CASE(highest_descriptor_bit),
@@ -185,6 +189,78 @@ static void test_refuses_spoilt_fields(void **state) {
         if (launcher_check(&r, launcher_request_size(0)) != -EINVAL)
             fail_msg("accepted: %s", fields[i].name);
     }
+}
+
+/* ---- sandboxes that stay ---- */
+
+static const uint32_t bare_ops[] = {LAUNCHER_STOP,   LAUNCHER_PAUSE,  LAUNCHER_RESUME,
+                                    LAUNCHER_REMOVE, LAUNCHER_RESIZE, LAUNCHER_STATS};
+
+static struct launcher_request sane_kept(uint32_t op) {
+    struct launcher_request r = sane();
+    r.op = op;
+    r.fds = op == LAUNCHER_KEEP ? LAUNCHER_LISTENER : 0;
+    memcpy(r.spec.id, "0123456789abcdef", ID_SIZE);
+    return r;
+}
+
+static int check_bare(const struct launcher_request *r) {
+    return launcher_check(r, launcher_request_size(0));
+}
+
+static void test_keep_has_a_listener_an_id_and_an_image(void **state) {
+    (void)state;
+    static struct launcher_request r;
+    r = sane_kept(LAUNCHER_KEEP);
+    assert_int_equal(check_bare(&r), 0);
+    memset(r.image, 'a', HEX_SIZE - 1);
+    assert_int_equal(check_bare(&r), 0);
+    set_mount(&r.mounts[0], "/usr", "/data");
+    assert_int_equal(launcher_check(&r, launcher_request_size(1)), 0);
+    set_mount(&r.mounts[0], "/usr", "/proc");
+    assert_int_equal(launcher_check(&r, launcher_request_size(1)), -EINVAL);
+    r.image[3] = '/';
+    assert_int_equal(check_bare(&r), -EINVAL);
+    memset(r.image, 'a', HEX_SIZE);
+    assert_int_equal(check_bare(&r), -EINVAL);
+    for (uint32_t fds = 0; fds < 8; fds++) {
+        r = sane_kept(LAUNCHER_KEEP);
+        r.fds = fds;
+        assert_int_equal(check_bare(&r), fds == LAUNCHER_LISTENER ? 0 : -EINVAL);
+    }
+    r = sane_kept(LAUNCHER_KEEP);
+    r.spec.id[0] = '\0';
+    assert_int_equal(check_bare(&r), -EINVAL);
+}
+
+static void test_the_others_name_one_and_bring_nothing(void **state) {
+    (void)state;
+    static struct launcher_request r;
+    for (size_t i = 0; i < ARRAY_LEN(bare_ops); i++) {
+        r = sane_kept(bare_ops[i]);
+        assert_int_equal(check_bare(&r), 0);
+        set_mount(&r.mounts[0], "/usr", "/data");
+        assert_int_equal(launcher_check(&r, launcher_request_size(1)), -EINVAL);
+        assert_int_equal(launcher_check(&r, launcher_request_size(0) - 1), -EINVAL);
+        r.fds = LAUNCHER_LISTENER;
+        assert_int_equal(check_bare(&r), -EINVAL);
+        r = sane_kept(bare_ops[i]);
+        id_with_a_path(&r);
+        assert_int_equal(check_bare(&r), -EINVAL);
+        r.spec.id[0] = '\0';
+        assert_int_equal(check_bare(&r), -EINVAL);
+    }
+}
+
+static void test_a_list_begins_anywhere(void **state) {
+    (void)state;
+    static struct launcher_request r;
+    r = sane_kept(LAUNCHER_LIST);
+    assert_int_equal(check_bare(&r), 0);
+    memset(r.spec.id, 0, sizeof r.spec.id);
+    assert_int_equal(check_bare(&r), 0);
+    endless_id(&r);
+    assert_int_equal(check_bare(&r), -EINVAL);
 }
 
 /* ---- mounts ---- */
@@ -249,6 +325,9 @@ int main(void) {
         cmocka_unit_test(test_refuses_every_other_length),
         cmocka_unit_test(test_end_is_a_bare_request),
         cmocka_unit_test(test_refuses_spoilt_fields),
+        cmocka_unit_test(test_keep_has_a_listener_an_id_and_an_image),
+        cmocka_unit_test(test_the_others_name_one_and_bring_nothing),
+        cmocka_unit_test(test_a_list_begins_anywhere),
         cmocka_unit_test(test_refuses_mounts),
         cmocka_unit_test(test_names_near_reserved_ones_are_fine),
         cmocka_unit_test(test_refuses_endless_paths_and_odd_flags),

@@ -1,0 +1,123 @@
+/* Tests of id ranges and of the marks of those that outlive their lease, on the host's own lease
+ * file: what is leased here is given back at once. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "engine/native/idrange.h"
+#include "engine/native/process.h"
+
+static void need_root(void) {
+    if (geteuid() != 0)
+        skip(); /* /run is root's */
+}
+
+static struct idrange lease(void) {
+    struct idrange r = IDRANGE_EMPTY;
+    struct cay_error err = {0};
+    if (idrange_lease(&r, &err) < 0)
+        fail_msg("%s", err.message);
+    return r;
+}
+
+/* What somebody gets who begins to look at this range. */
+static uid_t take_from(uid_t base) {
+    unsigned hint = (base - IDRANGE_FIRST) / IDRANGE_SIZE;
+    _cleanup_(closep) int file = idrange_open(NULL);
+    return idrange_take(file, &hint, NULL);
+}
+
+static void mark(const struct idrange *r, pid_t pid, uint64_t start) {
+    assert_int_equal(idrange_mark(r, pid, start, NULL), 0);
+}
+
+static uint64_t start_of(pid_t pid) {
+    uint64_t start = 0;
+    assert_int_equal(process_start_time(pid, &start), 0);
+    return start;
+}
+
+static void test_leases_exclude_each_other(void **state) {
+    (void)state;
+    need_root();
+    struct idrange a = lease(), b = lease();
+    assert_int_not_equal(a.base, b.base);
+    assert_int_not_equal(take_from(a.base), a.base);
+    idrange_release(&a);
+    idrange_release(&b);
+}
+
+static void test_a_mark_counts_without_the_lease(void **state) {
+    (void)state;
+    need_root();
+    struct idrange r = lease(), again = IDRANGE_EMPTY;
+    uid_t base = r.base;
+    mark(&r, getpid(), start_of(getpid()));
+    idrange_release(&r);
+    assert_int_not_equal(take_from(base), base);
+    assert_int_not_equal(take_from(base), base); /* looking does not take it away */
+    assert_int_equal(idrange_lease_again(base, &again, NULL), 0);
+    mark(&again, 0, 0);
+    idrange_release(&again);
+}
+
+static void test_a_mark_of_the_dead_counts_not(void **state) {
+    (void)state;
+    need_root();
+    struct idrange r = lease();
+    uid_t base = r.base;
+    mark(&r, getpid(), start_of(getpid()) + 1); /* another one with this number */
+    idrange_release(&r);
+    assert_int_equal(take_from(base), base);
+    r = (struct idrange)IDRANGE_EMPTY;
+    assert_int_equal(idrange_lease_again(base, &r, NULL), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(pause());
+    mark(&r, pid, start_of(pid));
+    idrange_release(&r);
+    assert_int_not_equal(take_from(base), base);
+    (void)kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(take_from(base), base);
+}
+
+static void test_a_lease_cannot_be_had_twice(void **state) {
+    (void)state;
+    need_root();
+    struct idrange r = lease(), again = IDRANGE_EMPTY;
+    struct cay_error err = {0};
+    assert_int_equal(idrange_lease_again(r.base, &again, &err), -CAY_CONFLICT);
+    assert_int_equal(again.lock, -1);
+    idrange_release(&r);
+}
+
+static void test_bases_that_are_none(void **state) {
+    (void)state;
+    need_root();
+    const uid_t bases[] = {0,         1,         IDRANGE_FIRST - IDRANGE_SIZE, IDRANGE_FIRST + 1,
+                           DAEMON_ID, UINT32_MAX};
+    struct idrange r = IDRANGE_EMPTY;
+    for (size_t i = 0; i < ARRAY_LEN(bases); i++)
+        assert_int_equal(idrange_lease_again(bases[i], &r, NULL), -CAY_INVALID_ARGUMENT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_leases_exclude_each_other),
+        cmocka_unit_test(test_a_mark_counts_without_the_lease),
+        cmocka_unit_test(test_a_mark_of_the_dead_counts_not),
+        cmocka_unit_test(test_a_lease_cannot_be_had_twice),
+        cmocka_unit_test(test_bases_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
