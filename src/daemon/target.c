@@ -97,8 +97,7 @@ static int parse_queries(char *text, struct target *ret, struct cay_error *err) 
     return r;
 }
 
-int target_parse(const char *uri, struct target *ret, struct cay_error *err) {
-    ret->segments = ret->queries = 0;
+static int parse(const char *uri, struct target *ret, struct cay_error *err) {
     if (uri[0] != '/')
         return error_set(err, CAY_INVALID_ARGUMENT, "the path does not begin with '/'");
     if (str_copy(ret->text, sizeof ret->text, uri) < 0)
@@ -109,6 +108,14 @@ int target_parse(const char *uri, struct target *ret, struct cay_error *err) {
         *query++ = '\0';
     int r = parse_segments(ret->text + 1, ret, err);
     return r < 0 ? r : parse_queries(query, ret, err);
+}
+
+int target_parse(const char *uri, struct target *ret, struct cay_error *err) {
+    ret->segments = ret->queries = 0;
+    int r = parse(uri, ret, err);
+    if (r < 0)
+        (void)error_remedy(err, "correct the path of the request; docs/api.md lists them");
+    return r;
 }
 
 const char *target_query(const struct target *t, const char *key) {

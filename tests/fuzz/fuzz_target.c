@@ -1,0 +1,74 @@
+/* Any bytes as the target of a request and as a Host header: refused with a remedy, or taken apart
+ * into texts that lie in the target, are not empty where they must not be, and can be shown. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "daemon/access.h"
+#include "daemon/route.h"
+#include "daemon/target.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct route table[] = {
+    {"GET", "/healthz", NULL},
+    {"GET", "/api/sandbox/{who}", NULL},
+    {"POST", "/api/sandbox/{who}/start", NULL},
+};
+
+static void require(bool ok) {
+    if (!ok)
+        abort();
+}
+
+static void check_text(const struct target *t, const char *text) {
+    size_t left = strlen(text), len;
+    require(left == 0 || (text >= t->text && text + left < t->text + sizeof t->text));
+    for (; left > 0; text += len, left -= len) {
+        len = str_printable_length(text, left);
+        require(len > 0);
+    }
+}
+
+static void check_target(const struct target *t) {
+    require(t->segments <= TARGET_SEGMENTS_MAX && t->queries <= TARGET_QUERIES_MAX);
+    for (size_t i = 0; i < t->segments; i++) {
+        require(t->segment[i][0] != '\0');
+        check_text(t, t->segment[i]);
+    }
+    for (size_t i = 0; i < t->queries; i++) {
+        check_text(t, t->query[i].key);
+        check_text(t, t->query[i].value);
+    }
+}
+
+static void check_route(const struct target *t) {
+    const char *who;
+    char allow[ROUTE_ALLOW_SIZE];
+    const struct route *found = route_find(table, ARRAY_LEN(table), "GET", t, &who, allow);
+    require(found != &table[2]);
+    if (found == &table[1])
+        require(t->segments == 3 && who == t->segment[2]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct target target;
+    struct cay_error err;
+    char *text = strndup((const char *)data, size);
+    require(text != NULL);
+    if (target_parse(text, &target, &err) == 0) {
+        check_target(&target);
+        check_route(&target);
+    } else {
+        require(err.message[0] != '\0' && err.remedy[0] != '\0');
+    }
+    if (access_host_is_allowed(text, NULL))
+        require(strspn(text, "0123456789.:[]localhostLOCALHOST") == strlen(text));
+    (void)access_key_matches(text, "key");
+    free(text);
+    return 0;
+}
