@@ -167,14 +167,13 @@ void manager_close(struct manager *m, int64_t wait_ms) {
 
 int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
                 struct cay_error *err) {
-    struct cay_error here = {0};
+    struct sandbox *s;
     (void)pthread_mutex_lock(&m->lock);
-    const struct sandbox *s = table_find(m, who, &here);
-    int r = s == NULL ? -(int)here.code : sandbox_record_copy(&s->record, ret);
+    int r = table_find(m, who, &s, err);
+    if (r == 0 && sandbox_record_copy(&s->record, ret) < 0)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     (void)pthread_mutex_unlock(&m->lock);
-    if (s == NULL && err != NULL)
-        *err = here;
-    return s != NULL && r < 0 ? error_sys(err, -r, "answering") : r;
+    return r;
 }
 
 int manager_list(struct manager *m, struct sandbox_record **ret, size_t *ret_count,

@@ -318,11 +318,11 @@ static int rename_to(struct manager *m, struct sandbox *s, const char *name,
 }
 
 int manager_rename(struct manager *m, const char *who, const char *name, struct cay_error *err) {
-    struct sandbox *s;
+    struct sandbox *s = NULL;
     int r = request_name(name, err);
     if (r == 0)
         r = turn_take(m, who, &s, err);
-    if (r < 0)
+    if (r < 0 || s == NULL)
         return r;
     r = rename_to(m, s, name, err);
     turn_end(m, s);
@@ -340,12 +340,12 @@ static void swap_labels(struct manager *m, struct sandbox *s, struct strv *label
 
 int manager_label(struct manager *m, const char *who, const struct strv *labels,
                   struct cay_error *err) {
-    struct sandbox *s;
+    struct sandbox *s = NULL;
     _cleanup_(strv_free) struct strv sorted = {0};
     int r = request_labels(labels, &sorted, err);
     if (r == 0)
         r = turn_take(m, who, &s, err);
-    if (r < 0)
+    if (r < 0 || s == NULL)
         return r;
     swap_labels(m, s, &sorted);
     r = turn_save(m, s, err);

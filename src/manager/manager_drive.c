@@ -56,6 +56,19 @@ int drive_remove(struct manager *m, const char *id, struct cay_error *err) {
     return ask(m, m->engine->ops->remove, id, err);
 }
 
+int drive_stats(struct manager *m, const char *id, struct engine_stats *ret,
+                struct cay_error *err) {
+    struct patience p = patience_new();
+    struct cay_error here = {0};
+    int r;
+    do
+        r = m->engine->ops->stats(m->engine, id, ret, &here);
+    while (try_again(&p, r));
+    if (r < 0 && err != NULL)
+        *err = here;
+    return r;
+}
+
 /* Where the answer was lost it may run, so it is stopped before the next try. */
 int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *image, int listener,
                 struct cay_error *err) {

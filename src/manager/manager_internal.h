@@ -53,8 +53,9 @@ typedef bool (*permission)(const struct manager *m, const struct sandbox *s);
 void table_wait(struct manager *m, int64_t deadline);
 /* -CAY_UNAVAILABLE before the start and while closing. */
 int table_check_open(const struct manager *m, struct cay_error *err);
-/* By id, name, or unique prefix; borrowed. NULL with err filled. */
-struct sandbox *table_find(const struct manager *m, const char *who, struct cay_error *err);
+/* By id, name, or unique prefix; borrowed. */
+int table_find(const struct manager *m, const char *who, struct sandbox **ret,
+               struct cay_error *err);
 struct sandbox *table_find_id(const struct manager *m, const char *id);
 int table_check_name(const struct manager *m, const char *name, struct cay_error *err);
 int table_add(struct manager *m, struct sandbox *s, struct cay_error *err);
@@ -90,6 +91,7 @@ int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *
 int drive_stop(struct manager *m, const char *id, struct cay_error *err);
 int drive_pause(struct manager *m, const char *id, struct cay_error *err);
 int drive_resume(struct manager *m, const char *id, struct cay_error *err);
+int drive_stats(struct manager *m, const char *id, struct engine_stats *ret, struct cay_error *err);
 int drive_remove(struct manager *m, const char *id, struct cay_error *err);
 
 /* ---- manager_change.c: for who has the turn ---- */

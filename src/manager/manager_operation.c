@@ -28,12 +28,12 @@ static int wait_until_started(struct manager *m, struct sandbox *s, struct cay_e
 
 static int count_in(struct manager *m, const char *who, struct sandbox **ret_sandbox,
                     struct sandbox_record *ret, struct cay_error *err) {
+    struct sandbox *s = NULL;
     int r = table_check_open(m, err);
-    if (r < 0)
-        return r;
-    struct sandbox *s = table_find(m, who, err);
+    if (r == 0)
+        r = table_find(m, who, &s, err);
     if (s == NULL)
-        return -(int)err->code;
+        return r;
     (void)sandbox_ref(s);
     r = wait_until_started(m, s, err);
     if (r == 0 && sandbox_record_copy(&s->record, ret) < 0)
@@ -64,18 +64,14 @@ static void count_out(struct manager *m, struct sandbox *s, bool failed) {
 
 int manager_begin(struct manager *m, const char *who, struct operation **ret_operation,
                   struct sandbox_record *ret, struct cay_error *err) {
-    struct cay_error here = {0};
     _cleanup_(freep) struct operation *operation = calloc(1, sizeof *operation);
     if (operation == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     (void)pthread_mutex_lock(&m->lock);
-    int r = count_in(m, who, &operation->sandbox, ret, &here);
+    int r = count_in(m, who, &operation->sandbox, ret, err);
     (void)pthread_mutex_unlock(&m->lock);
-    if (r < 0) {
-        if (err != NULL)
-            *err = here;
+    if (r < 0 || operation->sandbox == NULL)
         return r;
-    }
     int fd = socket_connect(ret->id, err);
     if (fd < 0) {
         count_out(m, operation->sandbox, true);
@@ -96,21 +92,16 @@ void manager_end(struct manager *m, struct operation *operation) {
 /* A look from outside: no operation, and it keeps nothing from being idle. */
 int manager_stats(struct manager *m, const char *who, struct engine_stats *ret,
                   struct cay_error *err) {
-    struct cay_error here = {0};
     char id[ID_SIZE] = "";
+    struct sandbox *s;
     (void)pthread_mutex_lock(&m->lock);
-    int r = table_check_open(m, &here);
-    struct sandbox *s = r < 0 ? NULL : table_find(m, who, &here);
-    if (s == NULL)
-        r = -(int)here.code;
-    else if (s->record.state != SANDBOX_STARTED && s->record.state != SANDBOX_PAUSED)
-        r = turn_refuse(s, "measured", &here);
-    else
+    int r = table_check_open(m, err);
+    if (r == 0)
+        r = table_find(m, who, &s, err);
+    if (r == 0 && s->record.state != SANDBOX_STARTED && s->record.state != SANDBOX_PAUSED)
+        r = turn_refuse(s, "measured", err);
+    else if (r == 0)
         memcpy(id, s->record.id, sizeof id);
     (void)pthread_mutex_unlock(&m->lock);
-    if (r == 0)
-        r = m->engine->ops->stats(m->engine, id, ret, &here);
-    if (r < 0 && err != NULL)
-        *err = here;
-    return r;
+    return r < 0 ? r : drive_stats(m, id, ret, err);
 }

@@ -70,8 +70,8 @@ static size_t find_prefix(const struct manager *m, const char *prefix, struct sa
     return n;
 }
 
-static void refuse_ambiguous(const char *who, struct sandbox *const *found, size_t n,
-                             struct cay_error *err) {
+static int refuse_ambiguous(const char *who, struct sandbox *const *found, size_t n,
+                            struct cay_error *err) {
     struct buf list = BUF_INIT(400);
     for (size_t i = 0; i < MIN(n, (size_t)CANDIDATES_MAX); i++) {
         const struct sandbox_record *r = &found[i]->record;
@@ -86,9 +86,10 @@ static void refuse_ambiguous(const char *who, struct sandbox *const *found, size
     error_set(err, CAY_CONFLICT, "'%s' fits %zu sandboxes: %s", who, n, buf_text(&list));
     (void)error_remedy(err, "give more of the id, or the name");
     buf_free(&list);
+    return -CAY_CONFLICT;
 }
 
-static void refuse_unknown(const struct manager *m, const char *who, struct cay_error *err) {
+static int refuse_unknown(const struct manager *m, const char *who, struct cay_error *err) {
     char shown[80];
     error_set(err, CAY_NOT_FOUND, "there is no sandbox '%s'", str_escape(shown, sizeof shown, who));
     const char **names = calloc(m->count + 1, sizeof *names);
@@ -100,23 +101,21 @@ static void refuse_unknown(const struct manager *m, const char *who, struct cay_
     else
         (void)error_remedy(err, "list the sandboxes with: cay ls");
     free(names);
+    return -CAY_NOT_FOUND;
 }
 
-struct sandbox *table_find(const struct manager *m, const char *who, struct cay_error *err) {
-    struct sandbox *s = table_find_id(m, who);
-    if (s == NULL)
-        s = find_name(m, who);
-    if (s != NULL)
-        return s;
-    struct sandbox *found[CANDIDATES_MAX];
-    size_t n = find_prefix(m, who, found, CANDIDATES_MAX);
-    if (n == 1)
-        return found[0];
+int table_find(const struct manager *m, const char *who, struct sandbox **ret,
+               struct cay_error *err) {
+    struct sandbox *found[CANDIDATES_MAX] = {table_find_id(m, who)};
+    if (found[0] == NULL)
+        found[0] = find_name(m, who);
+    size_t n = found[0] != NULL ? 1 : find_prefix(m, who, found, CANDIDATES_MAX);
+    if (n == 0)
+        return refuse_unknown(m, who, err);
     if (n > 1)
-        refuse_ambiguous(who, found, n, err);
-    else
-        refuse_unknown(m, who, err);
-    return NULL;
+        return refuse_ambiguous(who, found, n, err);
+    *ret = found[0];
+    return 0;
 }
 
 int table_check_name(const struct manager *m, const char *name, struct cay_error *err) {
@@ -132,7 +131,7 @@ int table_check_name(const struct manager *m, const char *name, struct cay_error
 int table_add(struct manager *m, struct sandbox *s, struct cay_error *err) {
     if (m->count == m->room) {
         size_t room = MAX(2 * m->room, (size_t)64);
-        struct sandbox **v = reallocarray(m->boxes, room, sizeof *v);
+        struct sandbox **v = reallocarray(m->boxes, room, sizeof(struct sandbox *));
         if (v == NULL)
             return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
         m->boxes = v;
@@ -146,8 +145,8 @@ void table_drop(struct manager *m, struct sandbox *s) {
     for (size_t i = 0; i < m->count; i++) {
         if (m->boxes[i] != s)
             continue;
-        m->count--;
-        memmove(&m->boxes[i], &m->boxes[i + 1], (m->count - i) * sizeof(struct sandbox *));
+        for (m->count--; i < m->count; i++)
+            m->boxes[i] = m->boxes[i + 1];
         s->gone = true;
         sandbox_unref(s);
         return;

@@ -23,12 +23,12 @@ static void begin_turn(struct manager *m, struct sandbox *s) {
 /* With the lock held; *ret is referenced by its turn. */
 static int wait_for_turn(struct manager *m, const char *who, struct sandbox **ret,
                          struct cay_error *err) {
+    struct sandbox *s = NULL;
     int r = table_check_open(m, err);
-    if (r < 0)
-        return r;
-    struct sandbox *s = table_find(m, who, err);
+    if (r == 0)
+        r = table_find(m, who, &s, err);
     if (s == NULL)
-        return -(int)err->code;
+        return r;
     int64_t until = clock_deadline(m->limits.transition_ms);
     (void)sandbox_ref(s);
     while (s->changing && !clock_expired(until))
@@ -45,12 +45,9 @@ static int wait_for_turn(struct manager *m, const char *who, struct sandbox **re
 }
 
 int turn_take(struct manager *m, const char *who, struct sandbox **ret, struct cay_error *err) {
-    struct cay_error here = {0}; /* the table needs one to tell why */
     (void)pthread_mutex_lock(&m->lock);
-    int r = wait_for_turn(m, who, ret, &here);
+    int r = wait_for_turn(m, who, ret, err);
     (void)pthread_mutex_unlock(&m->lock);
-    if (r < 0 && err != NULL)
-        *err = here;
     return r;
 }
 
