@@ -68,6 +68,25 @@ def test_every_option_of_image_is_in_its_page_and_the_reverse():
     assert page_options("cay-image.1") == known - help_options("doctor")
 
 
+def sandbox_verbs():
+    text = support.cay("--help").stdout.decode()
+    verbs = re.findall(r"^  (\w+) ", text.split("stay:")[1].split("Options:")[0], re.M)
+    return [verb for verb in verbs if verb != "snapshot"]  # a group, with its own page
+
+
+def test_every_verb_on_sandboxes_is_in_their_page_and_the_reverse():
+    page = (MAN / "cay-sandbox.1.scd").read_text()
+    assert sorted(re.findall(r"^\*cay (\w+)\*", page, re.M)) == sorted(sandbox_verbs())
+    commands = page.split("# COMMANDS")[1].split("# OPTIONS")[0]
+    assert sorted(re.findall(r"^\*(\w+)\*", commands, re.M)) == sorted(sandbox_verbs())
+
+
+def test_every_option_of_sandboxes_is_in_their_page_and_the_reverse():
+    known = set.union(*(help_options(verb) for verb in sandbox_verbs())) - help_options("doctor")
+    known.discard(("", "verbose"))  # which has lost its letter to --volume
+    assert page_options("cay-sandbox.1") == known
+
+
 def test_every_common_option_is_in_the_overview():
     assert page_options("cay.1") == help_options("doctor")
 
