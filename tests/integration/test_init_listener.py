@@ -1,6 +1,7 @@
 """cay-init with a listening socket: many operations on one sandbox, each by itself. The client here
 speaks the protocol as docs/protocol.md has it, so this also tests that page."""
 
+import contextlib
 import io
 import os
 import signal
@@ -177,6 +178,48 @@ def test_another_version_and_operation_are_refused(boxes):
         with boxes.connect() as c:
             c.send(REQUEST, payload)
             assert part in fields_of(c.expect(ERROR))["MESSAGE"]
+
+
+# ---- many ----
+
+def test_many_connections_at_once(folder, clean_host):
+    with listening(folder, "--pids", 200) as boxes, contextlib.ExitStack() as stack:
+        all = [stack.enter_context(boxes.connect()) for _ in range(60)]
+        for number, c in enumerate(all):
+            c.exec("sh", "-c", f"read x; echo {number} $x", STDIN=1)
+        for c in all:
+            c.expect(STARTED)
+        for c in reversed(all):
+            c.send(INPUT, b"in\n")
+        assert [c.finish()[1] for c in all] == [f"{number} in\n" for number in range(60)]
+
+
+def test_one_after_the_other_leaves_nothing(boxes):
+    for _ in range(200):
+        assert ping(boxes)
+    assert boxes.exec("echo", "still")[:2] == (0, "still\n")
+    assert until(lambda: len(children_of(boxes.pid())) == 0)
+    assert len(os.listdir(f"/proc/{boxes.pid()}/fd")) < 12
+
+
+def test_a_killed_client_takes_its_command_along(boxes):
+    """A process that is killed hangs up without a word."""
+    ready, tell = os.pipe()
+    client = os.fork()
+    if client == 0:
+        c = boxes.connect()
+        c.exec("sh", "-c", "trap '' HUP TERM; sleep 67 & sleep 67")
+        c.expect(STARTED)
+        os.write(tell, b"x")
+        signal.pause()
+    os.close(tell)
+    assert os.read(ready, 1) == b"x"
+    assert until(lambda: "sleep 67" in str(processes(boxes)))
+    os.kill(client, signal.SIGKILL)
+    os.waitpid(client, 0)
+    os.close(ready)
+    assert until(lambda: "sleep 67" not in str(processes(boxes)))
+    assert ping(boxes)
 
 
 # ---- ends of commands ----

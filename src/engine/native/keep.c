@@ -170,12 +170,8 @@ static void serve_waiters(struct keep *k, struct kept *s) {
             tags[removing++] = waiters[i].tag;
         else
             answer_done(k, waiters[i].tag);
-    if (removing == 0)
-        return;
-    char id[ID_SIZE];
-    memcpy(id, s->record.id, sizeof id);
-    keep_drop(k, s);
-    keep_remove(k, id, tags, removing);
+    if (removing > 0)
+        keep_remove(k, s, tags, removing);
 }
 
 /* All of its processes are gone: the kernel ends the first one last. */
@@ -272,8 +268,7 @@ static void handle_stop(struct keep *k, const struct launcher_request *r, bool r
         return;
     }
     if (s->record.pid == 0 && removes) {
-        keep_drop(k, s);
-        keep_remove(k, r->spec.id, &r->tag, 1);
+        keep_remove(k, s, &r->tag, 1);
         return;
     }
     int code = s->record.pid == 0 ? 1 : add_waiter(s, r->tag, removes, &err);

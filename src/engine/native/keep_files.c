@@ -24,6 +24,7 @@
 enum {
     MEASURE_MS = 2000, /* what is counted until then is the answer */
     MEASURE_DEPTH_MAX = 128,
+    JOBS_MAX = 64, /* with which measuring begins no more */
     OLD_SIZE = sizeof OLD_PREFIX + 2 * ID_SIZE,
 };
 
@@ -67,8 +68,7 @@ int keep_make_folder(const struct keep *k, const char *id, bool *ret_new, struct
 }
 
 void keep_unmake_folder(const struct keep *k, const char *id) {
-    struct cay_error err;
-    (void)image_store_unpin(k->n->state_path, id, &err); /* a pin too many only costs room */
+    (void)image_store_unpin(k->n->state_path, id, NULL); /* a pin too many only costs room */
     (void)path_remove_tree(k->folder, id);               /* then it is a sandbox that is stopped */
 }
 
@@ -139,7 +139,8 @@ static int rename_old(const struct keep *k, const char *id, char old[static OLD_
     (void)snprintf(old, OLD_SIZE, OLD_PREFIX "%s-%s", id, random);
     if (renameat(k->folder, id, k->folder, old) < 0 && errno != ENOENT)
         return error_errno(err, "removing sandbox %s", id);
-    return image_store_unpin(k->n->state_path, id, err);
+    (void)image_store_unpin(k->n->state_path, id, NULL); /* a pin too many only costs room */
+    return 0;
 }
 
 static void answer_removed(const struct keep *k, const uint64_t *tags, size_t count, int result,
@@ -154,14 +155,16 @@ static void answer_removed(const struct keep *k, const uint64_t *tags, size_t co
             keep_answer(k, &(struct launcher_answer){.event = LAUNCHER_DONE, .tag = tags[i]});
 }
 
-void keep_remove(struct keep *k, const char *id, const uint64_t *tags, size_t count) {
+void keep_remove(struct keep *k, struct kept *s, const uint64_t *tags, size_t count) {
     struct cay_error err;
-    char old[OLD_SIZE];
+    char old[OLD_SIZE], id[ID_SIZE];
+    memcpy(id, s->record.id, sizeof id);
     if (rename_old(k, id, old, &err) < 0) {
         for (size_t i = 0; i < count; i++)
             keep_answer_error(k, tags[i], &err);
         return;
     }
+    keep_drop(k, s);
     pid_t pid = fork_job(k, tags, count);
     if (pid == 0) {
         answer_removed(k, tags, count, path_remove_tree(k->folder, old), id);
@@ -173,12 +176,11 @@ void keep_remove(struct keep *k, const char *id, const uint64_t *tags, size_t co
 
 static void sweep_one(const struct keep *k, const char *name) {
     char id[ID_SIZE] = "";
-    struct cay_error err;
     if (strlen(name) < sizeof OLD_PREFIX + ID_LEN)
         return;
     memcpy(id, name + sizeof OLD_PREFIX - 1, ID_LEN);
     if (keep_find(k, id) == NULL)
-        (void)image_store_unpin(k->n->state_path, id, &err); /* a pin too many only costs room */
+        (void)image_store_unpin(k->n->state_path, id, NULL); /* a pin too many only costs room */
     (void)path_remove_tree(k->folder, name);                 /* the next launcher tries again */
 }
 
@@ -229,6 +231,13 @@ static void measure_folder(struct measure *m, int fd) {
 }
 
 void keep_measure(struct keep *k, const char *id, const struct launcher_answer *stats) {
+    if (k->job_count >= JOBS_MAX) {
+        struct cay_error err;
+        error_set(&err, CAY_LIMIT_REACHED, "%d sandboxes are being measured already", JOBS_MAX);
+        (void)error_remedy(&err, "ask again in a moment");
+        keep_answer_error(k, stats->tag, &err);
+        return;
+    }
     pid_t pid = fork_job(k, &stats->tag, 1);
     if (pid < 0)
         fail_tags(k, &stats->tag, 1);

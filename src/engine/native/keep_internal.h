@@ -83,9 +83,9 @@ int keep_open_folder(const struct keep *k, const char *id);
 /* Takes a folder that is being filled, or half removed, away at once. */
 void keep_unmake_folder(const struct keep *k, const char *id);
 
-/* Both in a job of their own, which answers. The sandbox does not run; its folder loses its name at
- * once. */
-void keep_remove(struct keep *k, const char *id, const uint64_t *tags, size_t count);
+/* Both in a job of their own, which answers. What is removed does not run; its folder loses its
+ * name at once, and s is no more, or it is answered why not. */
+void keep_remove(struct keep *k, struct kept *s, const uint64_t *tags, size_t count);
 void keep_measure(struct keep *k, const char *id, const struct launcher_answer *stats);
 /* Removes what an earlier launcher did not come to. */
 void keep_sweep(struct keep *k);

@@ -3,12 +3,16 @@
  * before the sandbox may live. */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "image/store.h"
+
+enum { BUSY_MS = 500 };
 
 /* What has been made so far, and is unmade if the rest fails. */
 struct starting {
@@ -57,10 +61,17 @@ static int prepare(struct starting *st, struct cay_error *err) {
     return r < 0 || image[0] == '\0' ? r : image_store_pin(state, st->record.id, image, err);
 }
 
+/* Some kernels refuse a writable layer for the moment that the last overlay on it takes to go. */
 static int start_box(struct starting *st, struct cay_error *err) {
     struct native_root root = {.image = st->record.image[0] == '\0' ? NULL : &st->image,
                                .disk = st->folder};
-    return native_start_kept(st->k->n, &st->spec, &root, &st->box, err);
+    int64_t deadline = clock_deadline(BUSY_MS);
+    for (;;) {
+        int r = native_start_kept(st->k->n, &st->spec, &root, &st->box, err);
+        if (r == 0 || err->sys != EBUSY || clock_expired(deadline))
+            return r;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 10 * 1000 * 1000}, NULL);
+    }
 }
 
 /* Until here the sandbox ends with us; afterwards whoever comes next finds it. */
