@@ -154,6 +154,30 @@ int path_make_dirs_trusted(const char *path, mode_t mode, struct cay_error *err)
     return S_ISDIR(st.st_mode) ? 0 : error_sys(err, ENOTDIR, "creating folder '%s'", path);
 }
 
+/* ---- folders ---- */
+
+int path_each(int dir, path_visit visit, void *user) {
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (copy < 0)
+        return -errno;
+    _cleanup_(closedirp) DIR *d = fdopendir(copy);
+    if (d == NULL) {
+        (void)close(copy);
+        return -ENOMEM;
+    }
+    for (;;) {
+        errno = 0;
+        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
+        if (e == NULL)
+            return -errno;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        int r = visit(user, dir, e->d_name);
+        if (r < 0)
+            return r;
+    }
+}
+
 /* ---- removing ---- */
 
 /* Levels that are walked by recursion. What lies deeper is first moved up to the top, so that a
@@ -209,26 +233,20 @@ static int remove_entry(struct removal *t, int dirfd, const char *name, unsigned
     return errno == EISDIR ? remove_folder(t, dirfd, name, depth) : -errno;
 }
 
+/* What is in a folder at this depth. */
+struct removal_below {
+    struct removal *t;
+    unsigned depth;
+};
+
+static int remove_child(void *user, int dir, const char *name) {
+    const struct removal_below *b = user;
+    return remove_entry(b->t, dir, name, b->depth);
+}
+
 static int remove_children(struct removal *t, int fd, unsigned depth) {
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (copy < 0)
-        return -errno;
-    _cleanup_(closedirp) DIR *d = fdopendir(copy);
-    if (d == NULL) {
-        (void)close(copy);
-        return -ENOMEM;
-    }
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return -errno;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        int r = remove_entry(t, fd, e->d_name, depth + 1);
-        if (r < 0)
-            return r;
-    }
+    struct removal_below b = {t, depth + 1};
+    return path_each(fd, remove_child, &b);
 }
 
 /* Empties the top folder: again as long as folders are moved up into it. */
@@ -237,7 +255,6 @@ static int remove_top(int fd) {
     unsigned before;
     do {
         before = t.moved;
-        (void)lseek(fd, 0, SEEK_SET);
         int r = remove_children(&t, fd, 0);
         if (r < 0)
             return r;

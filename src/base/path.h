@@ -29,6 +29,11 @@ int path_make_dirs(int dirfd, const char *path);
 /* mkdir -p by name, for folders that are ours (the state folder). */
 int path_make_dirs_trusted(const char *path, mode_t mode, struct cay_error *err);
 
+/* Calls visit for each name in the folder but "." and "..", until one is negative. 0, or that, or
+ * -errno of reading the folder. */
+typedef int (*path_visit)(void *user, int dir, const char *name);
+int path_each(int dir, path_visit visit, void *user);
+
 /* Removes name below dirfd with everything in it, however deep, never following a symlink or
  * entering a mount (-EXDEV, -EBUSY). The folders that lead to name are trusted. Gone already is
  * success. 0 or -errno. */

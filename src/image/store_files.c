@@ -96,28 +96,6 @@ bool store_is_same(int folder, const char *name, int fd) {
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-int store_each(int folder, store_visit visit, void *user) {
-    int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (copy < 0)
-        return -errno;
-    _cleanup_(closedirp) DIR *d = fdopendir(copy);
-    if (d == NULL) {
-        (void)close(copy);
-        return -ENOMEM;
-    }
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return -errno;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        int r = visit(user, folder, e->d_name);
-        if (r < 0)
-            return r;
-    }
-}
-
 int store_fail(struct cay_error *err, int sys, const char *what, const char *name) {
     char shown[128];
     int r = error_sys(err, sys, "image store: %s %s", what, str_escape(shown, sizeof shown, name));

@@ -40,11 +40,6 @@ bool store_lock_is_free(int fd);
 /* True if `name` of the folder is still the open file fd. */
 bool store_is_same(int folder, const char *name, int fd);
 
-/* Calls visit for every entry of a folder of the store but "." and ".."; a negative result ends it
- * and is returned. -errno if the folder cannot be read. */
-typedef int (*store_visit)(void *user, int folder, const char *name);
-int store_each(int folder, store_visit visit, void *user);
-
 /* A name that nobody has: prefix and 16 random hex digits. 0 or -errno. */
 int store_new_name(const char *prefix, char *out, size_t size);
 

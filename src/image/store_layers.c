@@ -231,7 +231,7 @@ static int mark_settled(int layers, const char *chain) {
 int image_store_settle(const struct image_store *store) {
     _cleanup_(strv_free) struct strv found = {0};
     _cleanup_(closep) int layers = store_folder(store, "layers");
-    int r = layers < 0 ? layers : store_each(layers, visit_unsettled, &found);
+    int r = layers < 0 ? layers : path_each(layers, visit_unsettled, &found);
     if (r == 0 && found.len > 0 && syncfs(store->dir) < 0)
         r = -errno;
     for (size_t i = 0; r == 0 && i < found.len; i++)

@@ -247,11 +247,11 @@ static int visit_leaf(void *user, int folder, const char *leaf) {
     return add(l, &name);
 }
 
-static int visit_below(struct listing *l, int folder, const char *name, store_visit visit) {
+static int visit_below(struct listing *l, int folder, const char *name, path_visit visit) {
     _cleanup_(closep) int below = path_open_no_symlinks(folder, name, O_RDONLY | O_DIRECTORY, 0);
     if (below < 0) /* removed meanwhile, or no folder */
         return below == -ENOENT || below == -ENOTDIR || below == -ELOOP ? 0 : below;
-    return store_each(below, visit, l);
+    return path_each(below, visit, l);
 }
 
 static int visit_repository(void *user, int folder, const char *name) {
@@ -281,10 +281,10 @@ static int visit_id(void *user, int folder, const char *name) {
 }
 
 /* Reads the whole folder into the listing, sorted. */
-static int list(struct listing *l, const char *path, store_visit visit,
+static int list(struct listing *l, const char *path, path_visit visit,
                 int (*compare)(const void *, const void *), struct cay_error *err) {
     _cleanup_(closep) int folder = store_folder(l->store, path);
-    int r = folder < 0 ? folder : store_each(folder, visit, l);
+    int r = folder < 0 ? folder : path_each(folder, visit, l);
     if (r < 0) {
         free(l->items);
         return store_fail(err, -r, "reading the folder", path);

@@ -64,7 +64,7 @@ int image_store_unpin(const char *state_dir, const char *holder, struct cay_erro
     _cleanup_(closep) int pins = dir < 0 ? dir : open_pins(dir);
     if (pins == -ENOENT)
         return 0;
-    int r = pins < 0 ? pins : store_each(pins, remove_pin, (void *)(uintptr_t)holder);
+    int r = pins < 0 ? pins : path_each(pins, remove_pin, (void *)(uintptr_t)holder);
     return r < 0 ? store_fail(err, -r, "unpinning the image of", holder) : 0;
 }
 
@@ -79,5 +79,5 @@ bool store_is_pinned(const struct image_store *store, const char *id) {
     if (pins == -ENOENT)
         return false;
     /* what cannot be read may hold a pin */
-    return pins < 0 || store_each(pins, is_pin_of, (void *)(uintptr_t)id) < 0;
+    return pins < 0 || path_each(pins, is_pin_of, (void *)(uintptr_t)id) < 0;
 }

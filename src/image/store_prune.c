@@ -84,7 +84,7 @@ static int measure_entry(void *user, int folder, const char *name) {
     if (below < 0)
         return 0;
     m->depth++;
-    (void)store_each(below, measure_entry, m);
+    (void)path_each(below, measure_entry, m);
     m->depth--;
     return 0;
 }
@@ -252,7 +252,7 @@ static int sweep_new(void *user, int folder, const char *name) {
     if (below < 0 || s->depth >= NAMES_DEPTH)
         return 0;
     s->depth++;
-    int r = store_each(below, sweep_new, s);
+    int r = path_each(below, sweep_new, s);
     s->depth--;
     return r;
 }
@@ -260,14 +260,14 @@ static int sweep_new(void *user, int folder, const char *name) {
 static int sweep_all(struct sweep *s) {
     static const struct {
         const char *folder;
-        store_visit visit;
+        path_visit visit;
     } steps[] = {
         {"layers", sweep_layer}, {"blobs", sweep_blob}, {"ingest", sweep_ingest},
         {"records", sweep_new},  {"names", sweep_new},  {"work", sweep_work},
     };
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         _cleanup_(closep) int folder = store_folder(s->store, steps[i].folder);
-        int r = folder < 0 ? folder : store_each(folder, steps[i].visit, s);
+        int r = folder < 0 ? folder : path_each(folder, steps[i].visit, s);
         if (r < 0)
             return store_fail(s->err, -r, "pruning the folder", steps[i].folder);
     }

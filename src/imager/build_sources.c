@@ -1,4 +1,3 @@
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -62,7 +61,9 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int names_push(struct names *n, const char *name) {
+static int names_push(void *user, int folder, const char *name) {
+    (void)folder;
+    struct names *n = user;
     if (n->len == n->room) {
         size_t room = n->room == 0 ? 64 : 2 * n->room;
         char **v = realloc(n->v, room * sizeof *v);
@@ -77,26 +78,10 @@ static int names_push(struct names *n, const char *name) {
 
 /* The sorted names in a folder, so that the same files always give the same digest. */
 static int list_folder(int folder, struct names *ret) {
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    _cleanup_(closedirp) DIR *d = fdopendir(fd);
-    if (d == NULL) {
-        (void)close(fd);
-        return -ENOMEM;
-    }
-    errno = 0;
-    for (struct dirent *e; (e = readdir(d)) != NULL; errno = 0)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
-            int r = names_push(ret, e->d_name);
-            if (r < 0)
-                return r;
-        }
-    if (errno != 0)
-        return -errno;
-    if (ret->len > 1)
+    int r = path_each(folder, names_push, ret);
+    if (r == 0 && ret->len > 1)
         qsort(ret->v, ret->len, sizeof *ret->v, compare_names);
-    return 0;
+    return r;
 }
 
 struct search {

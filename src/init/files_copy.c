@@ -38,26 +38,8 @@ static int copy_link(int from, const char *name, int to, const char *to_name) {
 
 static int copy_any(int from, const char *name, int to, const char *to_name);
 
-static int copy_children(int from, int to) {
-    int copy = fcntl(from, F_DUPFD_CLOEXEC, 3);
-    if (copy < 0)
-        return -errno;
-    _cleanup_(closedirp) DIR *d = fdopendir(copy);
-    if (d == NULL) {
-        (void)close(copy);
-        return -ENOMEM;
-    }
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return -errno;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        int r = copy_any(from, e->d_name, to, e->d_name);
-        if (r < 0)
-            return r;
-    }
+static int copy_child(void *to, int from, const char *name) {
+    return copy_any(from, name, *(const int *)to, name);
 }
 
 static int copy_folder(int from, const char *name, int to, const char *to_name) {
@@ -66,7 +48,7 @@ static int copy_folder(int from, const char *name, int to, const char *to_name) 
     if (in < 0 || mkdirat(to, to_name, 0700) < 0)
         return -errno;
     _cleanup_(closep) int out = openat(to, to_name, FLAGS);
-    return out < 0 ? -errno : copy_children(in, out);
+    return out < 0 ? -errno : path_each(in, copy_child, &out);
 }
 
 /* Set-id bits mean nothing inside, and on a volume they would count on the host, so they are left

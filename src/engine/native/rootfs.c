@@ -299,22 +299,20 @@ static int copy_entry(int from, int to, const char *name, uid_t base, int depth)
     return r;
 }
 
+struct copying {
+    int to;
+    uid_t base;
+    int depth;
+};
+
+static int copy_child(void *user, int from, const char *name) {
+    const struct copying *c = user;
+    return copy_entry(from, c->to, name, c->base, c->depth);
+}
+
 static int copy_entries(int from, int to, uid_t base, int depth) {
-    if (depth > LOWER_DEPTH_MAX)
-        return -ELOOP;
-    int fd = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_(closedirp) DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (d == NULL)
-        return -errno;
-    const struct dirent *e;
-    while ((e = readdir(d)) != NULL) { /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        int r = copy_entry(from, to, e->d_name, base, depth);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    struct copying c = {to, base, depth};
+    return depth > LOWER_DEPTH_MAX ? -ELOOP : path_each(from, copy_child, &c);
 }
 
 /* The host image's root is small, so a copy with the right owners serves where the state folder's
