@@ -176,14 +176,26 @@ static void give_back(struct db *db, sqlite3_stmt *q) {
     (void)pthread_mutex_unlock(&db->lock);
 }
 
-/* Binds, runs and gives back; *ret_changed is how many rows there were. */
-static int write_row(struct db *db, sqlite3_stmt *q, int bound, int *ret_changed, const char *doing,
-                     struct cay_error *err) {
+static int set_flush(struct db *db, enum db_flush flush) {
+    if (db->flush == flush)
+        return SQLITE_OK;
+    int r = sqlite3_exec(
+        db->sql, flush == DB_FLUSH ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
+        NULL, NULL, NULL);
+    if (r == SQLITE_OK)
+        db->flush = flush;
+    return r;
+}
+
+/* Runs what is bound and gives it back; *ret_changed is how many rows there were. */
+static int write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush,
+                     int *ret_changed, const char *doing, struct cay_error *err) {
     int r = 0;
     if (bound == SQLITE_TOOBIG)
         r = error_set(err, CAY_INVALID_ARGUMENT, "%s: too much environment or too many labels",
                       doing);
-    else if (bound != SQLITE_OK || sqlite3_step(q) != SQLITE_DONE)
+    else if (bound != SQLITE_OK || set_flush(db, flush) != SQLITE_OK ||
+             sqlite3_step(q) != SQLITE_DONE)
         r = db_fail(db->sql, err, doing);
     else
         *ret_changed = sqlite3_changes(db->sql);
@@ -191,10 +203,11 @@ static int write_row(struct db *db, sqlite3_stmt *q, int bound, int *ret_changed
     return r;
 }
 
-int db_add(struct db *db, const struct sandbox_record *r, struct cay_error *err) {
+int db_add(struct db *db, const struct sandbox_record *r, enum db_flush flush,
+           struct cay_error *err) {
     int changed = 0;
     sqlite3_stmt *q = take(db, DB_ADD);
-    int e = write_row(db, q, db_bind_record(q, r), &changed, "recording a new sandbox", err);
+    int e = write_row(db, q, db_bind_record(q, r), flush, &changed, "recording a new sandbox", err);
     if (e == -CAY_CONFLICT) {
         error_set(err, CAY_CONFLICT, "a sandbox with the name '%s' exists", r->name);
         return error_remedy(err, "choose another name");
@@ -202,10 +215,11 @@ int db_add(struct db *db, const struct sandbox_record *r, struct cay_error *err)
     return e;
 }
 
-int db_update(struct db *db, const struct sandbox_record *r, struct cay_error *err) {
+int db_update(struct db *db, const struct sandbox_record *r, enum db_flush flush,
+              struct cay_error *err) {
     int changed = 0;
     sqlite3_stmt *q = take(db, DB_UPDATE);
-    int e = write_row(db, q, db_bind_record(q, r), &changed, "recording a change", err);
+    int e = write_row(db, q, db_bind_record(q, r), flush, &changed, "recording a change", err);
     if (e == 0 && changed == 0)
         return error_set(err, CAY_NOT_FOUND, "sandbox %s is not in the database", r->id);
     if (e == -CAY_CONFLICT) {
@@ -215,11 +229,11 @@ int db_update(struct db *db, const struct sandbox_record *r, struct cay_error *e
     return e;
 }
 
-int db_remove(struct db *db, const char *id, struct cay_error *err) {
+int db_remove(struct db *db, const char *id, enum db_flush flush, struct cay_error *err) {
     int changed = 0;
     sqlite3_stmt *q = take(db, DB_REMOVE);
     int bound = sqlite3_bind_text(q, 1, id, -1, SQLITE_TRANSIENT);
-    int e = write_row(db, q, bound, &changed, "removing a record", err);
+    int e = write_row(db, q, bound, flush, &changed, "removing a record", err);
     if (e == 0 && changed == 0)
         return error_set(err, CAY_NOT_FOUND, "sandbox %s is not in the database", id);
     return e;

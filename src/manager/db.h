@@ -1,5 +1,5 @@
-/* The manager's memory: SQLite, write-ahead log, one writer. A change is on disk when the function
- * returns. The one place that knows SQLite. */
+/* The manager's memory: SQLite, write-ahead log, one writer. A change survives the death of this
+ * process when the function returns. The one place that knows SQLite. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,11 +16,17 @@ struct db;
 int db_open(const char *path, struct db **ret, struct cay_error *err);
 void db_close(struct db *db);
 
+/* When a change survives the death of the machine too: when the function returns, for what somebody
+ * is promised next; or with the next one that does, which saves the wait for the disk. */
+enum db_flush { DB_FLUSH, DB_FLUSH_LATER };
+
 /* -CAY_CONFLICT if the name or id is taken. */
-int db_add(struct db *db, const struct sandbox_record *r, struct cay_error *err);
+int db_add(struct db *db, const struct sandbox_record *r, enum db_flush flush,
+           struct cay_error *err);
 /* All columns of the row with this id; -CAY_NOT_FOUND if it is gone. */
-int db_update(struct db *db, const struct sandbox_record *r, struct cay_error *err);
-int db_remove(struct db *db, const char *id, struct cay_error *err);
+int db_update(struct db *db, const struct sandbox_record *r, enum db_flush flush,
+              struct cay_error *err);
+int db_remove(struct db *db, const char *id, enum db_flush flush, struct cay_error *err);
 /* Every sandbox, oldest first; the caller releases each and the array. */
 int db_list(struct db *db, struct sandbox_record **ret, size_t *ret_count, struct cay_error *err);
 

@@ -13,6 +13,7 @@ struct db {
     pthread_mutex_t lock; /* of the statements: one use at a time */
     sqlite3 *sql;
     sqlite3_stmt *queries[DB_QUERIES];
+    enum db_flush flush; /* how it is set up now */
 };
 
 /* Fills err from the connection's last failure: its class, its text and what to do. */

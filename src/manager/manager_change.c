@@ -158,7 +158,7 @@ static bool has_no_operation(const struct manager *m, const struct sandbox *s) {
 
 static int forget(struct manager *m, struct sandbox *s, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->saving);
-    int r = db_remove(m->db, s->record.id, err);
+    int r = db_remove(m->db, s->record.id, DB_FLUSH_LATER, err);
     if (r == 0 || r == -CAY_NOT_FOUND) {
         (void)pthread_mutex_lock(&m->lock);
         table_drop(m, s);
@@ -206,8 +206,11 @@ static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *
     return r < 0 ? r : table_add(m, s, err);
 }
 
-/* Takes its place in the table, with its turn, and its row. */
+/* Takes its place in the table, with its turn, and its row. The row of a creation that a dying
+ * machine interrupts may be lost; only the first of all must not, which tells a database that knows
+ * its sandboxes from one that does not. */
 static int admit(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    enum db_flush flush = db_is_unused(m->db) ? DB_FLUSH : DB_FLUSH_LATER;
     (void)pthread_mutex_lock(&m->lock);
     int r = admit_locked(m, s, err);
     if (r == 0) {
@@ -218,7 +221,7 @@ static int admit(struct manager *m, struct sandbox *s, struct cay_error *err) {
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;
-    r = db_add(m->db, &s->record, err);
+    r = db_add(m->db, &s->record, flush, err);
     if (r < 0) {
         (void)pthread_mutex_lock(&m->lock);
         table_drop(m, s);
@@ -239,7 +242,7 @@ static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
     (void)pthread_mutex_lock(&m->lock);
     memcpy(s->record.image, id, sizeof id);
     (void)pthread_mutex_unlock(&m->lock);
-    return turn_save(m, s, err);
+    return turn_save(m, s, DB_FLUSH_LATER, err);
 }
 
 static int copy_out(struct manager *m, const struct sandbox *s, struct sandbox_record *ret,
@@ -308,7 +311,7 @@ static int rename_to(struct manager *m, struct sandbox *s, const char *name,
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;
-    r = turn_save(m, s, err);
+    r = turn_save(m, s, DB_FLUSH, err);
     if (r < 0) {
         (void)pthread_mutex_lock(&m->lock);
         memcpy(s->record.name, before, sizeof before);
@@ -348,7 +351,7 @@ int manager_label(struct manager *m, const char *who, const struct strv *labels,
     if (r < 0 || s == NULL)
         return r;
     swap_labels(m, s, &sorted);
-    r = turn_save(m, s, err);
+    r = turn_save(m, s, DB_FLUSH, err);
     if (r < 0)
         swap_labels(m, s, &sorted);
     turn_end(m, s);

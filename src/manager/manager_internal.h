@@ -75,7 +75,7 @@ bool turn_try(struct manager *m, struct sandbox *s, unsigned turns);
 void turn_end(struct manager *m, struct sandbox *s);
 void turn_set_deadline(struct manager *m, struct sandbox *s);
 /* Writes the row. */
-int turn_save(struct manager *m, struct sandbox *s, struct cay_error *err);
+int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct cay_error *err);
 /* The next state, in memory and on disk; if that fails, it stays what it was. may (or NULL) is
  * asked first; if it says no: -CAY_CONFLICT. */
 int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,

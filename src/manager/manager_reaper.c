@@ -84,7 +84,7 @@ static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struc
     case CHORE_REMOVE:
         return change_remove(m, s, may_remove, err);
     case CHORE_SAVE:
-        return turn_save(m, s, err);
+        return turn_save(m, s, DB_FLUSH_LATER, err);
     case CHORE_NOTHING:
         break;
     }

@@ -84,7 +84,7 @@ void turn_set_deadline(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-int turn_save(struct manager *m, struct sandbox *s, struct cay_error *err) {
+int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct cay_error *err) {
     struct sandbox_record copy = {0};
     (void)pthread_mutex_lock(&m->saving); /* so that the last one to write has the last state */
     (void)pthread_mutex_lock(&m->lock);
@@ -94,7 +94,7 @@ int turn_save(struct manager *m, struct sandbox *s, struct cay_error *err) {
     if (r < 0)
         r = error_sys(err, -r, "recording sandbox %s", s->record.id);
     else if (!gone)
-        r = db_update(m->db, &copy, err);
+        r = db_update(m->db, &copy, flush, err);
     if (r == 0) {
         (void)pthread_mutex_lock(&m->lock);
         s->saved_active_ms = copy.active_ms;
@@ -135,6 +135,13 @@ static int refuse_operations(const struct sandbox *s, struct cay_error *err) {
     return error_remedy(err, "wait until they are done, or use force");
 }
 
+/* On the way to a state nobody has been promised anything, and what a machine that dies leaves of
+ * it is repaired. Not so a removal: what is half-removed must not be taken for damage. */
+static enum db_flush flush_of(enum sandbox_state state) {
+    bool passing = state == SANDBOX_STARTING || state == SANDBOX_STOPPING;
+    return passing ? DB_FLUSH_LATER : DB_FLUSH;
+}
+
 int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
                 struct cay_error *err) {
     int r = 0;
@@ -147,7 +154,7 @@ int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, 
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;
-    r = turn_save(m, s, err);
+    r = turn_save(m, s, flush_of(state), err);
     if (r < 0)
         go_back(m, s, before);
     return r;
@@ -161,7 +168,7 @@ void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why
     set_state(m, s, SANDBOX_ERROR, why->message, remedy);
     (void)pthread_mutex_unlock(&m->lock);
     /* Where even this cannot be written, the row has the state before, which a start repairs. */
-    (void)turn_save(m, s, NULL);
+    (void)turn_save(m, s, DB_FLUSH, NULL);
 }
 
 int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err) {

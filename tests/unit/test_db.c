@@ -127,11 +127,11 @@ static void test_rows(void **state) {
     assert_int_equal(db_list(db, &rows, &count, &err), 0);
     assert_int_equal(count, 0);
     free(rows);
-    assert_int_equal(db_add(db, &full, &err), 0);
-    assert_int_equal(db_add(db, &plain, &err), 0);
+    assert_int_equal(db_add(db, &full, DB_FLUSH, &err), 0);
+    assert_int_equal(db_add(db, &plain, DB_FLUSH, &err), 0);
     full.state = SANDBOX_STARTED;
     memset(full.reason, 0, sizeof full.reason);
-    assert_int_equal(db_update(db, &full, &err), 0);
+    assert_int_equal(db_update(db, &full, DB_FLUSH, &err), 0);
     db_close(db);
 
     db = open_db(p); /* and another process would see the same */
@@ -141,8 +141,8 @@ static void test_rows(void **state) {
     assert_row(&rows[0], &full); /* the oldest first, whatever its id and times */
     assert_row(&rows[1], &plain);
     release(rows, count);
-    assert_int_equal(db_remove(db, full.id, &err), 0);
-    assert_int_equal(db_remove(db, plain.id, &err), 0);
+    assert_int_equal(db_remove(db, full.id, DB_FLUSH, &err), 0);
+    assert_int_equal(db_remove(db, plain.id, DB_FLUSH, &err), 0);
     assert_false(db_is_unused(db));
     db_close(db);
     sandbox_record_free(&full);
@@ -155,16 +155,16 @@ static void test_refusals(void **state) {
     struct db *db = open_db(*state);
     struct cay_error err = {0};
     struct sandbox_record a = make_row(1), b = make_row(2), c = make_row(3);
-    assert_int_equal(db_add(db, &a, &err), 0);
-    assert_int_equal(db_add(db, &a, &err), -CAY_CONFLICT);
+    assert_int_equal(db_add(db, &a, DB_FLUSH, &err), 0);
+    assert_int_equal(db_add(db, &a, DB_FLUSH, &err), -CAY_CONFLICT);
     memcpy(b.name, a.name, sizeof b.name);
-    assert_int_equal(db_add(db, &b, &err), -CAY_CONFLICT);
+    assert_int_equal(db_add(db, &b, DB_FLUSH, &err), -CAY_CONFLICT);
     assert_non_null(strstr(err.message, "box-1"));
-    assert_int_equal(db_update(db, &b, &err), -CAY_NOT_FOUND);
-    assert_int_equal(db_add(db, &c, &err), 0);
+    assert_int_equal(db_update(db, &b, DB_FLUSH, &err), -CAY_NOT_FOUND);
+    assert_int_equal(db_add(db, &c, DB_FLUSH, &err), 0);
     memcpy(c.name, a.name, sizeof c.name);
-    assert_int_equal(db_update(db, &c, &err), -CAY_CONFLICT);
-    assert_int_equal(db_remove(db, b.id, &err), -CAY_NOT_FOUND);
+    assert_int_equal(db_update(db, &c, DB_FLUSH, &err), -CAY_CONFLICT);
+    assert_int_equal(db_remove(db, b.id, DB_FLUSH, &err), -CAY_NOT_FOUND);
     db_close(db);
 }
 
@@ -229,7 +229,7 @@ static void test_newer_is_refused(void **state) {
     struct cay_error err = {0};
     struct db *db = open_db(p);
     struct sandbox_record r = make_row(1);
-    assert_int_equal(db_add(db, &r, &err), 0);
+    assert_int_equal(db_add(db, &r, DB_FLUSH, &err), 0);
     db_close(db);
     run_sql(p, "PRAGMA user_version = 99");
     assert_int_equal(db_open(p->file, &db, &err), -CAY_UNSUPPORTED);
@@ -280,7 +280,7 @@ static void test_damaged_page(void **state) {
     struct cay_error err = {0};
     for (unsigned i = 0; i < 100; i++) {
         struct sandbox_record r = make_row(i);
-        assert_int_equal(db_add(db, &r, &err), 0);
+        assert_int_equal(db_add(db, &r, DB_FLUSH, &err), 0);
     }
     db_close(db);
     char junk[3000];
@@ -305,7 +305,7 @@ static void test_row_without_sense(void **state) {
         struct cay_error err = {0};
         struct sandbox_record r = make_row(1), *rows = NULL;
         size_t count;
-        assert_int_equal(db_add(db, &r, &err), 0);
+        assert_int_equal(db_add(db, &r, DB_FLUSH, &err), 0);
         run_sql(p, changes[i]);
         if (db_list(db, &rows, &count, &err) != -CAY_INTERNAL)
             fail_msg("accepted: %s", changes[i]);
@@ -330,13 +330,13 @@ static void *work(void *arg) {
     for (unsigned i = 0; i < ROUNDS; i++) {
         struct sandbox_record r = make_row(w->base + i), *rows = NULL;
         size_t count = 0;
-        w->failures += db_add(w->db, &r, NULL) < 0;
+        w->failures += db_add(w->db, &r, DB_FLUSH, NULL) < 0;
         r.state = SANDBOX_STARTED;
-        w->failures += db_update(w->db, &r, NULL) < 0;
+        w->failures += db_update(w->db, &r, DB_FLUSH, NULL) < 0;
         w->failures += db_list(w->db, &rows, &count, NULL) < 0 || count == 0;
         release(rows, count);
         if (i % 2 == 1)
-            w->failures += db_remove(w->db, r.id, NULL) < 0;
+            w->failures += db_remove(w->db, r.id, DB_FLUSH, NULL) < 0;
     }
     return NULL;
 }
@@ -372,10 +372,10 @@ _noreturn_ static void write_until_killed(const struct place *p, unsigned base, 
         _exit(1);
     for (unsigned i = base;; i++) {
         struct sandbox_record r = make_row(i);
-        if (db_add(db, &r, NULL) < 0)
+        if (db_add(db, &r, DB_FLUSH, NULL) < 0)
             _exit(2);
         r.state = SANDBOX_STARTED;
-        if (db_update(db, &r, NULL) < 0 || fd_write_all(ack, &i, sizeof i) < 0)
+        if (db_update(db, &r, DB_FLUSH, NULL) < 0 || fd_write_all(ack, &i, sizeof i) < 0)
             _exit(3);
     }
 }
@@ -451,12 +451,12 @@ static int fill_disk(const struct place *p) {
         return 1;
     for (; r == 0 && n < 100000; n += r == 0) {
         struct sandbox_record row = make_row(n);
-        r = db_add(db, &row, &err);
+        r = db_add(db, &row, DB_FLUSH, &err);
     }
     if (r != -CAY_RESOURCE_EXHAUSTED || err.remedy[0] == '\0')
         return 2;
     struct sandbox_record row = make_row(n);
-    if (db_update(db, &row, &err) != -CAY_NOT_FOUND && err.code != CAY_RESOURCE_EXHAUSTED)
+    if (db_update(db, &row, DB_FLUSH, &err) != -CAY_NOT_FOUND && err.code != CAY_RESOURCE_EXHAUSTED)
         return 3;
     db_close(db);
     if (db_open(p->file, &db, &err) < 0 || db_list(db, &rows, &count, &err) < 0)

@@ -373,7 +373,7 @@ static void test_prefixes(void **state) {
     for (unsigned i = 0; i < 7; i++) {
         assert_int_equal(str_format(r.id, sizeof r.id, "abcd%u00000000000", i), 0);
         assert_int_equal(str_format(r.name, sizeof r.name, "%s", i == 6 ? "abcd" : r.id), 0);
-        assert_int_equal(db_add(db, &r, &err), 0);
+        assert_int_equal(db_add(db, &r, DB_FLUSH, &err), 0);
         (void)fake_put(&w->fake, r.id, ENGINE_STOPPED);
     }
     db_close(db);

@@ -18,7 +18,7 @@ static void put_row(enum sandbox_state state) {
                                .cpu_quota_us = 100000,
                                .pids = 10};
     memcpy(r.id, some_id, sizeof r.id);
-    if (db_open("cay.db", &db, &err) < 0 || db_add(db, &r, &err) < 0)
+    if (db_open("cay.db", &db, &err) < 0 || db_add(db, &r, DB_FLUSH, &err) < 0)
         fail_msg("%s", err.message);
     db_close(db);
 }
