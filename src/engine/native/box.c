@@ -376,9 +376,10 @@ static int start_box(struct native *n, const struct sandbox_spec *spec,
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     b->kept = kept;
     r = do_steps(b, err);
-    if (r == 0)
-        *ret = TAKE_PTR(b);
-    return r;
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(b);
+    return 0;
 }
 
 int native_start(struct native *n, const struct sandbox_spec *spec, const struct native_root *root,

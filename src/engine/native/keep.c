@@ -75,7 +75,7 @@ struct kept *keep_find(const struct keep *k, const char *id) {
 struct kept *keep_add(struct keep *k, const char *id) {
     if (k->count == k->room) {
         size_t room = MAX(k->room * 2, (size_t)64);
-        struct kept **more = reallocarray(k->all, room, sizeof *more);
+        struct kept **more = reallocarray(k->all, room, sizeof(struct kept *));
         if (more == NULL)
             return NULL;
         k->all = more;
