@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -29,7 +30,7 @@
 enum { FAKE_MAX = 256, MEGABYTE = 1024 * 1024 };
 
 struct fake_box {
-    char id[ID_SIZE];
+    char id[ID_SIZE]; /* "": free */
     enum engine_state state;
     int listener;
 };
@@ -38,7 +39,6 @@ struct fake {
     struct engine engine;
     pthread_mutex_t lock;
     struct fake_box boxes[FAKE_MAX];
-    size_t count;
     int away;                                                      /* how many calls find nobody */
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
     int delay_start, delay_stop;                                   /* milliseconds */
@@ -50,21 +50,27 @@ static void sleep_ms(int ms) {
 }
 
 static struct fake_box *fake_find(struct fake *f, const char *id) {
-    for (size_t i = 0; i < f->count; i++)
+    for (size_t i = 0; i < FAKE_MAX; i++)
         if (str_equal(f->boxes[i].id, id))
             return &f->boxes[i];
     return NULL;
 }
 
+_unused_ static size_t fake_count(const struct fake *f) {
+    size_t n = 0;
+    for (size_t i = 0; i < FAKE_MAX; i++)
+        n += f->boxes[i].id[0] != '\0';
+    return n;
+}
+
 static struct fake_box *fake_put(struct fake *f, const char *id, enum engine_state state) {
     struct fake_box *b = fake_find(f, id);
-    if (b == NULL && f->count < FAKE_MAX) {
-        b = &f->boxes[f->count++];
-        *b = (struct fake_box){.listener = -1};
+    if (b == NULL) {
+        b = fake_find(f, "");
+        b->listener = -1;
         (void)snprintf(b->id, sizeof b->id, "%s", id);
     }
-    if (b != NULL)
-        b->state = state;
+    b->state = state;
     return b;
 }
 
@@ -149,7 +155,7 @@ static int fake_remove(struct engine *e, const char *id, struct cay_error *err) 
     struct fake_box *b = fake_find(f, id);
     if (b != NULL) {
         fd_close(&b->listener);
-        *b = f->boxes[--f->count];
+        b->id[0] = '\0';
     }
     (void)pthread_mutex_unlock(&f->lock);
     return 0;
@@ -172,13 +178,16 @@ static int fake_list(struct engine *e, struct engine_sandbox **ret, size_t *ret_
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&f->lock);
-    struct engine_sandbox *v = calloc(f->count + 1, sizeof *v);
-    for (size_t i = 0; v != NULL && i < f->count; i++) {
-        memcpy(v[i].id, f->boxes[i].id, ID_SIZE);
-        v[i].state = f->boxes[i].state;
+    struct engine_sandbox *v = calloc(FAKE_MAX, sizeof *v);
+    size_t n = 0;
+    for (size_t i = 0; v != NULL && i < FAKE_MAX; i++) {
+        if (f->boxes[i].id[0] == '\0')
+            continue;
+        memcpy(v[n].id, f->boxes[i].id, ID_SIZE);
+        v[n++].state = f->boxes[i].state;
     }
     *ret = v;
-    *ret_count = f->count;
+    *ret_count = n;
     (void)pthread_mutex_unlock(&f->lock);
     return v == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
@@ -193,7 +202,7 @@ static const struct engine_ops fake_ops = {
     .list = fake_list,
 };
 
-static void set_knob(struct fake *f, int *knob, int value) {
+_unused_ static void set_knob(struct fake *f, int *knob, int value) {
     (void)pthread_mutex_lock(&f->lock);
     *knob = value;
     (void)pthread_mutex_unlock(&f->lock);
@@ -256,8 +265,9 @@ _unused_ static void reopen_manager(struct world *w) {
 }
 
 static int setup(void **state) {
-    struct world *w = calloc(1, sizeof *w);
-    assert_non_null(w);
+    struct world *w = mmap(NULL, sizeof *w, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                           0); /* what a child does to the engine outlives it */
+    assert_true(w != MAP_FAILED);
     assert_int_equal(str_copy(w->folder, sizeof w->folder, "/tmp/cay-manager-test-XXXXXX"), 0);
     assert_non_null(mkdtemp(w->folder));
     assert_int_equal(chdir(w->folder), 0);
@@ -280,16 +290,16 @@ static int teardown(void **state) {
     struct world *w = *state;
     if (w->m != NULL)
         close_manager(w);
-    for (size_t i = 0; i < w->fake.count; i++)
-        fd_close(&w->fake.boxes[i].listener);
+    for (size_t i = 0; i < FAKE_MAX; i++)
+        if (w->fake.boxes[i].id[0] != '\0')
+            fd_close(&w->fake.boxes[i].listener);
     int r = chdir("/");
     r |= path_remove_tree(AT_FDCWD, w->folder);
-    free(w);
-    return r;
+    return r | munmap(w, sizeof *w);
 }
 
 /* A sandbox with this name; its id is returned in a text that lives until 16 more were made. */
-static const char *make_box(struct world *w, const char *name) {
+_unused_ static const char *make_box(struct world *w, const char *name) {
     static char ids[16][ID_SIZE];
     static unsigned next;
     struct sandbox_record request = {0}, made = {0};

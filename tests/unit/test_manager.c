@@ -165,7 +165,7 @@ static void test_failed_creation(void **state) {
     assert_int_equal(manager_create(w->m, &request, -1, &made, &err), -CAY_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(err.message, "does not want to"));
     assert_string_equal(state_of(w, "lab"), "gone");
-    assert_int_equal(w->fake.count, 0);
+    assert_int_equal(fake_count(&w->fake), 0);
 
     assert_int_equal(str_copy(request.image_name, sizeof request.image_name, "bad"), 0);
     assert_int_equal(manager_create(w->m, &request, -1, &made, &err), -CAY_NOT_FOUND);
@@ -200,7 +200,7 @@ static void test_engine_comes_back(void **state) {
     assert_int_equal(manager_start_sandbox(w->m, id, &err), 0);
     set_knob(&w->fake, &w->fake.away, 2);
     assert_int_equal(manager_remove(w->m, id, false, &err), 0);
-    assert_int_equal(w->fake.count, 0);
+    assert_int_equal(fake_count(&w->fake), 0);
 }
 
 static void test_failed_removal(void **state) {

@@ -86,7 +86,7 @@ static void test_adoption(void **state) {
         }
         (void)manager_remove(w->m, "lab", true, NULL);
         close_manager(w);
-        assert_int_equal(w->fake.count, 0);
+        assert_int_equal(fake_count(&w->fake), 0);
     }
 }
 
@@ -236,7 +236,7 @@ static void test_auto_delete(void **state) {
     assert_int_equal(manager_stop_sandbox(w->m, "now", NULL), 0);
     await_state(w, "now", "gone", 2000);
     assert_string_equal(state_of(w, "later"), "stopped");
-    assert_int_equal(w->fake.count, 1);
+    assert_int_equal(fake_count(&w->fake), 1);
 }
 
 /* ---- many at once ---- */
@@ -303,7 +303,7 @@ static void test_parallel_creations(void **state) {
     }
     assert_int_equal(made, ALLOWED);
     assert_true(clock_ms() - before < 1200); /* one after the other it were 3.2 s */
-    assert_int_equal(w->fake.count, ALLOWED);
+    assert_int_equal(fake_count(&w->fake), ALLOWED);
 }
 
 static void test_one_name(void **state) {
@@ -356,7 +356,7 @@ static void test_turns(void **state) {
     assert_int_equal(manager_remove(w->m, "lab", false, NULL), 0);
     assert_int_equal(pthread_join(threads[0], NULL), 0);
     assert_int_equal(jobs[0].code, 0);
-    assert_int_equal(w->fake.count, 0);
+    assert_int_equal(fake_count(&w->fake), 0);
 }
 
 /* The clean-up calls it an error; if it works out after all, it is none. */
@@ -480,7 +480,7 @@ static void test_hammer(void **state) {
     struct sandbox_record *all;
     size_t count;
     assert_int_equal(manager_list(w->m, &all, &count, NULL), 0);
-    assert_int_equal(count, w->fake.count);
+    assert_int_equal(count, fake_count(&w->fake));
     for (size_t i = 0; i < count; i++) {
         const char *is = fake_state(&w->fake, all[i].id);
         const char *expected = all[i].state == SANDBOX_STARTED   ? "running"
