@@ -129,6 +129,8 @@ class Daemon:
         for sandbox in self.list():
             self.call("DELETE", f"/api/sandbox/{sandbox['id']}?force=true")
         self.stop()
+        log = self.log.read_text(errors="replace")
+        assert "Sanitizer" not in log and "runtime error" not in log, log
 
     # ---- requests ----
 

@@ -17,9 +17,10 @@ HERE = ROOT / "tests" / "integration"
 ACCOUNT = "nobody"
 SUITES = {
     "one-id": ["run", "tty", "programs", "doctor", "version", "bad_input", "cleanup", "faults",
-               "image_verbs", "run_image", "snapshot", "transfer", "transfer_hostile", "keep"],
+               "image_verbs", "run_image", "snapshot", "transfer", "transfer_hostile", "keep",
+               "daemon"],
     "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs",
-               "run_image", "snapshot", "transfer", "transfer_hostile", "keep"],
+               "run_image", "snapshot", "transfer", "transfer_hostile", "keep", "daemon"],
 }
 # Under a sanitizer, where each run takes ten times as long, these say the same as above.
 SLOW = {"faults", "programs", "cleanup"}
