@@ -46,12 +46,13 @@ def test_many_operations_at_once(keep):
 
 def test_files_survive_stop_and_start(keep):
     box = keep.start()
-    keep.sh(box, "echo kept > /workspace/a; mkdir -p /opt/x && echo $$ > /opt/x/b; ln -s a /root/l")
+    keep.sh(box, "echo kept > /workspace/a; mkdir -p /opt/x && echo $$ > /opt/x/b; ln -s a /root/l;"
+            "mkdir -p /usr/local/bin; echo 'echo tool' > /usr/local/bin/t; chmod 755 /usr/local/bin/t")
     keep.ask("stop", box)
     assert keep.state_of(box) == "stopped" and not groups_of(box)
     keep.start(box)
-    assert keep.sh(box, "cat /workspace/a; readlink /root/l; stat -c %U:%G /workspace/a") == \
-        "kept\na\nroot:root\n"
+    look = "cat /workspace/a; readlink /root/l; stat -c %U:%G /workspace/a; sh /usr/local/bin/t"
+    assert keep.sh(box, look) == "kept\na\nroot:root\ntool\n"
 
 
 def test_stop_tells_of_the_end(keep):

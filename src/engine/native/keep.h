@@ -1,6 +1,6 @@
 /* Sandboxes that stay, in the launcher. Their files lie in STATE/sandboxes/ID: what they have
- * written in `fs` and `work`, and `record` (keep_record.h). A folder with such a name is a sandbox,
- * running or not; there is no other list.
+ * written in `fs` with `work`, and in `local` (/usr/local, where /usr is the host's), and `record`
+ * (keep_record.h). A folder with such a name is a sandbox, running or not; there is no other list.
  *
  * Whatever is done survives a launcher that is killed in the middle. A new sandbox waits for its
  * socket until its record is on the disk, and ends by itself if the launcher ends before. What is

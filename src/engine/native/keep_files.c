@@ -45,6 +45,8 @@ static int fill_folder(const struct keep *k, int folder) {
     if (fchmod(folder, 0711) < 0)
         return -errno;
     int r = make_part(k, folder, "fs", 0755);
+    if (r == 0)
+        r = make_part(k, folder, "local", 0755);
     return r < 0 ? r : make_part(k, folder, "work", 0700);
 }
 
@@ -246,8 +248,10 @@ void keep_measure(struct keep *k, const char *id, const struct launcher_answer *
     struct launcher_answer a = *stats;
     struct measure m = {.deadline = clock_deadline(MEASURE_MS)};
     int folder = keep_open_folder(k, id);
-    if (folder >= 0)
+    if (folder >= 0) {
         measure_entry(&m, folder, "fs");
+        measure_entry(&m, folder, "local");
+    }
     a.stats.disk_bytes = m.bytes;
     keep_answer(k, &a);
     _exit(0);

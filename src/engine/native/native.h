@@ -56,7 +56,8 @@ struct native_phases {
 struct native_root {
     const struct image *image; /* borrowed until the box is destroyed; NULL: the host image */
     int disk; /* a folder with "fs" and "work", of the image store's ids: what is written goes to
-               * fs, without a limit of our own; borrowed for the call. -1: kept in memory */
+               * fs, without a limit of our own; with the host image "local" too, for /usr/local.
+               * Borrowed for the call. -1: kept in memory */
 };
 
 /* A sandbox from the spec, running, with cay-init as PID 1; root NULL is the host image in memory.

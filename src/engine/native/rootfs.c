@@ -422,6 +422,7 @@ void rootfs_close(struct rootfs *r) {
     fd_close(&r->overlay);
     fd_close(&r->shift);
     fd_close(&r->disk);
+    fd_close(&r->local);
     fd_close(&r->pts);
     if (r->lower_owned)
         fd_close(&r->lower);
@@ -462,18 +463,26 @@ static int make_overlay(struct rootfs *root, const struct image_trees *trees,
     return root->overlay < -1 ? root->overlay : 0;
 }
 
-static int open_disk(struct rootfs *root, const struct rootfs_owner *owner, struct cay_error *err) {
-    if (owner->disk < 0)
+/* Where /usr is the host's, what is written to /usr/local lies beside it. */
+static int clone_disk(struct rootfs *root, const struct rootfs_owner *owner, bool local,
+                      bool read_only) {
+    unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    root->disk = mounts_clone(owner->disk, "", false, attributes, owner->idmap);
+    if (root->disk < 0 || !local)
+        return MIN(root->disk, 0);
+    attributes |= read_only ? MOUNT_ATTR_RDONLY : 0;
+    root->local = mounts_clone(owner->disk, "local", false, attributes, owner->idmap);
+    return MIN(root->local, 0);
+}
+
+static int open_disk(struct rootfs *root, const struct rootfs_owner *owner, bool local,
+                     bool read_only, struct cay_error *err) {
+    int r = owner->disk < 0 ? 0 : clone_disk(root, owner, local, read_only);
+    if (r == 0)
         return 0;
-    int fd =
-        mounts_clone(owner->disk, "", false, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, owner->idmap);
-    if (fd < 0) {
-        error_sys(err, -fd, "mapping the ids of the folder for what is written");
-        return error_remedy(err, "its file system must know id-mapped mounts: put the state folder "
-                                 "on ext4, xfs or btrfs");
-    }
-    root->disk = fd;
-    return 0;
+    error_sys(err, -r, "mapping the ids of the folder for what is written");
+    return error_remedy(err, "its file system must know id-mapped mounts: put the state folder "
+                             "on ext4, xfs or btrfs");
 }
 
 int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees,
@@ -490,7 +499,7 @@ int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *tr
     r = choose_lower(&root, trees, base);
     if (r < 0)
         return error_sys(err, -r, "giving the image's files the sandbox's ids");
-    r = open_disk(&root, owner, err);
+    r = open_disk(&root, owner, trees->image != NULL, spec->read_only, err);
     if (r < 0)
         return r;
     r = make_overlay(&root, trees, owner);

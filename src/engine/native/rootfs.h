@@ -69,6 +69,7 @@ struct rootfs {
     bool lower_owned;
     int shift;      /* detached tmpfs for changed owners (shift.h); -1: the image is id-mapped */
     int disk;       /* detached clone of the folder that keeps what is written; -1: the box does */
+    int local;      /* detached clone of its folder for /usr/local; -1: the box has one */
     int pts;        /* detached devpts */
     bool assembled; /* what lies over the overlay is in its place already */
     struct {
@@ -79,14 +80,16 @@ struct rootfs {
 };
 
 #define ROOTFS_EMPTY                                                                               \
-    ((struct rootfs){.box = -1, .overlay = -1, .lower = -1, .shift = -1, .disk = -1, .pts = -1})
+    ((struct rootfs){                                                                              \
+        .box = -1, .overlay = -1, .lower = -1, .shift = -1, .disk = -1, .local = -1, .pts = -1})
 
 /* Who owns what. */
 struct rootfs_owner {
     uid_t base;      /* the host id of root inside */
     bool own_userns; /* as for image_trees_open with userns -1 */
     int idmap;       /* as for image_trees_open_store; used for disk only */
-    int disk;        /* a folder with "fs" and "work" for what is written, or -1 */
+    int disk; /* a folder with "fs" and "work" for what is written, or -1; with the host image
+               * "local" too */
 };
 int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees,
                    const struct rootfs_owner *owner, struct rootfs *ret, struct cay_error *err);
