@@ -95,6 +95,8 @@ static int check_source(const char *text, const char *source, struct cay_error *
         return bad_volume(err, text, "has a relative host path; it must be absolute");
     if (stat(source, &st) < 0) {
         int sys = errno;
+        if (sys == EACCES) /* the engine looks again, perhaps with more rights than a daemon */
+            return 0;
         char shown[200];
         error_sys(err, sys, "volume source '%s'", str_escape(shown, sizeof shown, source));
         return error_remedy(err, "create the host folder first; cay does not make it");

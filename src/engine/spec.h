@@ -55,8 +55,8 @@ const char *tier_name(enum tier tier);
 /* TIER_NONE if there is no such name. */
 enum tier tier_from_name(const char *name);
 
-/* Parses "HOST:BOX[:ro|:rw]" and adds it. The host path must exist; the target may not be "/", lie
- * in /proc, /dev or /sys, or occur twice. */
+/* Parses "HOST:BOX[:ro|:rw]" and adds it. The host path must exist, unless it is hidden from this
+ * user; the target may not be "/", lie in /proc, /dev or /sys, or occur twice. */
 int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err);
 /* True for a target as spec_add_mount leaves it: absolute, normalised, not "/", not in /proc, /dev
  * or /sys. */

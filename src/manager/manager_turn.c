@@ -130,9 +130,10 @@ static void go_back(struct manager *m, struct sandbox *s, enum sandbox_state bef
 }
 
 static int refuse_operations(const struct sandbox *s, struct cay_error *err) {
-    error_set(err, CAY_CONFLICT, "sandbox '%s' is in use: %u operations are under way",
+    error_set(err, CAY_CONFLICT, "sandbox '%s' is in use (operations under way: %u)",
               s->record.name, s->operations);
-    return error_remedy(err, "wait until they are done, or use force");
+    return error_remedy(err, "wait until they are done, or end them with: cay rm --force %s",
+                        s->record.name);
 }
 
 /* On the way to a state nobody has been promised anything, and what a machine that dies leaves of

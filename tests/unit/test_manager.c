@@ -425,7 +425,7 @@ static void test_remove_in_use(void **state) {
     (void)make_box(w, "lab");
     int fd = begin(w, "lab", &op);
     assert_int_equal(manager_remove(w->m, "lab", false, &err), -CAY_CONFLICT);
-    assert_non_null(strstr(err.message, "1 operations"));
+    assert_non_null(strstr(err.message, "under way: 1"));
     assert_string_equal(state_of(w, "lab"), "started");
     assert_int_equal(manager_remove(w->m, "lab", true, &err), 0);
     assert_string_equal(state_of(w, "lab"), "gone");
