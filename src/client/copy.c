@@ -135,7 +135,7 @@ static int send_input(const struct daemon *d, const char *who, const char *to,
                       struct copy_totals *ret, struct cay_error *err) {
     _cleanup_(operation_close) struct operation o = OPERATION_INIT;
     struct wire_tar_totals totals = {0};
-    enum kind exists;
+    enum kind exists = KIND_ABSENT;
     int in = STDIN_FILENO;
     int r = look_inside(d, who, to, true, &exists, err);
     if (r == 0)
@@ -157,9 +157,9 @@ int copy_in(const struct daemon *d, const char *from, const char *who, const cha
     if (strcmp(from, "-") == 0)
         return send_input(d, who, dest, ret, err);
     struct copy_path source;
-    struct place place;
+    struct place place = {0};
     struct stat st;
-    enum kind exists;
+    enum kind exists = KIND_ABSENT;
     int r = copy_path_parse(from, &source, err);
     if (r < 0)
         return r;
@@ -243,7 +243,7 @@ static int fetch_output(const struct daemon *d, const char *who, const char *fro
     _cleanup_(operation_close) struct operation o = OPERATION_INIT;
     static const struct wire_range all = {.max_bytes = UINT64_MAX};
     struct wire_tar_totals totals = {0};
-    enum kind kind;
+    enum kind kind = KIND_ABSENT;
     uint64_t size;
     int out = STDOUT_FILENO;
     int r = look_inside(d, who, from, true, &kind, err);
@@ -265,8 +265,8 @@ int copy_out(const struct daemon *d, const char *who, const char *from, const ch
     if (strcmp(to, "-") == 0)
         return fetch_output(d, who, source_path, ret, err);
     struct copy_path source;
-    struct place place;
-    enum kind kind;
+    struct place place = {0};
+    enum kind kind = KIND_ABSENT;
     int r = copy_path_parse(source_path, &source, err);
     if (r == 0)
         r = look_inside(d, who, source_path, source.is_folder, &kind, err);
