@@ -256,8 +256,18 @@ def test_who_dies_while_nobody_looks_is_found_dead(keep):
     os.kill(pid, 9)
     assert until(lambda: not is_alive(pid))
     keep.restart()
+    assert keep.ended(box)["status"] == -1  # nobody has to ask
     assert keep.state_of(box) == "stopped" and not groups_of(box)
     assert keep.record(box)["pid"] == "0"
+
+
+def test_who_dies_after_a_restart_is_told_of(keep):
+    box = keep.start()
+    keep.kill_launcher()
+    keep.restart()
+    time.sleep(0.3)
+    os.kill(keep.pid(box), 9)
+    assert keep.ended(box)["status"] == -1
 
 
 def test_without_a_launcher_it_is_unavailable(keep):

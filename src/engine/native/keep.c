@@ -139,7 +139,7 @@ static struct kept *find_running(const struct keep *k, const char *id, struct ca
 
 /* ---- the end of one ---- */
 
-static void answer_ended(const struct keep *k, const struct kept *s) {
+void keep_answer_ended(const struct keep *k, const struct kept *s) {
     uint64_t kills = 0;
     if (s->group.host != NULL)
         (void)cgroup_oom_kills(&s->group, &kills); /* 0 if it cannot be told */
@@ -191,7 +191,7 @@ static void handle_end(struct keep *k, struct kept *s) {
         s->reaped = true;
     }
     (void)epoll_ctl(k->ended, EPOLL_CTL_DEL, s->pidfd, NULL);
-    answer_ended(k, s);
+    keep_answer_ended(k, s);
     clean_up(k, s);
     serve_waiters(k, s);
 }

@@ -59,8 +59,10 @@ static int take_over(struct keep *k, const char *id, struct cay_error *err) {
     if (s->pidfd >= 0)
         return adopt(k, s, err);
     (void)cgroup_remove(&k->n->cgroups, id, clock_ms() + KEEP_REMOVE_MS, NULL);
-    if (s->record.pid != 0)
-        keep_write_stopped(k, s);
+    if (s->record.pid == 0)
+        return 0;
+    keep_answer_ended(k, s);
+    keep_write_stopped(k, s);
     return 0;
 }
 

@@ -59,7 +59,8 @@ struct kept *keep_add(struct keep *k, const char *id);
 void keep_drop(struct keep *k, struct kept *s);
 /* Until the pidfd is closed. */
 int keep_watch(struct keep *k, struct kept *s, int pidfd, struct cay_error *err);
-/* Whoever finds a record with a process that is gone does the same. */
+/* Both also for one that is found to have ended while nobody looked. */
+void keep_answer_ended(const struct keep *k, const struct kept *s);
 void keep_write_stopped(const struct keep *k, struct kept *s);
 void keep_answer(const struct keep *k, const struct launcher_answer *a);
 void keep_answer_error(const struct keep *k, uint64_t tag, const struct cay_error *err);

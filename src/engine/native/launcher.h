@@ -57,7 +57,8 @@ enum launcher_event {
     LAUNCHER_DONE = 4,
     LAUNCHER_HAS_STATS = 5,
     LAUNCHER_HAS_LIST = 6,
-    LAUNCHER_KEPT_ENDED = 7, /* without a tag: one that stays has ended, asked or not */
+    LAUNCHER_KEPT_ENDED = 7, /* without a tag: one that stays has ended, asked or not, or did so
+                              * before this launcher began */
 };
 
 enum { LAUNCHER_PAGE = 32 };

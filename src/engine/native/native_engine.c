@@ -275,11 +275,23 @@ static void disconnect(struct native_engine *n) {
     fd_close(&n->sock);
 }
 
+/* A launcher takes over what lives with the first request about it, and tells of what has died
+ * meanwhile. Nobody waits for the answer to this one. */
+static void greet(const struct native_engine *n) {
+    struct cay_error err;
+    _cleanup_(freep) struct launcher_request *r =
+        new_request(LAUNCHER_LIST, &(struct sandbox_spec){0}, &err);
+    if (r != NULL)
+        (void)fd_send(n->sock, r, launcher_request_size(0), NULL, 0); /* gone: the reader sees it */
+}
+
 static int connect_to(struct native_engine *n, int sock, struct cay_error *err) {
     n->sock = sock;
     n->reading = pthread_create(&n->reader, NULL, read_answers, n) == 0;
-    if (n->reading)
+    if (n->reading) {
+        greet(n);
         return 0;
+    }
     fail_all(n);
     fd_close(&n->sock);
     return error_set(err, CAY_RESOURCE_EXHAUSTED, "no thread for the launcher's answers");
