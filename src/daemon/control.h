@@ -13,6 +13,8 @@ enum control_op {
     CONTROL_FAILED = 2, /* it could not start: err; it ends next */
     CONTROL_PULL = 3,   /* make sure that image `name` is there; with two descriptors: one for the
                          * answer of cay-image, one for its progress */
+    CONTROL_RECORD = 4, /* the record of the image whose id is `name`; with a socket, which gets it
+                         * as a descriptor, or is closed if there is none */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "daemon/control.h"
+#include "daemon/describe.h"
 #include "daemon/http.h"
 #include "daemon/pulls.h"
 #include "engine/native/idrange.h"
@@ -77,12 +78,22 @@ static int ensure(void *user, const char *name, int progress, char id[static HEX
     return r < 0 ? r : pulls_ask(f->options->control, r == 1 ? other : name, progress, id, err);
 }
 
+static int describe(void *user, struct sandbox_record *r, struct cay_error *err) {
+    const struct front *f = user;
+    int e = r->image[0] == '\0' ? 0 : describe_ask(f->options->control, r, err);
+    if (e == 0 && r->work_dir[0] == '\0' &&
+        str_copy(r->work_dir, sizeof r->work_dir, f->options->settings->config->sandbox.work_dir) <
+            0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] work_dir is too long");
+    return e;
+}
+
+/* The work folder is left open: the image has a say before the configuration. */
 static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
                          struct cay_error *err) {
     const struct config *c = s->config;
-    if (str_copy(ret->image_name, sizeof ret->image_name, c->sandbox.image) < 0 ||
-        str_copy(ret->work_dir, sizeof ret->work_dir, c->sandbox.work_dir) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] image or work_dir is too long");
+    if (str_copy(ret->image_name, sizeof ret->image_name, c->sandbox.image) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] image is too long");
     ret->memory_bytes = c->sandbox.memory;
     ret->disk_bytes = c->sandbox.disk;
     ret->cpu_quota_us = (uint32_t)(c->sandbox.cpus * 100000);
@@ -102,6 +113,7 @@ static int start_manager(struct front *f, struct cay_error *err) {
                    .cleanup_interval_ms = c->manager.cleanup_interval_ms,
                    .stop_grace_ms = STOP_GRACE_MS},
         .ensure = ensure,
+        .describe = describe,
         .user = f,
     };
     int r = fill_defaults(f->options->settings, &options.defaults, err);

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/program.h"
 #include "daemon/control.h"
+#include "daemon/describe.h"
 #include "daemon/front.h"
 #include "daemon/notify.h"
 #include "daemon/places.h"
@@ -124,6 +125,7 @@ static int start_front(struct supervisor *s, int launcher, struct cay_error *err
     }
     s->front = (struct child){.pid = pid, .born = clock_ms()};
     s->control = pair[0];
+    (void)fd_set_nonblocking(s->control, true); /* whether or not it reads what we send */
     return 0;
 }
 
@@ -215,7 +217,7 @@ static void take_message(struct supervisor *s) {
     struct control_message m;
     int fds[CONTROL_FDS_MAX];
     int r = control_receive(s->control, &m, fds);
-    if (r == -EINTR)
+    if (r == -EINTR || r == -EAGAIN)
         return;
     if (r <= 0) { /* it has gone, or has lost its mind */
         fd_close(&s->control);
@@ -228,6 +230,8 @@ static void take_message(struct supervisor *s) {
         fail(s, &m.err);
     else if (m.op == CONTROL_PULL && fds[0] >= 0)
         pulls_start(&s->pulls, s->settings, m.name, fds[0], fds[1]);
+    else if (m.op == CONTROL_RECORD && fds[0] >= 0)
+        describe_send(s->settings->state_dir, m.name, fds[0]);
     fd_close(&fds[0]);
     fd_close(&fds[1]);
 }

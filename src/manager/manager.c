@@ -81,6 +81,7 @@ int manager_open(const struct manager_options *options, struct manager **ret,
     if (m->limits.transition_ms <= 0)
         m->limits.transition_ms = TRANSITION_MS;
     m->ensure = options->ensure;
+    m->describe = options->describe;
     m->user = options->user;
     int r = init_locks(m, err);
     if (r == 0 && sandbox_record_copy(&options->defaults, &m->defaults) < 0)

@@ -26,12 +26,17 @@ struct manager_limits {
 typedef int (*ensure_image)(void *user, const char *name, int progress_fd, char id[static HEX_SIZE],
                             struct cay_error *err);
 
+/* What commands get by the image of a new sandbox: fills user, work_dir and what is missing in env
+ * of its record. */
+typedef int (*describe_image)(void *user, struct sandbox_record *r, struct cay_error *err);
+
 struct manager_options {
     const char *folder; /* ours alone: the database and the sandboxes' sockets; it must be the work
                          * folder of the process, since names of sockets are short */
     struct manager_limits limits;
     struct sandbox_record defaults; /* for what a request leaves open */
     ensure_image ensure;
+    describe_image describe; /* NULL: images say nothing */
     void *user;
 };
 

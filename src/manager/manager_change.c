@@ -231,26 +231,48 @@ static int admit(struct manager *m, struct sandbox *s, struct cay_error *err) {
     return r;
 }
 
-static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
-                      struct cay_error *err) {
-    char id[HEX_SIZE] = "";
-    if (str_equal(s->record.image_name, "host"))
-        return 0;
-    int r = m->ensure(m->user, s->record.image_name, progress_fd, id, err);
-    if (r < 0)
-        return r;
-    (void)pthread_mutex_lock(&m->lock);
-    memcpy(s->record.image, id, sizeof id);
-    (void)pthread_mutex_unlock(&m->lock);
-    return turn_save(m, s, DB_FLUSH_LATER, err);
-}
-
 static int copy_out(struct manager *m, const struct sandbox *s, struct sandbox_record *ret,
                     struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
     int r = sandbox_record_copy(&s->record, ret);
     (void)pthread_mutex_unlock(&m->lock);
     return r < 0 ? error_sys(err, -r, "answering") : 0;
+}
+
+/* Asked without the lock, on a copy: it may have to wait for another process. */
+static int take_description(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    struct sandbox_record r = {0};
+    if (m->describe == NULL)
+        return 0;
+    int e = copy_out(m, s, &r, err);
+    if (e == 0)
+        e = m->describe(m->user, &r, err);
+    if (e == 0) {
+        (void)pthread_mutex_lock(&m->lock);
+        struct strv before = s->record.env;
+        s->record.env = r.env;
+        r.env = before;
+        memcpy(s->record.user, r.user, sizeof r.user);
+        memcpy(s->record.work_dir, r.work_dir, sizeof r.work_dir);
+        (void)pthread_mutex_unlock(&m->lock);
+    }
+    sandbox_record_free(&r);
+    return e;
+}
+
+static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
+                      struct cay_error *err) {
+    char id[HEX_SIZE] = "";
+    int r = str_equal(s->record.image_name, "host")
+                ? 0
+                : m->ensure(m->user, s->record.image_name, progress_fd, id, err);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&m->lock);
+    memcpy(s->record.image, id, sizeof id);
+    (void)pthread_mutex_unlock(&m->lock);
+    r = take_description(m, s, err);
+    return r < 0 ? r : turn_save(m, s, DB_FLUSH_LATER, err);
 }
 
 static int build(struct manager *m, struct sandbox *s, int progress_fd, struct sandbox_record *ret,

@@ -34,6 +34,7 @@ struct manager {
     struct manager_limits limits;
     struct sandbox_record defaults;
     ensure_image ensure;
+    describe_image describe;
     void *user;
     struct spec_host host;
     struct sandbox **boxes; /* oldest first */
