@@ -5,6 +5,7 @@ import io
 import json
 import os
 import random
+import signal
 import tarfile
 import threading
 import time
@@ -209,6 +210,13 @@ def test_survives_the_launcher(keep):
     assert keep.ended(box)["status"] == -1 and not is_alive(pid) and not groups_of(box)
     keep.start(box)
     assert keep.sh(box, "echo again") == "again\n"
+
+
+def test_survives_a_launcher_that_is_asked_to_end(keep):
+    box = keep.start()
+    os.kill(keep.launcher, signal.SIGTERM)
+    keep.restart()
+    assert keep.list() == {box: "running"} and keep.sh(box, "echo on") == "on\n"
 
 
 def test_survives_the_client(folder):
