@@ -404,6 +404,26 @@ def test_50_at_once(keep):
     assert keep.list() == dict.fromkeys(boxes, "stopped") and not processes_of(keep.state)
 
 
+def test_cycles_cost_the_launcher_nothing(keep):
+    def cycle():
+        box = keep.start()
+        keep.ask("stats", box)
+        keep.ask("stop", box)
+        keep.start(box)
+        keep.ask("remove", box)
+
+    def held():
+        folder = Path(f"/proc/{keep.launcher}")
+        children = (folder / f"task/{keep.launcher}/children").read_text().split()
+        return len(os.listdir(folder / "fd")), len(children)
+
+    cycle()
+    before = held()
+    for _ in range(30):
+        cycle()
+    assert until(lambda: held() == before), (before, held())
+
+
 def busy(keep, box, stop):
     """Starts, stops and removes one as long as it goes."""
     while not stop.is_set():
