@@ -106,22 +106,21 @@ static int flow_init(struct flow *f, int from, int to, size_t size) {
 }
 
 int relay_run(int a, int b, const char *early, size_t early_len) {
-    struct flow ab, ba;
+    struct flow ab = {0}, ba = {0};
     int r = flow_init(&ab, a, b, MAX((size_t)CHUNK, early_len));
-    _cleanup_(freep) char *first = ab.data;
     if (r == 0)
         r = flow_init(&ba, b, a, CHUNK);
-    else
-        return r;
-    _cleanup_(freep) char *second = ba.data;
     if (r == 0)
         r = fd_set_nonblocking(a, true);
     if (r == 0)
         r = fd_set_nonblocking(b, true);
-    if (r < 0)
-        return r;
-    if (early_len > 0)
-        memcpy(ab.data, early, early_len);
-    ab.len = early_len;
-    return run(&ab, &ba);
+    if (r == 0) {
+        if (early_len > 0)
+            memcpy(ab.data, early, early_len);
+        ab.len = early_len;
+        r = run(&ab, &ba);
+    }
+    free(ab.data);
+    free(ba.data);
+    return r;
 }
