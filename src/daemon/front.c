@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -137,12 +138,40 @@ static int start_http(struct front *f, struct cay_error *err) {
     return http_start(&options, &f->http, err);
 }
 
+/* Images that shall be there before anybody asks for them, one after the other. */
+static void *fetch_ahead(void *user) {
+    const struct front *f = user;
+    const struct strv *names = &f->options->settings->config->images.prepull;
+    for (size_t i = 0; i < names->len; i++) {
+        struct cay_error err;
+        char id[HEX_SIZE];
+        if (ensure(user, names->v[i], -1, id, &err) == 0)
+            log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", names->v[i]);
+        else
+            log_event(LOG_LEVEL_WARN, "image could not be fetched", "why", "%s; %s", err.message,
+                      err.remedy);
+    }
+    return NULL;
+}
+
+static int start_fetching(struct front *f, struct cay_error *err) {
+    pthread_t thread;
+    if (f->options->settings->config->images.prepull.len == 0)
+        return 0;
+    int r = pthread_create(&thread, NULL, fetch_ahead, f);
+    if (r == 0)
+        r = pthread_detach(thread);
+    return r == 0 ? 0 : error_sys(err, r, "starting a thread");
+}
+
 static int start(struct front *f, struct cay_error *err) {
     raise_descriptor_limit();
     int r = drop(f->options->settings, err);
     if (r == 0)
         r = start_manager(f, err);
-    return r < 0 ? r : start_http(f, err);
+    if (r == 0)
+        r = start_http(f, err);
+    return r < 0 ? r : start_fetching(f, err);
 }
 
 /* ---- serving ---- */
