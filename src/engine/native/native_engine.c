@@ -299,7 +299,9 @@ static int connect_to(struct native_engine *n, int sock, struct cay_error *err) 
 
 static void engine_close(struct engine *e) {
     struct native_engine *n = native_of(e);
+    (void)pthread_mutex_lock(&n->sending);
     disconnect(n);
+    (void)pthread_mutex_unlock(&n->sending);
     (void)pthread_mutex_destroy(&n->lock);
     (void)pthread_mutex_destroy(&n->sending);
     (void)pthread_cond_destroy(&n->changed);
