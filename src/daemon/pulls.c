@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "daemon/control.h"
+#include "image/answer.h"
 
 enum { ANSWER_MAX = 8192 };
 
@@ -98,30 +99,6 @@ void pulls_cancel(const struct pulls *p) {
 
 /* ---- the front's side ---- */
 
-/* The id, or three lines: the error's name, its message, its remedy. */
-static int take_answer(char *answer, char *id, struct cay_error *err) {
-    static char none[] = "";
-    char *line[3] = {answer, none, none};
-    for (size_t i = 0; i < ARRAY_LEN(line); i++) {
-        char *end = strchr(line[i], '\n');
-        if (end == NULL)
-            break;
-        *end = '\0';
-        if (i + 1 < ARRAY_LEN(line))
-            line[i + 1] = end + 1;
-    }
-    if (hex_is_valid(line[0])) {
-        memcpy(id, line[0], HEX_SIZE);
-        return 0;
-    }
-    if (line[1][0] == '\0')
-        return error_set(err, CAY_INTERNAL, "cay-image ended without an answer");
-    error_set(err, error_code_from_name(line[0]), "%s", line[1]);
-    (void)error_remedy(err, "%s", line[2]);
-    error_sanitize(err);
-    return -(int)err->code;
-}
-
 int pulls_ask(int control, const char *name, int progress, char id[static HEX_SIZE],
               struct cay_error *err) {
     struct control_message m = {.op = CONTROL_PULL};
@@ -140,5 +117,5 @@ int pulls_ask(int control, const char *name, int progress, char id[static HEX_SI
     (void)fd_read_to_end(in, &text); /* what is cut short is no answer */
     (void)buf_putc(&text, '\n');
     return text.data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory")
-                             : take_answer(text.data, id, err);
+                             : image_answer(text.data, id, err);
 }

@@ -17,6 +17,7 @@
 #include "base/program.h"
 #include "base/state.h"
 #include "base/str.h"
+#include "image/answer.h"
 #include "image/store.h"
 
 static const char *const policies[] = {"missing", "always", "never"};
@@ -54,32 +55,6 @@ static int start(const char *program, const char *const *argv, int out, pid_t *r
     return r == 0 ? 0 : error_sys(err, r, "starting %s", program);
 }
 
-/* Its answer is the id, or three lines: the error's name, its message, its remedy. */
-static int take_answer(char *answer, int status, char *id, struct cay_error *err) {
-    static char none[] = "";
-    char *line[3] = {answer, none, none};
-    for (size_t i = 0; i < ARRAY_LEN(line); i++) {
-        char *end = strchr(line[i], '\n');
-        if (end == NULL)
-            break;
-        *end = '\0';
-        if (i + 1 < ARRAY_LEN(line))
-            line[i + 1] = end + 1;
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && hex_is_valid(line[0])) {
-        memcpy(id, line[0], CAY_IMAGE_ID_SIZE);
-        return 0;
-    }
-    if (WIFSIGNALED(status))
-        return error_set(err, CAY_INTERNAL, "cay-image was ended by signal %d", WTERMSIG(status));
-    if (line[1][0] == '\0')
-        return error_set(err, CAY_INTERNAL, "cay-image ended without an answer");
-    error_set(err, error_code_from_name(line[0]), "%s", line[1]);
-    (void)error_remedy(err, "%s", line[2]);
-    error_sanitize(err);
-    return -(int)err->code;
-}
-
 static int fetch(const char *state_dir, const char *config, const char *image, enum cay_pull pull,
                  bool quiet, char *id, struct cay_error *err) {
     char program[PATH_MAX];
@@ -113,8 +88,10 @@ static int fetch(const char *state_dir, const char *config, const char *image, e
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return error_errno(err, "waiting for %s", program);
+    if (WIFSIGNALED(status))
+        return error_set(err, CAY_INTERNAL, "cay-image was ended by signal %d", WTERMSIG(status));
     return answer.data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory")
-                               : take_answer(answer.data, status, id, err);
+                               : image_answer(answer.data, id, err);
 }
 
 int cay_image_ensure(const char *state_dir, const char *config, const char *image,

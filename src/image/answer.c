@@ -1,0 +1,29 @@
+#include "image/answer.h"
+
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+
+int image_answer(char *text, char id[static HEX_SIZE], struct cay_error *err) {
+    static char none[] = "";
+    char *line[3] = {text, none, none};
+    for (size_t i = 0; i < ARRAY_LEN(line); i++) {
+        char *end = strchr(line[i], '\n');
+        if (end == NULL)
+            break;
+        *end = '\0';
+        if (i + 1 < ARRAY_LEN(line))
+            line[i + 1] = end + 1;
+    }
+    if (hex_is_valid(line[0])) {
+        memcpy(id, line[0], HEX_SIZE);
+        return 0;
+    }
+    if (line[1][0] == '\0')
+        return error_set(err, CAY_INTERNAL, "cay-image ended without an answer");
+    error_set(err, error_code_from_name(line[0]), "%s", line[1]);
+    (void)error_remedy(err, "%s", line[2]);
+    error_sanitize(err);
+    return -(int)err->code;
+}
