@@ -49,36 +49,46 @@ int db_fail_damaged(const char *path, const char *found, struct cay_error *err) 
                         "that it does not know are not served");
 }
 
+static int no_space(const char *doing, const char *text, struct cay_error *err) {
+    error_set(err, CAY_RESOURCE_EXHAUSTED, "%s: %s", doing, text);
+    (void)error_remedy(err, "free space on the disk of the state folder, or raise its quota; "
+                            "nothing was changed");
+    return -CAY_RESOURCE_EXHAUSTED;
+}
+
+static int no_access(int sys, const char *doing, const char *text, struct cay_error *err) {
+    return sys != 0 ? error_sys(err, sys, "%s: %s", doing, text)
+                    : error_set(err, CAY_INTERNAL, "%s: %s", doing, text);
+}
+
 int db_fail(sqlite3 *sql, struct cay_error *err, const char *doing) {
-    int code = sqlite3_errcode(sql), sys = sqlite3_system_errno(sql);
     const char *text = sqlite3_errmsg(sql);
-    switch (code) {
+    switch (sqlite3_errcode(sql)) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         return db_fail_damaged(sqlite3_db_filename(sql, "main"), text, err);
     case SQLITE_FULL:
     case SQLITE_TOOBIG:
     case SQLITE_NOMEM:
-        error_set(err, CAY_RESOURCE_EXHAUSTED, "%s: %s", doing, text);
-        return error_remedy(err, "free space on the disk of the state folder; nothing was changed");
+        return no_space(doing, text, err);
+    case SQLITE_IOERR: /* a quota, for one, is not told from other failures to write */
+        return sqlite3_extended_errcode(sql) == SQLITE_IOERR_WRITE
+                   ? no_space(doing, text, err)
+                   : no_access(sqlite3_system_errno(sql), doing, text, err);
+    case SQLITE_CANTOPEN:
+        return no_access(sqlite3_system_errno(sql), doing, text, err);
     case SQLITE_CONSTRAINT:
         return error_set(err, CAY_CONFLICT, "%s: %s", doing, text);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         error_set(err, CAY_UNAVAILABLE, "%s: %s", doing, text);
         return error_remedy(err, "end the other program that uses the database");
-    case SQLITE_IOERR:
-    case SQLITE_CANTOPEN:
-        if (sys != 0)
-            return error_sys(err, sys, "%s: %s", doing, text);
-        break;
     case SQLITE_READONLY:
         error_set(err, CAY_FORBIDDEN, "%s: %s", doing, text);
         return error_remedy(err, "give the daemon's user the right to write to its folder");
     default:
-        break;
+        return error_set(err, CAY_INTERNAL, "%s: %s", doing, text);
     }
-    return error_set(err, CAY_INTERNAL, "%s: %s", doing, text);
 }
 
 int db_run(sqlite3 *sql, const char *text, const char *doing, struct cay_error *err) {

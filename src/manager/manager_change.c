@@ -157,8 +157,8 @@ static bool has_no_operation(const struct manager *m, const struct sandbox *s) {
 }
 
 static int forget(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    (void)pthread_mutex_lock(&m->saving);
-    int r = db_remove(m->db, s->record.id, DB_FLUSH_LATER, err);
+    (void)pthread_mutex_lock(&m->saving); /* under which `unsaved` changes */
+    int r = db_remove(m->db, s->record.id, s->unsaved ? DB_FLUSH : DB_FLUSH_LATER, err);
     if (r == 0 || r == -CAY_NOT_FOUND) {
         (void)pthread_mutex_lock(&m->lock);
         table_drop(m, s);

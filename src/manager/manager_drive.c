@@ -16,8 +16,11 @@ static struct patience patience_new(void) {
 }
 
 /* True if it is worth another try, after a pause. */
-static bool try_again(struct patience *p, int result) {
-    if (result != -CAY_UNAVAILABLE || clock_expired(p->until))
+static bool try_again(struct manager *m, struct patience *p, int result) {
+    (void)pthread_mutex_lock(&m->lock);
+    bool closing = m->closing;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (result != -CAY_UNAVAILABLE || closing || clock_expired(p->until))
         return false;
     struct timespec t = {.tv_nsec = p->pause * 1000000};
     (void)nanosleep(&t, NULL);
@@ -34,7 +37,7 @@ static int ask(struct manager *m, engine_call call, const char *id, struct cay_e
     int r;
     do
         r = call(m->engine, id, &here);
-    while (try_again(&p, r));
+    while (try_again(m, &p, r));
     if (r < 0 && err != NULL)
         *err = here;
     return r;
@@ -63,7 +66,7 @@ int drive_stats(struct manager *m, const char *id, struct engine_stats *ret,
     int r;
     do
         r = m->engine->ops->stats(m->engine, id, ret, &here);
-    while (try_again(&p, r));
+    while (try_again(m, &p, r));
     if (r < 0 && err != NULL)
         *err = here;
     return r;
@@ -74,7 +77,7 @@ int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *
                 struct cay_error *err) {
     struct patience p = patience_new();
     int r = m->engine->ops->start(m->engine, spec, image, listener, err);
-    while (try_again(&p, r)) {
+    while (try_again(m, &p, r)) {
         r = drive_stop(m, spec->id, err);
         if (r == 0 || r == -CAY_NOT_FOUND)
             r = m->engine->ops->start(m->engine, spec, image, listener, err);

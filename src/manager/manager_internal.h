@@ -16,8 +16,9 @@ struct sandbox {
     unsigned operations;
     unsigned turns; /* changes so far: what was seen before one is out of date */
     bool changing;
-    bool gone;   /* not in the table any more */
-    bool missed; /* the engine does not run it, and did not say why yet */
+    bool gone;    /* not in the table any more */
+    bool unsaved; /* its row is of a state before */
+    bool missed;  /* the engine does not run it, and did not say why yet */
     bool has_end;
     struct engine_end end;
     int64_t deadline;   /* of the change; 0: none */
@@ -77,8 +78,8 @@ void turn_end(struct manager *m, struct sandbox *s);
 void turn_set_deadline(struct manager *m, struct sandbox *s);
 /* Writes the row. */
 int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct cay_error *err);
-/* The next state, in memory and on disk; if that fails, it stays what it was. may (or NULL) is
- * asked first; if it says no: -CAY_CONFLICT. */
+/* The next state, in memory and on disk; if that fails, it stays what it was. On the way to an end
+ * a full disk is no failure. may (or NULL) is asked first; if it says no: -CAY_CONFLICT. */
 int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
                 struct cay_error *err);
 /* SANDBOX_ERROR, with the reason in words. */

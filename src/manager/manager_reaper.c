@@ -71,7 +71,7 @@ static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *t
         what = CHORE_STOP;
     else if (may_remove(m, s))
         what = CHORE_REMOVE;
-    else if (s->record.active_ms != s->saved_active_ms)
+    else if (s->unsaved || s->record.active_ms != s->saved_active_ms)
         what = CHORE_SAVE;
     (void)pthread_mutex_unlock(&m->lock);
     return what;

@@ -95,11 +95,11 @@ int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct 
         r = error_sys(err, -r, "recording sandbox %s", s->record.id);
     else if (!gone)
         r = db_update(m->db, &copy, flush, err);
-    if (r == 0) {
-        (void)pthread_mutex_lock(&m->lock);
+    (void)pthread_mutex_lock(&m->lock);
+    s->unsaved = r < 0;
+    if (r == 0)
         s->saved_active_ms = copy.active_ms;
-        (void)pthread_mutex_unlock(&m->lock);
-    }
+    (void)pthread_mutex_unlock(&m->lock);
     (void)pthread_mutex_unlock(&m->saving);
     sandbox_record_free(&copy);
     return r;
@@ -143,6 +143,12 @@ static enum db_flush flush_of(enum sandbox_state state) {
     return passing ? DB_FLUSH_LATER : DB_FLUSH;
 }
 
+/* To end things is what frees a full disk. An older row leads to the same: what does not run is
+ * stopped, and a removal is promised only when the row is gone. */
+static bool is_ending(enum sandbox_state state) {
+    return state == SANDBOX_STOPPING || state == SANDBOX_STOPPED || state == SANDBOX_DESTROYING;
+}
+
 int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
                 struct cay_error *err) {
     int r = 0;
@@ -156,6 +162,8 @@ int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, 
     if (r < 0)
         return r;
     r = turn_save(m, s, flush_of(state), err);
+    if (r == -CAY_RESOURCE_EXHAUSTED && is_ending(state))
+        return 0;
     if (r < 0)
         go_back(m, s, before);
     return r;

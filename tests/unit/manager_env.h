@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -40,6 +41,7 @@ struct fake {
     pthread_mutex_t lock;
     struct fake_box boxes[FAKE_MAX];
     int away;                                                      /* how many calls find nobody */
+    bool frees_disk;                                               /* when something is removed */
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
     int delay_start, delay_stop;                                   /* milliseconds */
     unsigned starts, stops, removes;
@@ -146,11 +148,18 @@ static int fake_resume(struct engine *e, const char *id, struct cay_error *err) 
     return fake_set((struct fake *)e, id, ENGINE_RUNNING, err);
 }
 
+/* Like a full disk: no file can be written beyond this. */
+static void limit_files(rlim_t max) {
+    (void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){max, RLIM_INFINITY});
+}
+
 static int fake_remove(struct engine *e, const char *id, struct cay_error *err) {
     struct fake *f = (struct fake *)e;
     int r = fake_begin(f, &f->fail_remove, NULL, &f->removes, err);
     if (r < 0)
         return r;
+    if (f->frees_disk)
+        limit_files(RLIM_INFINITY);
     (void)pthread_mutex_lock(&f->lock);
     struct fake_box *b = fake_find(f, id);
     if (b != NULL) {

@@ -1,6 +1,8 @@
 /* Tests of what is asked of the manager: requests, names, transitions, operations. */
 #include "manager_env.h"
 
+#include <signal.h>
+
 /* ---- one life ---- */
 
 static void test_life(void **state) {
@@ -215,6 +217,38 @@ static void test_failed_removal(void **state) {
     set_knob(&w->fake, &w->fake.fail_remove, 0);
     assert_int_equal(manager_remove(w->m, "lab", false, &err), 0);
     assert_string_equal(state_of(w, "lab"), "gone");
+}
+
+static void test_disk_full(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct sandbox_record request = {.name = "new"}, made;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    open_manager(w);
+    const char *runs = make_box(w, "runs"), *stopped = make_box(w, "stopped");
+    (void)make_box(w, "big");
+    assert_int_equal(manager_stop_sandbox(w->m, stopped, &err), 0);
+
+    limit_files(1);
+    assert_int_equal(manager_create(w->m, &request, -1, &made, &err), -CAY_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.remedy, "free space"));
+    assert_string_equal(state_of(w, "new"), "gone");
+    assert_int_equal(fake_count(&w->fake), 3);
+    assert_int_equal(manager_start_sandbox(w->m, stopped, &err), -CAY_RESOURCE_EXHAUSTED);
+    assert_string_equal(state_of(w, stopped), "stopped");
+    assert_int_equal(manager_rename(w->m, runs, "walks", &err), -CAY_RESOURCE_EXHAUSTED);
+    assert_string_equal(state_of(w, "walks"), "gone");
+
+    /* what ends things works, since that is what frees a disk */
+    assert_int_equal(manager_stop_sandbox(w->m, runs, &err), 0);
+    assert_string_equal(state_of(w, runs), "stopped");
+    assert_int_equal(manager_remove(w->m, runs, false, &err), -CAY_RESOURCE_EXHAUSTED);
+    w->fake.frees_disk = true;
+    assert_int_equal(manager_remove(w->m, "big", false, &err), 0);
+    reopen_manager(w);
+    assert_string_equal(state_of(w, "big"), "gone");
+    assert_string_equal(state_of(w, stopped), "stopped");
+    assert_int_equal(manager_start_sandbox(w->m, stopped, &err), 0);
 }
 
 /* ---- requests ---- */
@@ -496,6 +530,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_failed_creation, setup, teardown),
         cmocka_unit_test_setup_teardown(test_engine_comes_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_removal, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
         cmocka_unit_test_setup_teardown(test_defaults, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_requests, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
