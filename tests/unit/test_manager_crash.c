@@ -8,7 +8,7 @@
 
 enum { NAMES = 6, KILLS = 60 };
 
-static const char *const verbs[] = {"create", "start", "stop", "rm"};
+enum verb { CREATE, START, STOP, REMOVE, VERBS };
 
 /* A line of the child's diary: before, and after it was answered. */
 struct note {
@@ -21,15 +21,15 @@ static int do_verb(struct world *w, unsigned verb, const char *name) {
     struct cay_error err = {0};
     int r;
     switch (verb) {
-    case 0:
+    case CREATE:
         (void)snprintf(request.name, sizeof request.name, "%s", name);
         r = manager_create(w->m, &request, -1, &made, &err);
         if (r == 0)
             sandbox_record_free(&made);
         return r;
-    case 1:
+    case START:
         return manager_start_sandbox(w->m, name, &err);
-    case 2:
+    case STOP:
         return manager_stop_sandbox(w->m, name, &err);
     default:
         return manager_remove(w->m, name, false, &err);
@@ -45,7 +45,7 @@ _noreturn_ static void work_until_killed(struct world *w, unsigned seed, int dia
     open_manager(w);
     for (;;) {
         struct note n = {.name = (unsigned)rand_r(&seed) % NAMES,
-                         .verb = (unsigned)rand_r(&seed) % ARRAY_LEN(verbs),
+                         .verb = (unsigned)rand_r(&seed) % VERBS,
                          .answer = 1};
         if (fd_write_all(diary, &n, sizeof n) < 0)
             _exit(1);
@@ -57,7 +57,8 @@ _noreturn_ static void work_until_killed(struct world *w, unsigned seed, int dia
 
 /* What each name must be after the diary; "any" for the one that was under way. */
 static void read_diary(int diary, const char *expected[NAMES]) {
-    static const char *const after[] = {"started", "started", "stopped", "gone"};
+    static const char *const after[] = {
+        [CREATE] = "started", [START] = "started", [STOP] = "stopped", [REMOVE] = "gone"};
     struct note n, under_way = {.answer = 0};
     while (fd_read_all(diary, &n, sizeof n) == 1) {
         under_way = n;
