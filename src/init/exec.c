@@ -340,8 +340,7 @@ static bool has_variable(const char *const *env, const char *prefix) {
     return false;
 }
 
-/* The request's environment, with HOME from the user's entry where the host did not set it. */
-static const char **environment(const struct op_conn *c, const struct wire_message *m) {
+const char **op_environment(const struct op_conn *c, const struct wire_message *m) {
     const char **env = wire_string_array(m, WIRE_TAG_ENV);
     size_t n = m->count[WIRE_TAG_ENV];
     if (env == NULL || has_variable(env, "HOME="))
@@ -385,7 +384,7 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
         .tty = m->number[WIRE_TAG_TTY] != 0,
     };
     _cleanup_(freep) const char **argv = wire_string_array(m, WIRE_TAG_ARG);
-    _cleanup_(freep) const char **env = environment(c, m);
+    _cleanup_(freep) const char **env = op_environment(c, m);
     if (argv == NULL || env == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory for the command's arguments");
     if (argv[0] == NULL)

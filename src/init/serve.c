@@ -15,6 +15,13 @@ static const struct op ops[] = {
     {WIRE_OP_SEARCH, "search", op_search, false}, {WIRE_OP_REPLACE, "replace", op_replace, false},
     {WIRE_OP_TAR_IN, "tar-in", op_tar_in, false}, {WIRE_OP_TAR_OUT, "tar-out", op_tar_out, false},
     {WIRE_OP_DIAL, "dial", op_dial, false},       {WIRE_OP_SHUTDOWN, "shutdown", op_shutdown, true},
+    {WIRE_OP_SESSION_CREATE, "session-create", op_session_create, true},
+    {WIRE_OP_SESSION_LIST, "session-list", op_session_list, true},
+    {WIRE_OP_SESSION_DELETE, "session-delete", op_session_ask, true},
+    {WIRE_OP_SESSION_EXEC, "session-exec", op_session_ask, true},
+    {WIRE_OP_SESSION_STATUS, "session-status", op_session_ask, true},
+    {WIRE_OP_SESSION_LOGS, "session-logs", op_session_ask, true},
+    {WIRE_OP_SESSION_INPUT, "session-input", op_session_ask, true},
 };
 
 const struct op *op_find(uint64_t number) {

@@ -19,18 +19,25 @@ enum { PROCESSES_MAX = 65536 };
 struct process {
     pid_t pid;
     pid_t parent;
+    uint64_t started; /* in the kernel's ticks since boot */
 };
 
-/* The parent is the second word after the name, which is in parentheses and may hold anything. */
-static pid_t parent_of(int proc, const char *pid) {
+/* The parent is the second word after the name, which is in parentheses and may hold anything; the
+ * time of the start is the 20th. */
+static void read_process(int proc, const char *pid, struct process *p) {
+    enum { START_WORD = 20 };
     char path[64], text[1024];
+    p->parent = -1;
     if (str_format(path, sizeof path, "%s/stat", pid) < 0 ||
         fd_read_file_at(proc, path, text, sizeof text) < 0)
-        return -1;
-    const char *end = strrchr(text, ')');
-    if (end == NULL || strlen(end) < 5)
-        return -1;
-    return (pid_t)strtol(end + 4, NULL, 10);
+        return;
+    const char *at = strrchr(text, ')');
+    if (at == NULL || strlen(at) < 5)
+        return;
+    p->parent = (pid_t)strtol(at + 4, NULL, 10);
+    for (int word = 0; word < START_WORD && at != NULL; word++)
+        at = strchr(at + 1, ' ');
+    p->started = at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
 static size_t list_processes(struct process **ret) {
@@ -51,7 +58,8 @@ static size_t list_processes(struct process **ret) {
                 return n;
             *ret = more;
         }
-        (*ret)[n++] = (struct process){(pid_t)pid, parent_of(dirfd(d), e->d_name)};
+        (*ret)[n] = (struct process){.pid = (pid_t)pid};
+        read_process(dirfd(d), e->d_name, &(*ret)[n++]);
     }
     return n;
 }
@@ -73,13 +81,21 @@ static bool descends_from(const struct process *list, size_t n, const struct pro
     return false;
 }
 
-static void kill_descendants(void) {
+uint64_t tree_now(void) {
+    enum { TICKS = 100 }; /* what the kernel shows to programs, on every machine that we know */
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_BOOTTIME, &t); /* cannot fail */
+    return (uint64_t)t.tv_sec * TICKS + (uint64_t)t.tv_nsec / (1000000000 / TICKS);
+}
+
+void tree_signal(int number, uint64_t since, pid_t except) {
     struct process *list;
     size_t n = list_processes(&list);
     pid_t self = getpid();
     for (size_t i = 0; i < n; i++)
-        if (descends_from(list, n, &list[i], self))
-            (void)kill(list[i].pid, SIGKILL); /* gone already is fine */
+        if (list[i].started >= since && list[i].pid != except &&
+            descends_from(list, n, &list[i], self))
+            (void)kill(list[i].pid, number); /* gone already is fine */
     free(list);
 }
 
@@ -95,7 +111,7 @@ static unsigned count_children(void) {
 
 unsigned tree_kill(int64_t deadline_ms) {
     for (;;) {
-        kill_descendants();
+        tree_signal(SIGKILL, 0, 0);
         pid_t pid;
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
             ;

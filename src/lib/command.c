@@ -51,9 +51,8 @@ static int check_env(const char *const *env, struct cay_error *err) {
     return 0;
 }
 
-/* Nothing of the caller's own environment: ours, then the sandbox's, then what was asked for. */
-static const char **make_env(const struct command_defaults *d, const struct cay_exec *exec,
-                             char *hostname, size_t size, struct cay_error *err) {
+const char **command_env(const struct command_defaults *d, const struct cay_exec *exec,
+                         char *hostname, size_t size, struct cay_error *err) {
     static const char *const none[] = {NULL};
     if (check_env(exec->env, err) < 0)
         return NULL;
@@ -144,7 +143,7 @@ int command_exec(int *fd, const struct cay_exec *exec, const struct command_defa
     int r = path_normalize("--workdir", exec->work_dir, cwd, sizeof cwd, err);
     if (r < 0)
         return r;
-    _cleanup_(freep) const char **env = make_env(defaults, exec, hostname, sizeof hostname, err);
+    _cleanup_(freep) const char **env = command_env(defaults, exec, hostname, sizeof hostname, err);
     if (env == NULL)
         return -(int)err->code;
     struct exec_request req = {

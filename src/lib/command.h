@@ -10,6 +10,12 @@ struct command_defaults {
     const char *const *env; /* over our own, under the caller's; NULL: none */
 };
 
+/* The environment of a command: nothing of the caller's own; ours, then the sandbox's, then what
+ * was asked for. hostname holds one entry of it. The caller frees the array only; NULL with err
+ * filled on failure. */
+const char **command_env(const struct command_defaults *d, const struct cay_exec *exec,
+                         char *hostname, size_t size, struct cay_error *err);
+
 /* Runs a command to its end, as cay_sandbox_exec promises; tier, out of memory and the phases
  * before the command are the caller's to fill. *fd is closed when the command has ended, and stays
  * open if nothing was sent. */

@@ -39,6 +39,9 @@ struct exec_outcome {
     bool truncated;
     unsigned left;      /* processes that the inside could not end */
     int64_t elapsed_us; /* how long it ran, as the inside says */
+    uint64_t number;    /* of a session's command */
+    bool restarted;     /* the session needed a new shell for it */
+    bool running;       /* it has not ended: only what there is of it was carried */
 };
 
 /* Sends the request. The answer is read by exec_carry. */

@@ -116,6 +116,13 @@ int wire_send_data(int fd, enum wire_type type, const void *data, size_t len) {
     return 0;
 }
 
+void wire_put_frame(struct buf *out, enum wire_type type, const void *data, size_t len) {
+    unsigned char header[WIRE_HEADER_SIZE];
+    fill_header(header, type, len);
+    (void)buf_append(out, header, sizeof header); /* failures are sticky */
+    (void)buf_append(out, data, len);
+}
+
 int wire_send_error(int fd, const struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
     wire_put_number(&b, WIRE_TAG_CODE, (uint64_t)err->code);

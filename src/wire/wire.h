@@ -63,6 +63,13 @@ enum wire_op {
     WIRE_OP_TAR_OUT = 16,
     WIRE_OP_DIAL = 17, /* after WIRE_DONE the connection is the raw stream */
     WIRE_OP_SHUTDOWN = 18,
+    WIRE_OP_SESSION_CREATE = 19,
+    WIRE_OP_SESSION_LIST = 20,
+    WIRE_OP_SESSION_DELETE = 21,
+    WIRE_OP_SESSION_EXEC = 22,
+    WIRE_OP_SESSION_STATUS = 23,
+    WIRE_OP_SESSION_LOGS = 24,
+    WIRE_OP_SESSION_INPUT = 25,
 };
 
 enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
@@ -110,13 +117,20 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_TRUNCATED, 39, WIRE_KIND_NUMBER) /* 1: a limit cut the answer */                    \
     X(WIRE_TAG_PATHS, 40, WIRE_KIND_STRINGS)                                                       \
     X(WIRE_TAG_FOLLOW, 41, WIRE_KIND_NUMBER)     /* STAT: what a symlink leads to */               \
-    X(WIRE_TAG_ELAPSED_US, 42, WIRE_KIND_NUMBER) /* EXEC: how long the command ran */
+    X(WIRE_TAG_ELAPSED_US, 42, WIRE_KIND_NUMBER) /* EXEC: how long the command ran */              \
+    X(WIRE_TAG_NAME, 43, WIRE_KIND_STRING)       /* of a session */                                \
+    X(WIRE_TAG_NUMBER, 44, WIRE_KIND_NUMBER)     /* of a command of a session; 0: the last */      \
+    X(WIRE_TAG_ASYNC, 45, WIRE_KIND_NUMBER)      /* 1: do not wait for the command */              \
+    X(WIRE_TAG_RESTARTED, 46, WIRE_KIND_NUMBER)  /* 1: in a new shell, the old one had ended */    \
+    X(WIRE_TAG_STREAM, 47, WIRE_KIND_NUMBER)     /* 0: both, 1: stdout, 2: stderr */               \
+    X(WIRE_TAG_CLOSE, 48, WIRE_KIND_NUMBER)      /* 1: the end of this input is the command's */   \
+    X(WIRE_TAG_RUNNING, 49, WIRE_KIND_NUMBER)    /* 1: the command has not ended */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 43,
+        WIRE_TAG_COUNT_ = 50,
 };
 
 /* Why a command ended. */
@@ -142,6 +156,8 @@ int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
                   enum wire_type second_type, const struct buf *second);
 /* Sends bytes as frames of at most WIRE_DATA_MAX. */
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len);
+/* Appends a frame to out, for who may not block; failures are sticky in out->failed. */
+void wire_put_frame(struct buf *out, enum wire_type type, const void *data, size_t len);
 /* Sends err as WIRE_ERROR. */
 int wire_send_error(int fd, const struct cay_error *err);
 

@@ -1,0 +1,341 @@
+/* `cay session`: shells that stay in a sandbox, with what they know. */
+#include "cli/session.h"
+
+#include <cay.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/jsonw.h"
+#include "base/path.h"
+#include "cli/cli.h"
+#include "cli/command.h"
+#include "cli/sandbox.h"
+#include "lib/command.h"
+
+enum { ANSWER_MS = 30000, CELL_MAX = 128, STATUS_COLUMNS = 5 };
+
+int session_open(struct session_verb *v, const char *sandbox) {
+    const struct daemon_choice choice = {
+        .host = v->common->host, .config = v->common->config, .state_dir = v->common->state_dir};
+    int r = daemon_open(&choice, &v->daemon, &v->err);
+    if (r == 0)
+        r = daemon_connect(&v->daemon, sandbox, &v->connection, &v->err);
+    v->call.fd = v->connection.fd;
+    v->call.deadline_ms = clock_ms() + ANSWER_MS;
+    return r;
+}
+
+void session_close(struct session_verb *v) {
+    daemon_disconnect(&v->connection);
+}
+
+int session_fail(const struct session_verb *v, int code) {
+    if (code == 0)
+        code = cay_code_exit(v->err.code);
+    if (v->common->output != OUTPUT_JSON)
+        return verb_fail_with(&v->err, code);
+    _cleanup_(buf_free) struct buf b = BUF_INIT(64 * 1024);
+    struct jsonw w = JSONW_INIT(&b);
+    jsonw_begin_object(&w);
+    command_put_error(&w, &v->err);
+    jsonw_end_object(&w);
+    return command_print(&b, code);
+}
+
+/* ---- create ---- */
+
+struct create_options {
+    struct verb_common common;
+    const char *shell, *user, *workdir;
+    struct strv env;
+};
+
+static const struct opt create_table[] = {
+    {.name = "shell",
+     OPT_TO_STRING(struct create_options, shell),
+     .arg = "PROGRAM",
+     .help = "a POSIX shell of the sandbox (bash, or sh where there is none)"},
+    {.letter = 'u',
+     .name = "user",
+     OPT_TO_STRING(struct create_options, user),
+     .arg = "USER[:GROUP]",
+     .help = "whose shell it is (the sandbox's user)"},
+    {.letter = 'w',
+     .name = "workdir",
+     OPT_TO_STRING(struct create_options, workdir),
+     .arg = "DIR",
+     .help = "where it starts, made if missing (the sandbox's folder)"},
+    {.letter = 'e',
+     .name = "env",
+     OPT_TO_STRINGS(struct create_options, env),
+     .arg = "KEY=VALUE",
+     .help = "set an environment variable"},
+    {0},
+};
+
+static int create_session(struct session_verb *v, const struct create_options *o,
+                          const char *name) {
+    char cwd[PATH_MAX], hostname[CELL_MAX];
+    const struct daemon_connection *c = &v->connection;
+    const struct command_defaults defaults = {.user = c->user, .hostname = c->name, .env = c->env};
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.env = (const char *const *)o->env.v;
+    int r = path_normalize("--workdir", o->workdir != NULL ? o->workdir : c->work_dir, cwd,
+                           sizeof cwd, &v->err);
+    if (r < 0)
+        return r;
+    _cleanup_(freep) const char **env =
+        command_env(&defaults, &exec, hostname, sizeof hostname, &v->err);
+    if (env == NULL)
+        return -(int)v->err.code;
+    v->call.user = o->user != NULL ? o->user : c->user;
+    v->call.cwd = cwd;
+    return wire_session_create(&v->call, name, o->shell, env, &v->err);
+}
+
+static int tell_name(const struct session_verb *v, const char *name) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
+    if (v->common->output == OUTPUT_JSON) {
+        struct jsonw w = JSONW_INIT(&b);
+        jsonw_begin_object(&w);
+        jsonw_put_string(&w, "name", name);
+        jsonw_end_object(&w);
+    } else {
+        (void)buf_puts(&b, name);
+    }
+    (void)buf_putc(&b, '\n');
+    return verb_print(&b);
+}
+
+static int run_create(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc;
+    const struct create_options *o = values;
+    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(&o->common);
+    if (session_open(&v, argv[0]) < 0 || create_session(&v, o, argv[1]) < 0)
+        return session_fail(&v, 0);
+    return tell_name(&v, argv[1]);
+}
+
+static const struct opt_command create = {
+    .name = "create",
+    .path = "cay session create",
+    .synopsis = "[OPTIONS] SANDBOX SESSION",
+    .summary = "start a shell that stays",
+    .examples = "cay session create lab build\n"
+                "cay session exec lab build -- 'cd src && export CC=clang'\n",
+    .options = create_table,
+    .candidates = CLI_CANDIDATES,
+    .min_operands = 2,
+    .max_operands = 2,
+    .values_size = sizeof(struct create_options),
+    .run = run_create,
+};
+
+/* ---- ls ---- */
+
+static int collect_name(void *arg, const char *name, struct cay_error *err) {
+    return strv_push(arg, name) < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+}
+
+static int run_ls(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc;
+    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(values);
+    _cleanup_(strv_free) struct strv names = {0};
+    _cleanup_(buf_free) struct buf b = BUF_INIT(1024 * 1024);
+    if (session_open(&v, argv[0]) < 0 ||
+        wire_session_list(&v.call, collect_name, &names, &v.err) < 0)
+        return session_fail(&v, 0);
+    struct jsonw w = JSONW_INIT(&b);
+    bool json = v.common->output == OUTPUT_JSON;
+    if (json)
+        jsonw_begin_array(&w);
+    for (size_t i = 0; i < names.len; i++) {
+        if (json) {
+            jsonw_begin_object(&w);
+            jsonw_put_string(&w, "name", names.v[i]);
+            jsonw_end_object(&w);
+        } else {
+            (void)buf_printf(&b, "%s\n", names.v[i]);
+        }
+    }
+    if (json) {
+        jsonw_end_array(&w);
+        (void)buf_putc(&b, '\n');
+    }
+    return verb_print(&b);
+}
+
+static const struct opt_command list = {
+    .name = "ls",
+    .path = "cay session ls",
+    .synopsis = "[OPTIONS] SANDBOX",
+    .summary = "list the sessions of a sandbox",
+    .candidates = CLI_CANDIDATES,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_size = sizeof(struct verb_common),
+    .run = run_ls,
+};
+
+/* ---- status ---- */
+
+struct status {
+    bool json;
+    struct jsonw w;
+    struct strv cells;
+};
+
+static const char *word_of(const struct wire_session_command *c) {
+    if (c->running)
+        return "running";
+    return c->reason == WIRE_REASON_TIMEOUT  ? "timeout"
+           : c->reason == WIRE_REASON_QUIET  ? "silent"
+           : c->reason == WIRE_REASON_SIGNAL ? "killed"
+                                             : "ended";
+}
+
+static void put_json(struct jsonw *w, const struct wire_session_command *c) {
+    char time[32];
+    jsonw_begin_object(w);
+    jsonw_put_unsigned(w, "number", c->number);
+    jsonw_put_string(w, "state", word_of(c));
+    jsonw_key(w, "exit_code");
+    if (c->running)
+        jsonw_null(w);
+    else
+        jsonw_integer(w, c->exit_code);
+    jsonw_put_string(w, "started_at", clock_iso8601(c->started_ms, time));
+    command_put_ms(w, "duration_ms", c->elapsed_us);
+    jsonw_put_unsigned(w, "output_bytes", c->bytes);
+    jsonw_put_bool(w, "output_truncated", c->truncated);
+    jsonw_put_bool(w, "restarted", c->restarted);
+    jsonw_put_string(w, "command", c->text);
+    jsonw_end_object(w);
+}
+
+static int put_cells(struct strv *cells, const struct wire_session_command *c) {
+    char text[CELL_MAX], size[32];
+    int r = strv_pushf(cells, "%llu", (unsigned long long)c->number);
+    if (r == 0)
+        r = strv_push(cells, word_of(c));
+    if (r == 0)
+        r = c->running ? strv_push(cells, "") : strv_pushf(cells, "%d", c->exit_code);
+    if (r == 0)
+        r = strv_push(cells, str_bytes(c->bytes, size));
+    return r < 0 ? r : strv_push(cells, str_escape(text, sizeof text, c->text));
+}
+
+static int collect_command(void *arg, const struct wire_session_command *c, struct cay_error *err) {
+    struct status *s = arg;
+    if (s->json)
+        put_json(&s->w, c);
+    else if (put_cells(&s->cells, c) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    return 0;
+}
+
+static int run_status(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc;
+    static const char *const heads[STATUS_COLUMNS] = {"NUMBER", "STATE", "EXIT", "OUTPUT",
+                                                      "COMMAND"};
+    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(values);
+    _cleanup_(buf_free) struct buf b = BUF_INIT(8 * 1024 * 1024);
+    struct status s = {.json = v.common->output == OUTPUT_JSON, .w = JSONW_INIT(&b)};
+    int r = 0;
+    for (size_t i = 0; i < STATUS_COLUMNS && r == 0; i++)
+        r = strv_push(&s.cells, heads[i]);
+    if (s.json)
+        jsonw_begin_array(&s.w);
+    if (r == 0)
+        r = session_open(&v, argv[0]);
+    if (r == 0)
+        r = wire_session_status(&v.call, argv[1], collect_command, &s, &v.err);
+    if (s.json) {
+        jsonw_end_array(&s.w);
+        (void)buf_putc(&b, '\n');
+    } else if (r == 0) {
+        sandbox_put_columns(&b, (const char *const *)s.cells.v, s.cells.len / STATUS_COLUMNS,
+                            STATUS_COLUMNS);
+    }
+    strv_free(&s.cells);
+    return r < 0 ? session_fail(&v, 0) : verb_print(&b);
+}
+
+static const struct opt_command status = {
+    .name = "status",
+    .path = "cay session status",
+    .synopsis = "[OPTIONS] SANDBOX SESSION",
+    .summary = "list the commands of a session, with their exit codes",
+    .help = "The last 256 commands are kept, with up to 8 MiB of each stream.",
+    .candidates = CLI_CANDIDATES,
+    .min_operands = 2,
+    .max_operands = 2,
+    .values_size = sizeof(struct verb_common),
+    .run = run_status,
+};
+
+/* ---- rm ---- */
+
+static int remove_one(const struct verb_common *common, const char *sandbox, const char *name) {
+    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(common);
+    if (session_open(&v, sandbox) < 0 || wire_session_delete(&v.call, name, &v.err) < 0)
+        return session_fail(&v, 0);
+    return common->quiet ? 0 : tell_name(&v, name);
+}
+
+static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    int code = 0;
+    for (int i = 1; i < argc; i++) {
+        int r = remove_one(values, argv[0], argv[i]);
+        code = code != 0 ? code : r;
+    }
+    return code;
+}
+
+static const struct opt_command rm = {
+    .name = "rm",
+    .path = "cay session rm",
+    .synopsis = "[OPTIONS] SANDBOX SESSION...",
+    .summary = "end sessions with everything they started",
+    .candidates = CLI_CANDIDATES,
+    .min_operands = 2,
+    .max_operands = OPT_OPERANDS_ANY,
+    .values_size = sizeof(struct verb_common),
+    .run = run_rm,
+};
+
+/* ---- the group ---- */
+
+static const struct opt_command *const commands[] = {
+    &create, &list, &session_exec, &status, &session_logs, &session_input, &rm, NULL};
+
+static int failure_code(const struct opt_command *cmd, const struct cay_error *err) {
+    return cmd == &session_exec ? 125 : cay_code_exit(err->code);
+}
+
+static const struct verb_program program = {
+    .path = "cay session",
+    .about = "Shells that stay in a sandbox: what a command sets, the next one finds.",
+    .commands = commands,
+    .failure_code = failure_code,
+};
+
+/* argv are the words after "session". */
+static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)values;
+    return verb_main(&program, argc + 1, argv - 1);
+}
+
+const struct opt_command cli_session = {
+    .name = "session",
+    .path = "cay session",
+    .synopsis = "COMMAND [ARG...]",
+    .summary = "keep shells in a sandbox between commands",
+    .group = CLI_SANDBOXES,
+    .subcommands = commands,
+    .run = run,
+};

@@ -1,0 +1,347 @@
+/* The commands of a session: their streams, which the shell opens by name, their logs, their limits
+ * and their ends. Each has pipes of its own, so what it leaves in the background goes on writing to
+ * its log and to no other. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "init/keeper.h"
+#include "init/tree.h"
+#include "init/user.h"
+
+enum { FILE_NAME_MAX = 32, DRAINED_MAX = 64 };
+
+static const char *const suffixes[] = {"out", "err"};
+
+struct command *command_running(const struct keeper *k) {
+    struct command *last = k->command_count > 0 ? k->commands[k->command_count - 1] : NULL;
+    return last != NULL && last->running ? last : NULL;
+}
+
+struct command *command_find(const struct keeper *k, uint64_t number) {
+    for (size_t i = k->command_count; i-- > 0;)
+        if (number == 0 || k->commands[i]->number == number)
+            return k->commands[i];
+    return NULL;
+}
+
+static const char *file_name(const struct command *c, const char *suffix,
+                             char out[static FILE_NAME_MAX]) {
+    (void)snprintf(out, FILE_NAME_MAX, "%llu.%s", (unsigned long long)c->number, suffix);
+    return out;
+}
+
+/* ---- files ---- */
+
+static int make_pipe(struct keeper *k, const char *name, int flags) {
+    struct stat st;
+    if (mkfifoat(k->start->io, name, 0600) < 0)
+        return -errno;
+    _cleanup_(closep) int fd =
+        openat(k->start->io, name, flags | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    return S_ISFIFO(st.st_mode) ? TAKE_FD(fd) : -EINVAL; /* the user may play with names */
+}
+
+static int write_text(struct keeper *k, const struct command *c, const char *text) {
+    char name[FILE_NAME_MAX];
+    _cleanup_(closep) int fd = openat(k->start->io, file_name(c, "sh", name),
+                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    int r = fd_write_all(fd, text, strlen(text));
+    return r < 0 ? r : fd_write_all(fd, "\n", 1);
+}
+
+/* What the shell opens; made with the user's rights, in his folder. */
+static int make_streams(struct keeper *k, struct command *c, const char *text) {
+    char name[FILE_NAME_MAX];
+    session_act_as(k->start->user);
+    int r = write_text(k, c, text);
+    for (int i = 0; i < 2 && r >= 0; i++)
+        r = c->out[i] = make_pipe(k, file_name(c, suffixes[i], name), O_RDONLY);
+    if (r >= 0 && c->reads)
+        r = c->in = make_pipe(k, file_name(c, "in", name), O_RDWR); /* waits for nobody */
+    session_act_as(NULL);
+    return r < 0 ? r : 0;
+}
+
+static void remove_streams(struct keeper *k, const struct command *c) {
+    static const char *const all[] = {"sh", "in", "out", "err"};
+    char name[FILE_NAME_MAX];
+    session_act_as(k->start->user);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        (void)unlinkat(k->start->io, file_name(c, all[i], name), 0); /* some are not there */
+    session_act_as(NULL);
+}
+
+static int make_logs(struct keeper *k, struct command *c) {
+    char name[FILE_NAME_MAX];
+    for (int i = 0; i < 2; i++) {
+        c->log[i] = openat(k->start->folder, file_name(c, suffixes[i], name),
+                           O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (c->log[i] < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static void close_stream(struct command *c, int stream) {
+    fd_close(&c->out[stream]);
+    fd_close(&c->log[stream]);
+}
+
+void command_free(struct keeper *k, struct command *c) {
+    char name[FILE_NAME_MAX];
+    remove_streams(k, c);
+    for (int i = 0; i < 2; i++) {
+        close_stream(c, i);
+        (void)unlinkat(k->start->folder, file_name(c, suffixes[i], name), 0);
+    }
+    fd_close(&c->in);
+    buf_free(&c->input);
+    free(c);
+}
+
+/* ---- logs ---- */
+
+static void append_log(struct command *c, int stream, const char *data, size_t len) {
+    static const char notice[] = "\n[cay: output beyond 8 MiB is not kept]\n";
+    if (c->capped[stream])
+        return;
+    size_t room = (size_t)(KEEPER_LOG_MAX - c->size[stream]);
+    size_t part = MIN(len, room);
+    bool full = fd_write_all(c->log[stream], data, part) < 0; /* the disk, then */
+    if (!full)
+        c->size[stream] += part;
+    c->capped[stream] = full || part < len;
+    if (!full && part < len && fd_write_all(c->log[stream], notice, sizeof notice - 1) == 0)
+        c->size[stream] += sizeof notice - 1;
+}
+
+/* One read: true if there was something. */
+static bool read_stream(struct keeper *k, struct command *c, int stream) {
+    ssize_t n = read(c->out[stream], k->data, WIRE_DATA_MAX);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n <= 0) {
+        close_stream(c, stream);
+        return false;
+    }
+    append_log(c, stream, k->data, (size_t)n);
+    c->quiet_deadline = clock_deadline(c->quiet_ms);
+    return true;
+}
+
+void command_read(struct keeper *k, struct command *c, int stream) {
+    (void)read_stream(k, c, stream);
+}
+
+size_t command_read_log(const struct keeper *k, const struct command *c, int stream,
+                        uint64_t offset) {
+    char name[FILE_NAME_MAX];
+    if (offset >= c->size[stream])
+        return 0;
+    _cleanup_(closep) int fd = openat(k->start->folder, file_name(c, suffixes[stream], name),
+                                      O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    size_t want = (size_t)MIN(c->size[stream] - offset, (uint64_t)WIRE_DATA_MAX);
+    ssize_t n = fd < 0 ? -1 : pread(fd, k->data, want, (off_t)offset);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* ---- the beginning ---- */
+
+static uint64_t kept_bytes(const struct keeper *k) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < k->command_count; i++)
+        sum += k->commands[i]->size[0] + k->commands[i]->size[1];
+    return sum;
+}
+
+static void forget_oldest(struct keeper *k) {
+    command_free(k, k->commands[0]);
+    k->command_count--;
+    memmove(k->commands, k->commands + 1, k->command_count * sizeof(struct command *));
+}
+
+/* Nothing runs now. What old commands left in the background writes to nobody from some time on. */
+static void make_room(struct keeper *k) {
+    while (k->command_count == KEEPER_COMMANDS ||
+           (k->command_count > 0 && kept_bytes(k) > KEEPER_KEPT_MAX))
+        forget_oldest(k);
+    for (size_t i = 0; i + DRAINED_MAX < k->command_count; i++)
+        for (int stream = 0; stream < 2; stream++)
+            close_stream(k->commands[i], stream);
+}
+
+static struct command *new_command(struct keeper *k, const struct wire_message *m) {
+    struct command *c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return NULL;
+    *c = (struct command){
+        .number = ++k->last_number,
+        .running = true,
+        .reads = m->number[WIRE_TAG_STDIN] != 0,
+        .in = -1,
+        .out = {-1, -1},
+        .log = {-1, -1},
+        .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX),
+        .since = tree_now(),
+        .started_us = clock_us(),
+        .wall_ms = clock_wall_ms(),
+        .start_deadline = clock_ms() + KEEPER_START_MS,
+        .wall_deadline = clock_deadline((int64_t)m->number[WIRE_TAG_TIMEOUT_MS]),
+        .quiet_ms = (int64_t)m->number[WIRE_TAG_QUIET_MS],
+    };
+    c->quiet_deadline = clock_deadline(c->quiet_ms);
+    (void)snprintf(c->text, sizeof c->text, "%s", m->string[WIRE_TAG_TEXT]);
+    return c;
+}
+
+/* A new shell if there is none that takes it. */
+static int give(struct keeper *k, struct command *c, struct cay_error *err) {
+    if (k->shell.pid > 0 && shell_give(k, c))
+        return 0;
+    if (k->shell.pid > 0)
+        (void)kill(k->shell.pid, SIGKILL);
+    c->restarted = k->had_shell;
+    shell_close(k);
+    int r = shell_start(k, err);
+    if (r < 0)
+        return r;
+    return shell_give(k, c)
+               ? 0
+               : error_set(err, CAY_UNAVAILABLE, "the session's shell takes no command");
+}
+
+int command_start(struct keeper *k, const struct wire_message *m, struct command **ret,
+                  struct cay_error *err) {
+    const struct command *busy = command_running(k);
+    if (m->string[WIRE_TAG_TEXT] == NULL)
+        return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
+    if (busy != NULL) {
+        error_set(err, CAY_CONFLICT, "the session is busy with command %llu",
+                  (unsigned long long)busy->number);
+        return error_remedy(err, "wait for it ('cay session logs -f'), or use another session");
+    }
+    make_room(k);
+    struct command *c = new_command(k, m);
+    if (c == NULL)
+        return error_sys(err, ENOMEM, "keeping a command");
+    int r = make_logs(k, c);
+    if (r == 0)
+        r = make_streams(k, c, m->string[WIRE_TAG_TEXT]);
+    if (r < 0) {
+        error_sys(err, -r, "making the files of the command");
+        r = error_remedy(err, "make room in the sandbox, or delete the session and make it anew");
+    } else {
+        r = give(k, c, err);
+    }
+    if (r < 0) {
+        command_free(k, c);
+        return r;
+    }
+    k->commands[k->command_count++] = *ret = c;
+    return 0;
+}
+
+bool command_again(struct keeper *k, struct command *c) {
+    struct cay_error err = {0};
+    if (c->opened || c->retried || c->reason != WIRE_REASON_EXIT)
+        return false;
+    c->retried = true;
+    c->start_deadline = clock_ms() + KEEPER_START_MS;
+    return give(k, c, &err) == 0;
+}
+
+void command_opened(struct command *c) {
+    c->opened = true;
+    c->start_deadline = 0;
+}
+
+size_t command_feed(struct command *c) {
+    size_t taken = 0;
+    if (c->input.len > 0) {
+        ssize_t n = write(c->in, c->input.data, c->input.len);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        taken = n < 0 ? c->input.len : (size_t)n;
+        buf_consume(&c->input, taken);
+    }
+    if (c->input.len == 0 && c->input_ended)
+        fd_close(&c->in);
+    return taken;
+}
+
+/* ---- the end ---- */
+
+void command_end(struct keeper *k, struct command *c, int status, int signal) {
+    bool limit = c->reason != WIRE_REASON_EXIT;
+    if (limit) /* what the shell waited for is gone, its own children may not be */
+        tree_signal(SIGKILL, c->since, k->shell.pid);
+    for (int i = 0; i < 2; i++)
+        while (c->out[i] >= 0 && read_stream(k, c, i))
+            ;
+    for (int i = 0; i < 2 && !c->opened; i++)
+        close_stream(c, i);
+    remove_streams(k, c);
+    fd_close(&c->in);
+    buf_free(&c->input);
+    c->running = false;
+    c->exit_code = limit ? 124 : status;
+    c->signal = signal;
+    if (!limit && signal != 0)
+        c->reason = WIRE_REASON_SIGNAL;
+    c->elapsed_us = clock_us() - c->started_us;
+    c->start_deadline = c->wall_deadline = c->quiet_deadline = c->kill_deadline = 0;
+    c->quiet_ms = 0;
+}
+
+/* The shell first: it must know of the interrupt when its child ends by it. */
+void command_signal(struct keeper *k, struct command *c, int number) {
+    if (!c->running)
+        return;
+    if (number == SIGINT && k->shell.pid > 0)
+        (void)kill(k->shell.pid, SIGINT);
+    tree_signal(number, c->since, k->shell.pid);
+    if (number == SIGINT)
+        shell_ask_report(k, c);
+}
+
+/* Asks as a terminal does; a shell that does not come back in time is ended, and so is a shell that
+ * does not take commands up. */
+void command_check_limits(struct keeper *k, struct command *c) {
+    if (clock_expired(c->kill_deadline) || clock_expired(c->start_deadline)) {
+        c->kill_deadline = c->start_deadline = 0;
+        tree_signal(SIGKILL, c->since, 0);
+        if (k->shell.pid > 0)
+            (void)kill(k->shell.pid, SIGKILL);
+        return;
+    }
+    if (c->reason != WIRE_REASON_EXIT)
+        return;
+    if (clock_expired(c->wall_deadline))
+        c->reason = WIRE_REASON_TIMEOUT;
+    else if (clock_expired(c->quiet_deadline))
+        c->reason = WIRE_REASON_QUIET;
+    else
+        return;
+    c->wall_deadline = c->quiet_deadline = c->quiet_ms = 0;
+    c->kill_deadline = clock_ms() + KEEPER_GRACE_MS;
+    command_signal(k, c, SIGINT);
+}
+
+int64_t command_deadline(const struct command *c) {
+    return clock_earlier(clock_earlier(c->start_deadline, c->kill_deadline),
+                         clock_earlier(c->wall_deadline, c->quiet_deadline));
+}

@@ -1,0 +1,169 @@
+/* The shell of a session. It reads lines of ours from its standard input, each telling it to run a
+ * file, in itself, with the streams of that command, and to report how that ended. It is called
+ * interactive, because such a shell survives what ends others (errors of syntax and of special
+ * built-ins) and an interrupt takes it out of whatever it does. Nothing of ours is seen by
+ * commands: the descriptor of the reports is closed for them, our lines are not theirs to read. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "init/keeper.h"
+#include "init/user.h"
+
+enum { REPORT_MAX = 8192, LINE_MAX_ = 1024 };
+
+/* Reports move to 9, so that prompts and notices of jobs have somewhere to go. A noclobber or an
+ * alias of the user's does not touch the lines that follow. */
+static const char preparation[] =
+    "exec 9>&1 >/dev/null 2>&1; unset HISTFILE ENV; PS1= PS2=; set +m; "
+    "[ -z \"$BASH_VERSION\" ] || set +H\n";
+
+static void set_streams_nonblocking(const struct spawned *s) {
+    (void)fd_set_nonblocking(s->in, true);
+    (void)fd_set_nonblocking(s->out, true);
+    (void)fd_set_nonblocking(s->err, true);
+}
+
+static int try_shell(struct keeper *k, const char *const *argv, const char *cwd,
+                     struct cay_error *err) {
+    int code;
+    const struct spawn_request req = {
+        .argv = argv, .env = k->start->env, .cwd = cwd, .user = k->start->user, .want_stdin = true};
+    return spawn_command(&req, &k->shell, &code, err);
+}
+
+/* The last folder may be gone, or closed to the user. */
+static int try_folders(struct keeper *k, const char *const *argv, struct cay_error *err) {
+    const char *const folders[] = {k->cwd, k->start->cwd, "/"};
+    int r = -1;
+    for (size_t i = 0; i < ARRAY_LEN(folders) && r < 0; i++)
+        r = try_shell(k, argv, folders[i], err);
+    return r;
+}
+
+static bool is_bash(const char *shell) {
+    const char *slash = strrchr(shell, '/');
+    return strcmp(slash != NULL ? slash + 1 : shell, "bash") == 0;
+}
+
+static int try_named(struct keeper *k, const char *shell, struct cay_error *err) {
+    const char *bash[] = {shell, "--norc", "--noprofile", "--noediting", "-i", NULL};
+    const char *other[] = {shell, "-i", NULL};
+    return try_folders(k, is_bash(shell) ? bash : other, err);
+}
+
+int shell_start(struct keeper *k, struct cay_error *err) {
+    const char *named = k->start->shell;
+    k->shell = (struct spawned){0, -1, -1, -1};
+    int r = try_named(k, named != NULL ? named : "bash", err);
+    if (r < 0 && named == NULL && err->code == CAY_NOT_FOUND)
+        r = try_named(k, "sh", err);
+    if (r < 0)
+        return r;
+    set_streams_nonblocking(&k->shell);
+    buf_clear(&k->report);
+    k->had_shell = true;
+    r = fd_write_all(k->shell.in, preparation, sizeof preparation - 1); /* an empty pipe takes it */
+    return r < 0 ? error_sys(err, -r, "preparing the shell of the session") : 0;
+}
+
+void shell_close(struct keeper *k) {
+    spawned_close(&k->shell);
+    k->shell.pid = 0;
+}
+
+/* ---- lines for it ---- */
+
+static bool give_line(struct keeper *k, const char *line) {
+    return k->shell.pid > 0 && fd_write_all(k->shell.in, line, strlen(line)) == 0;
+}
+
+void shell_ask_report(struct keeper *k, const struct command *c) {
+    char line[LINE_MAX_];
+    if (str_format(line, sizeof line, "\\printf 'e %llu %%s %%s\\n' \"$?\" \"$PWD\" >&9\n",
+                   (unsigned long long)c->number) == 0)
+        (void)give_line(k, line); /* without a shell there is no report to wait for */
+}
+
+bool shell_give(struct keeper *k, const struct command *c) {
+    char line[LINE_MAX_], in[SESSION_PATH_MAX + 32] = "/dev/null";
+    const char *io = k->start->io_path;
+    unsigned long long n = c->number;
+    if (c->reads && str_format(in, sizeof in, "%s/%llu.in", io, n) < 0)
+        return false;
+    if (str_format(line, sizeof line,
+                   "{ \\printf 's %llu\\n' >&9; { \\command . %s/%llu.sh; } 9>&-; } "
+                   "<%s >|%s/%llu.out 2>|%s/%llu.err\n",
+                   n, io, n, in, io, n, io, n) < 0 ||
+        !give_line(k, line))
+        return false;
+    shell_ask_report(k, c);
+    return true;
+}
+
+/* ---- what it says ---- */
+
+static void take_end(struct keeper *k, struct command *c, char *text) {
+    char *folder = strchr(text, ' ');
+    int64_t status = 0;
+    if (folder == NULL)
+        return;
+    *folder++ = '\0';
+    if (str_to_i64(text, 0, 255, &status) < 0)
+        return;
+    if (folder[0] == '/' && str_copy(k->cwd, sizeof k->cwd, folder) < 0)
+        k->cwd[0] = '\0'; /* too long to go back to */
+    command_end(k, c, (int)status, 0);
+}
+
+/* "s NUMBER" or "e NUMBER STATUS FOLDER"; anything else is noise of the shell's start. */
+static void take_line(struct keeper *k, char *line) {
+    struct command *c = command_running(k);
+    char prefix[32];
+    if (c == NULL || str_format(prefix, sizeof prefix, "%llu", (unsigned long long)c->number) < 0)
+        return;
+    size_t len = strlen(prefix);
+    if (strlen(line) < 2 + len || line[1] != ' ' || strncmp(line + 2, prefix, len) != 0)
+        return;
+    char *rest = line + 2 + len;
+    if (line[0] == 's' && *rest == '\0')
+        command_opened(c);
+    else if (line[0] == 'e' && *rest == ' ')
+        take_end(k, c, rest + 1);
+}
+
+static void take_lines(struct keeper *k) {
+    char *end;
+    while (k->report.len > 0 && (end = memchr(k->report.data, '\n', k->report.len)) != NULL) {
+        *end = '\0';
+        size_t len = (size_t)(end - k->report.data) + 1;
+        take_line(k, k->report.data);
+        buf_consume(&k->report, len);
+    }
+}
+
+void shell_read(struct keeper *k) {
+    char data[REPORT_MAX / 2];
+    ssize_t n;
+    while (k->shell.out >= 0 && (n = read(k->shell.out, data, sizeof data)) >= 0) {
+        if (n == 0) {
+            fd_close(&k->shell.out); /* its end is told by its death */
+            return;
+        }
+        if (k->report.len > REPORT_MAX / 2)
+            buf_clear(&k->report); /* no report is that long */
+        (void)buf_append(&k->report, data, (size_t)n);
+        take_lines(k);
+    }
+}
+
+void shell_discard_errors(struct keeper *k) {
+    ssize_t n = read(k->shell.err, k->data, WIRE_DATA_MAX);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+        fd_close(&k->shell.err);
+}
