@@ -1,6 +1,8 @@
 #include "daemon/http.h"
 
 #include <microhttpd.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <strings.h>
@@ -61,12 +63,21 @@ static void close_stream(void *cls) {
     s->close(s);
 }
 
+/* For terminals over TCP; and a client that is gone without a word is noticed. Unix sockets know
+ * neither, which is fine. */
+static void tune(int sock) {
+    int on = 1;
+    (void)setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
 /* The rest of an operation's life, in the thread of its connection. */
 static void run_operation(void *cls, struct MHD_Connection *connection, void *con_cls,
                           const char *early, size_t early_len, MHD_socket sock,
                           struct MHD_UpgradeResponseHandle *handle) {
     (void)cls, (void)connection;
     struct request *q = con_cls;
+    tune(sock);
     int r = relay_run(sock, q->call.answer.connection, early, early_len);
     if (r < 0)
         log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);

@@ -550,6 +550,24 @@ def test_tcp_needs_the_key_and_the_right_host(folder):
         assert tcp(port, Authorization=good)[0] == 200  # the key stays
 
 
+def test_operations_over_tcp(folder):
+    port = free_port()
+    with serving(folder, "--listen", f"127.0.0.1:{port}") as daemon:
+        key = (daemon.state / "admin.key").read_text().strip()
+        who = daemon.create()["id"]
+        with socket.create_connection(("127.0.0.1", port), 20) as sock:
+            sock.sendall(f"GET /api/cay/sandbox/{who}/connect HTTP/1.1\r\nHost: localhost\r\n"
+                         f"Authorization: Bearer {key}\r\nConnection: keep-alive, Upgrade\r\n"
+                         f"Upgrade: cay-init\r\n\r\n".encode())
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += sock.recv(1)
+            assert head.startswith(b"HTTP/1.1 101 ")
+            with Connection(sock) as c:
+                c.exec("echo", "far away")
+                assert c.finish()[:2] == (0, "far away\n")
+
+
 def test_no_tcp_unless_asked_for(daemon):
     def listening(pid):
         inodes = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
@@ -578,6 +596,14 @@ def test_starts_that_fail(folder, options, part):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30, **who)
         text = done.stderr.decode()
         assert done.returncode != 0 and part in text and text.startswith("cay: "), text
+
+
+@support.as_root_only
+def test_a_state_folder_that_the_front_cannot_reach(folder):
+    folder.chmod(0o700)
+    (folder / "state").mkdir()
+    done = subprocess.run([CAYD, "--state-dir", folder / "state"], capture_output=True, timeout=30)
+    assert done.returncode != 0 and b"chmod o+x" in done.stderr
 
 
 def test_a_damaged_database_is_told(folder):
