@@ -23,7 +23,8 @@ SUITES = {
                "run_image", "snapshot", "transfer", "transfer_hostile", "keep", "daemon"],
 }
 # Under a sanitizer, where each run takes ten times as long, these say the same as above.
-SLOW = {"faults", "programs", "cleanup"}
+SLOW = {"faults", "programs", "cleanup", "image_verbs", "transfer", "transfer_hostile", "keep",
+        "daemon"}
 
 GIVE_IDS = """printf '%s:2000000:65536\\n' "$0" > "$1/ids" && mount --bind "$1/ids" /etc/subuid &&
     mount --bind "$1/ids" /etc/subgid && shift && exec "$@" """
