@@ -76,7 +76,6 @@ const struct opt_command cli_cp = {
                 "echo hello | cay cp - web:greeting.txt\n"
                 "cay cp web:/etc - | tar t\n",
     .group = CLI_SANDBOXES,
-    .candidates = CLI_CANDIDATES,
     .min_operands = 2,
     .max_operands = 2,
     .values_size = sizeof(struct verb_common),

@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tarfile
 import tempfile
@@ -16,7 +17,9 @@ import time
 from pathlib import Path
 
 import pytest
-from support import BUILD, TIER, cay, need_cay, needs_ids, ok, own, refused, start
+from support import (BUILD, SINGLE_ID, TIER, cay, need_cay, needs_ids, ok, own, refused,
+                     start)
+from test_run_image import Store, base
 from test_tty import Terminal
 
 MB = 1 << 20
@@ -673,6 +676,70 @@ def test_a_daemon_that_cannot_start_is_told(folder):
     bad.write_text("[server]\nsocket = \"/nonexistent/folder/cay.sock\"\n")
     own(bad)
     refused(cay("ls", "--state-dir", folder / "state", "--config", bad), code=10)
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def test_a_daemon_over_tcp(folder):
+    need_daemon()
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    elsewhere = own(Path(tempfile.mkdtemp(prefix="box-", dir="/tmp")))
+    daemon = start("serve", "--state-dir", folder, "--listen", f"127.0.0.1:{port}",
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    try:
+        wait_for(folder / "daemon/cay.sock")
+        key = (folder / "admin.key").read_text().strip()
+        here = ["--state-dir", folder, "--host", url]
+        there = ["--state-dir", elsewhere, "--host", url]
+        name = ok(cay("create", *here, *TIER)).strip()  # with the key of the state folder
+        refused(cay("ls", *there), code=8)
+        refused(cay("ls", *there, env={"CAY_API_KEY": "wrong"}), code=8)
+        refused(cay("ls", *there, env={"CAY_API_KEY": "a\nb"}), "CAY_API_KEY", code=2)
+        assert name in ok(cay("ls", *there, env={"CAY_API_KEY": key}))
+        data = random.Random(7).randbytes(MB)
+        done = cay("exec", *there, name, "cat", env={"CAY_API_KEY": key}, input=data)
+        assert done.stdout == data and done.returncode == 0
+        ok(cay("rm", *here, "-f", name))
+    finally:
+        daemon.terminate()
+        daemon.wait(60)
+        shutil.rmtree(elsewhere)
+
+
+# ---- images ----
+
+def test_an_image_says_how_commands_run(state, verb):
+    store = Store(state)
+    image = store.load("kept-image", [base()], env=["A=image", "B=image", "PATH=/bin"],
+                       WorkingDir="/srv", User="" if SINGLE_ID else "ann")
+    name = ok(verb("create", *TIER, "--image", image, "-e", "B=create")).strip()
+    try:
+        seen = ok(verb("exec", "-e", "C=exec", name, "--", "sh", "-c", "echo $A $B $C $PATH; pwd; id -u"))
+        assert seen == f"image create exec /bin\n/srv\n{0 if SINGLE_ID else 1000}\n"
+        assert ok(verb("exec", "-u", "root", name, "id", "-u")) == "0\n"
+        ok(verb("stop", name))
+        ok(verb("start", name))
+        assert ok(verb("exec", name, "pwd")) == "/srv\n"
+    finally:
+        verb("rm", "-f", name)
+
+
+def test_an_image_that_cannot_be_fetched(verb):
+    done = verb("create", *TIER, "--image", "localhost:1/no/such:image")
+    refused(done, "localhost:1", code=done.returncode)
+    refused(verb("create", *TIER, "--image", "No Such"), code=2)
+
+
+def test_progress_is_shown_on_a_terminal(state):
+    with Terminal(words=["create", "--state-dir", state, *TIER, "--image",
+                         "localhost:1/no/such:image"]) as t:
+        t.expect("cay: .*localhost:1")
+        assert t.end(30) != 0
 
 
 # ---- completion and help ----
