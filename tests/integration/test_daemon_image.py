@@ -10,6 +10,10 @@ from daemons import serving
 from test_run_image import Store, base
 
 
+pytestmark = pytest.mark.skipif(support.is_sanitized(),
+                                reason="cay-init with a sanitizer needs libraries of the host")
+
+
 @pytest.fixture
 def daemon(folder):
     with serving(folder) as found:
