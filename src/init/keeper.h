@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "init/session.h"
 #include "init/spawn.h"
+#include "init/tree.h"
 #include "wire/wire.h"
 
 struct cay_error;
@@ -20,7 +21,8 @@ enum {
     KEEPER_KEPT_MAX = 64 * 1024 * 1024, /* of all logs of the session, when a command starts */
     KEEPER_TEXT_MAX = 1024,             /* of a command, as it is shown */
     KEEPER_START_MS = 10000,            /* for the shell to take a command up */
-    KEEPER_GRACE_MS = 250,              /* between asking a command to end and ending it */
+    KEEPER_ASK_MS = 80,                 /* between asking a command to end and asking again */
+    KEEPER_ASK_MAX = 3,                 /* then it is ended */
     KEEPER_KILL_MS = 3000,
 };
 
@@ -41,8 +43,9 @@ struct command {
     bool capped[2];
     int at[3]; /* in the poll set: in, out, err */
     int exit_code, signal;
+    int asked; /* to end, because of a limit */
     enum wire_reason reason;
-    uint64_t since; /* as of tree_now() */
+    struct tree before; /* what lived when it started, the shell too */
     int64_t started_us, elapsed_us, wall_ms;
     int64_t start_deadline, wall_deadline, quiet_ms, quiet_deadline, kill_deadline;
 };

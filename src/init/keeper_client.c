@@ -54,6 +54,7 @@ static void put_started(struct client *cl, const struct command *c) {
 static void put_state(struct buf *b, const struct command *c) {
     wire_put_number(b, WIRE_TAG_RUNNING, c->running);
     wire_put_number(b, WIRE_TAG_EXIT, (uint64_t)c->exit_code);
+    wire_put_number(b, WIRE_TAG_RESTARTED, c->restarted);
     wire_put_number(b, WIRE_TAG_REASON, c->reason);
     wire_put_number(b, WIRE_TAG_SIGNAL, (uint64_t)c->signal);
     wire_put_number(b, WIRE_TAG_TRUNCATED, c->capped[0] || c->capped[1]);
@@ -149,7 +150,6 @@ static void put_status(struct keeper *k, struct client *cl) {
         wire_put_string(&b, WIRE_TAG_TEXT, c->text);
         wire_put_number(&b, WIRE_TAG_MTIME_MS, (uint64_t)c->wall_ms);
         wire_put_number(&b, WIRE_TAG_SIZE, c->size[0] + c->size[1]);
-        wire_put_number(&b, WIRE_TAG_RESTARTED, c->restarted);
         put_state(&b, c);
         put_message(cl, WIRE_ENTRY, &b);
     }

@@ -15,7 +15,6 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "init/keeper.h"
-#include "init/tree.h"
 #include "init/user.h"
 
 enum { FILE_NAME_MAX = 32, DRAINED_MAX = 64 };
@@ -110,6 +109,7 @@ void command_free(struct keeper *k, struct command *c) {
     }
     fd_close(&c->in);
     buf_free(&c->input);
+    tree_free(&c->before);
     free(c);
 }
 
@@ -196,7 +196,6 @@ static struct command *new_command(struct keeper *k, const struct wire_message *
         .out = {-1, -1},
         .log = {-1, -1},
         .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX),
-        .since = tree_now(),
         .started_us = clock_us(),
         .wall_ms = clock_wall_ms(),
         .start_deadline = clock_ms() + KEEPER_START_MS,
@@ -210,6 +209,8 @@ static struct command *new_command(struct keeper *k, const struct wire_message *
 
 /* A new shell if there is none that takes it. */
 static int give(struct keeper *k, struct command *c, struct cay_error *err) {
+    tree_free(&c->before);
+    c->before = tree_take();
     if (k->shell.pid > 0 && shell_give(k, c))
         return 0;
     if (k->shell.pid > 0)
@@ -219,6 +220,8 @@ static int give(struct keeper *k, struct command *c, struct cay_error *err) {
     int r = shell_start(k, err);
     if (r < 0)
         return r;
+    tree_free(&c->before);
+    c->before = tree_take();
     return shell_give(k, c)
                ? 0
                : error_set(err, CAY_UNAVAILABLE, "the session's shell takes no command");
@@ -288,7 +291,7 @@ size_t command_feed(struct command *c) {
 void command_end(struct keeper *k, struct command *c, int status, int signal) {
     bool limit = c->reason != WIRE_REASON_EXIT;
     if (limit) /* what the shell waited for is gone, its own children may not be */
-        tree_signal(SIGKILL, c->since, k->shell.pid);
+        tree_signal(SIGKILL, &c->before);
     for (int i = 0; i < 2; i++)
         while (c->out[i] >= 0 && read_stream(k, c, i))
             ;
@@ -297,6 +300,7 @@ void command_end(struct keeper *k, struct command *c, int status, int signal) {
     remove_streams(k, c);
     fd_close(&c->in);
     buf_free(&c->input);
+    tree_free(&c->before);
     c->running = false;
     c->exit_code = limit ? 124 : status;
     c->signal = signal;
@@ -309,25 +313,41 @@ void command_end(struct keeper *k, struct command *c, int status, int signal) {
 
 /* The shell first: it must know of the interrupt when its child ends by it. */
 void command_signal(struct keeper *k, struct command *c, int number) {
+    shell_read(k); /* an interrupt after its end would be the next one's */
     if (!c->running)
         return;
     if (number == SIGINT && k->shell.pid > 0)
         (void)kill(k->shell.pid, SIGINT);
-    tree_signal(number, c->since, k->shell.pid);
+    tree_signal(number, &c->before);
     if (number == SIGINT)
         shell_ask_report(k, c);
 }
 
-/* Asks as a terminal does; a shell that does not come back in time is ended, and so is a shell that
- * does not take commands up. */
+/* As a terminal does, more than once: a shell that is just starting a program may miss it. */
+static void ask_to_end(struct keeper *k, struct command *c) {
+    c->asked++;
+    c->kill_deadline = clock_ms() + KEEPER_ASK_MS;
+    command_signal(k, c, SIGINT);
+}
+
+/* Its death ends the command. */
+static void end_shell(struct keeper *k, struct command *c) {
+    c->kill_deadline = c->start_deadline = 0;
+    tree_signal(SIGKILL, &c->before);
+    if (k->shell.pid > 0)
+        (void)kill(k->shell.pid, SIGKILL);
+}
+
+/* A shell that does not come back in time is ended, and so is one that does not take commands up.
+ */
 void command_check_limits(struct keeper *k, struct command *c) {
-    if (clock_expired(c->kill_deadline) || clock_expired(c->start_deadline)) {
-        c->kill_deadline = c->start_deadline = 0;
-        tree_signal(SIGKILL, c->since, 0);
-        if (k->shell.pid > 0)
-            (void)kill(k->shell.pid, SIGKILL);
+    if (clock_expired(c->start_deadline) ||
+        (clock_expired(c->kill_deadline) && c->asked == KEEPER_ASK_MAX)) {
+        end_shell(k, c);
         return;
     }
+    if (clock_expired(c->kill_deadline))
+        ask_to_end(k, c);
     if (c->reason != WIRE_REASON_EXIT)
         return;
     if (clock_expired(c->wall_deadline))
@@ -337,8 +357,7 @@ void command_check_limits(struct keeper *k, struct command *c) {
     else
         return;
     c->wall_deadline = c->quiet_deadline = c->quiet_ms = 0;
-    c->kill_deadline = clock_ms() + KEEPER_GRACE_MS;
-    command_signal(k, c, SIGINT);
+    ask_to_end(k, c);
 }
 
 int64_t command_deadline(const struct command *c) {

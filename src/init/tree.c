@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -16,7 +17,7 @@
 
 enum { PROCESSES_MAX = 65536 };
 
-struct process {
+struct tree_process {
     pid_t pid;
     pid_t parent;
     uint64_t started; /* in the kernel's ticks since boot */
@@ -24,7 +25,7 @@ struct process {
 
 /* The parent is the second word after the name, which is in parentheses and may hold anything; the
  * time of the start is the 20th. */
-static void read_process(int proc, const char *pid, struct process *p) {
+static void read_process(int proc, const char *pid, struct tree_process *p) {
     enum { START_WORD = 20 };
     char path[64], text[1024];
     p->parent = -1;
@@ -40,7 +41,7 @@ static void read_process(int proc, const char *pid, struct process *p) {
     p->started = at != NULL ? strtoull(at, NULL, 10) : 0;
 }
 
-static size_t list_processes(struct process **ret) {
+static size_t list_processes(struct tree_process **ret) {
     *ret = NULL;
     _cleanup_(closedirp) DIR *d = opendir("/proc");
     if (d == NULL)
@@ -53,24 +54,24 @@ static size_t list_processes(struct process **ret) {
             continue;
         if (n == cap) {
             cap = cap == 0 ? 64 : cap * 2;
-            struct process *more = realloc(*ret, cap * sizeof **ret);
+            struct tree_process *more = realloc(*ret, cap * sizeof **ret);
             if (more == NULL)
                 return n;
             *ret = more;
         }
-        (*ret)[n] = (struct process){.pid = (pid_t)pid};
+        (*ret)[n] = (struct tree_process){.pid = (pid_t)pid};
         read_process(dirfd(d), e->d_name, &(*ret)[n++]);
     }
     return n;
 }
 
 /* Climbs from p to the root of the tree it is in. */
-static bool descends_from(const struct process *list, size_t n, const struct process *p,
+static bool descends_from(const struct tree_process *list, size_t n, const struct tree_process *p,
                           pid_t ancestor) {
     for (size_t steps = 0; steps < n; steps++) {
         if (p->parent == ancestor)
             return true;
-        const struct process *up = NULL;
+        const struct tree_process *up = NULL;
         for (size_t i = 0; i < n && up == NULL; i++)
             if (list[i].pid == p->parent)
                 up = &list[i];
@@ -81,37 +82,48 @@ static bool descends_from(const struct process *list, size_t n, const struct pro
     return false;
 }
 
-uint64_t tree_now(void) {
-    enum { TICKS = 100 }; /* what the kernel shows to programs, on every machine that we know */
-    struct timespec t = {0};
-    (void)clock_gettime(CLOCK_BOOTTIME, &t); /* cannot fail */
-    return (uint64_t)t.tv_sec * TICKS + (uint64_t)t.tv_nsec / (1000000000 / TICKS);
+struct tree tree_take(void) {
+    struct tree t;
+    pid_t self = getpid();
+    size_t n = list_processes(&t.list);
+    _cleanup_(freep) bool *ours = calloc(n + 1, sizeof *ours);
+    t.count = 0;
+    for (size_t i = 0; ours != NULL && i < n; i++)
+        ours[i] = descends_from(t.list, n, &t.list[i], self);
+    for (size_t i = 0; ours != NULL && i < n; i++)
+        if (ours[i])
+            t.list[t.count++] = t.list[i];
+    return t;
 }
 
-void tree_signal(int number, uint64_t since, pid_t except) {
-    struct process *list;
-    size_t n = list_processes(&list);
-    pid_t self = getpid();
-    for (size_t i = 0; i < n; i++)
-        if (list[i].started >= since && list[i].pid != except &&
-            descends_from(list, n, &list[i], self))
-            (void)kill(list[i].pid, number); /* gone already is fine */
-    free(list);
+void tree_free(struct tree *t) {
+    free(t->list);
+    *t = (struct tree){0};
+}
+
+/* A number may have been given to another process meanwhile, but not in the same tick. */
+static bool has_process(const struct tree *t, const struct tree_process *p) {
+    for (size_t i = 0; t != NULL && i < t->count; i++)
+        if (t->list[i].pid == p->pid && t->list[i].started == p->started)
+            return true;
+    return false;
+}
+
+void tree_signal(int number, const struct tree *before) {
+    _cleanup_(tree_free) struct tree now = tree_take();
+    for (size_t i = 0; i < now.count; i++)
+        if (!has_process(before, &now.list[i]))
+            (void)kill(now.list[i].pid, number); /* gone already is fine */
 }
 
 static unsigned count_children(void) {
-    struct process *list;
-    size_t n = list_processes(&list);
-    unsigned count = 0;
-    for (size_t i = 0; i < n; i++)
-        count += descends_from(list, n, &list[i], getpid());
-    free(list);
-    return count;
+    _cleanup_(tree_free) struct tree now = tree_take();
+    return (unsigned)now.count;
 }
 
 unsigned tree_kill(int64_t deadline_ms) {
     for (;;) {
-        tree_signal(SIGKILL, 0, 0);
+        tree_signal(SIGKILL, NULL);
         pid_t pid;
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
             ;

@@ -143,6 +143,7 @@ static void take_done(struct carry *c, const struct wire_message *m) {
     c->ret->reason = reason <= WIRE_REASON_OUTPUT ? (enum wire_reason)reason : WIRE_REASON_EXIT;
     c->ret->truncated |= m->number[WIRE_TAG_TRUNCATED] != 0;
     c->ret->elapsed_us = (int64_t)MIN(m->number[WIRE_TAG_ELAPSED_US], (uint64_t)INT64_MAX);
+    c->ret->restarted |= m->number[WIRE_TAG_RESTARTED] != 0; /* it may have been found out late */
     c->ret->running = m->number[WIRE_TAG_RUNNING] != 0;
     c->ret->left = (unsigned)MIN(m->number[WIRE_TAG_COUNT], UINT64_C(65536));
 }
