@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -52,19 +53,29 @@ def test_program_finds_the_other_for_images(installed, tmp_path):
     assert (done.returncode, done.stdout.split()[:1]) == (0, ["NAME"]), done.stderr
 
 
+def test_the_unit_names_the_daemon(installed):
+    prefix, _, known = installed
+    unit = (prefix / "lib/systemd/system/cayd.service").read_text()
+    program = Path(known["prefix"], known["libexecdir"], "cay/cayd")
+    assert f"ExecStart={program}\n" in unit
+    done = run(prefix / known["libexecdir"] / "cay/cayd", "--help")
+    assert done.returncode == 0 and "--background" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("file", [
     "include/cay.h", "include/cay/errors.h",
     "share/bash-completion/completions/cay", "share/zsh/site-functions/_cay",
     "share/fish/vendor_completions.d/cay.fish",
     "share/doc/cay/LICENSE", "share/doc/cay/README.md", "share/doc/cay/docs/examples/run.c",
-    "share/doc/cay/docs/images.md",
+    "share/doc/cay/docs/images.md", "share/doc/cay/docs/daemon.md", "share/doc/cay/docs/api.md",
+    "lib/systemd/system/cayd.service", "lib/systemd/system/cayd.socket",
 ])
 def test_file_is_there(installed, file):
     assert (installed[0] / file).stat().st_size > 100
 
 
 @pytest.mark.parametrize("page", ["man1/cay.1", "man1/cay-run.1", "man1/cay-image.1",
-                                  "man1/cay-doctor.1", "man5/cay.toml.5"])
+                                  "man1/cay-doctor.1", "man1/cay-serve.1", "man5/cay.toml.5"])
 def test_man_page_is_there(installed, page):
     if shutil.which("scdoc") is None:
         pytest.skip("scdoc is not installed: apt-get install scdoc")
