@@ -136,21 +136,29 @@ static size_t width(const char *text) {
     return n;
 }
 
-void sandbox_put_columns(struct buf *b, const char *const *cell, size_t rows, size_t count) {
+static size_t widest(const char *const *cell, size_t rows, size_t count) {
+    size_t most = 1;
     for (size_t row = 0; row < rows; row++)
-        for (size_t i = 0; i < count; i++) {
-            const char *text = cell[row * count + i];
-            (void)buf_puts(b, text[0] != '\0' ? text : "-");
-            if (i + 1 == count) {
-                (void)buf_putc(b, '\n');
-                continue;
-            }
-            size_t most = 0;
-            for (size_t other = 0; other < rows; other++)
-                most = MAX(most, width(cell[other * count + i]));
-            for (size_t n = MAX(width(text), (size_t)1); n < MAX(most, (size_t)1) + 2; n++)
-                (void)buf_putc(b, ' ');
-        }
+        most = MAX(most, width(cell[row * count]));
+    return most;
+}
+
+static void put_cell(struct buf *b, const char *text, size_t room) {
+    const char *shown = text[0] != '\0' ? text : "-";
+    (void)buf_puts(b, shown);
+    for (size_t n = width(shown); n < room; n++)
+        (void)buf_putc(b, ' ');
+}
+
+void sandbox_put_columns(struct buf *b, const char *const *cell, size_t rows, size_t count) {
+    size_t room[SANDBOX_COLUMNS_MAX] = {0};
+    for (size_t i = 0; i + 1 < count; i++)
+        room[i] = widest(cell + i, rows, count) + 2;
+    for (size_t row = 0; row < rows; row++) {
+        for (size_t i = 0; i < count; i++)
+            put_cell(b, cell[row * count + i], room[i]);
+        (void)buf_putc(b, '\n');
+    }
 }
 
 const char *sandbox_age(const char *time, char out[static 32]) {

@@ -46,6 +46,8 @@ int sandbox_each(const struct verb_common *common, const struct sandbox_request 
 
 /* ---- tables for people ---- */
 
+enum { SANDBOX_COLUMNS_MAX = 16 };
+
 /* Lines of count columns each, as wide as they must be; cell points to the first of rows * count.
  */
 void sandbox_put_columns(struct buf *b, const char *const *cell, size_t rows, size_t count);

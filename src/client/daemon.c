@@ -37,15 +37,25 @@ static int find_socket(const struct daemon_choice *choice, const char *state_dir
     return error_remedy(err, "correct it in the configuration");
 }
 
-/* What the environment has, else what the daemon of this state folder left for us. */
-static int find_key(const char *state_dir, struct daemon *d, struct cay_error *err) {
-    char path[PATH_MAX];
+/* What the daemon of the own state folder left for us; none if there is nothing. */
+static int read_key(const char *given_state_dir, struct daemon *d, struct cay_error *err) {
+    char state_dir[PATH_MAX], path[PATH_MAX];
+    int r = state_dir_make(given_state_dir, state_dir, sizeof state_dir, err);
+    if (r < 0)
+        return r;
+    if (path_join(path, sizeof path, state_dir, "admin.key") < 0 ||
+        fd_read_file_at(AT_FDCWD, path, d->key, sizeof d->key) < 0)
+        d->key[0] = '\0'; /* the daemon says it if it needs one */
+    return 0;
+}
+
+static int find_key(const struct daemon_choice *choice, struct daemon *d, struct cay_error *err) {
     const char *given = getenv("CAY_API_KEY");
     if (given != NULL && str_copy(d->key, sizeof d->key, given) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "CAY_API_KEY is longer than any key");
-    if (given == NULL && path_join(path, sizeof path, state_dir, "admin.key") == 0 &&
-        fd_read_file_at(AT_FDCWD, path, d->key, sizeof d->key) < 0)
-        d->key[0] = '\0'; /* the daemon says it if it needs one */
+    int r = given == NULL ? read_key(choice->state_dir, d, err) : 0;
+    if (r < 0)
+        return r;
     for (const char *p = d->key; *p != '\0'; p++)
         if (!isgraph((unsigned char)*p)) {
             error_set(err, CAY_INVALID_ARGUMENT, "the API key has a character that no key has");
@@ -54,9 +64,12 @@ static int find_key(const char *state_dir, struct daemon *d, struct cay_error *e
     return 0;
 }
 
-static int open_local(const struct daemon_choice *choice, const char *state_dir, struct daemon *ret,
+static int open_local(const struct daemon_choice *choice, struct daemon *ret,
                       struct cay_error *err) {
-    int r = find_socket(choice, state_dir, &ret->address, err);
+    char state_dir[PATH_MAX];
+    int r = state_dir_make(choice->state_dir, state_dir, sizeof state_dir, err);
+    if (r == 0)
+        r = find_socket(choice, state_dir, &ret->address, err);
     if (r < 0)
         return r;
     _cleanup_(closep) int fd = http_connect(&ret->address, err);
@@ -67,16 +80,12 @@ static int open_local(const struct daemon_choice *choice, const char *state_dir,
 }
 
 int daemon_open(const struct daemon_choice *choice, struct daemon *ret, struct cay_error *err) {
-    char state_dir[PATH_MAX];
     *ret = (struct daemon){0};
     const char *host = choice->host != NULL ? choice->host : getenv("CAY_HOST");
-    int r = state_dir_make(choice->state_dir, state_dir, sizeof state_dir, err);
-    if (r < 0)
-        return r;
     if (host == NULL || host[0] == '\0')
-        return open_local(choice, state_dir, ret, err);
-    r = http_address_parse(host, &ret->address, err);
-    return r == 0 && ret->address.tcp ? find_key(state_dir, ret, err) : r;
+        return open_local(choice, ret, err);
+    int r = http_address_parse(host, &ret->address, err);
+    return r == 0 && ret->address.tcp ? find_key(choice, ret, err) : r;
 }
 
 /* ---- asking ---- */

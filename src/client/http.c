@@ -11,7 +11,6 @@
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
 
@@ -168,8 +167,18 @@ static void put_head(struct buf *b, const struct http_address *a, const struct h
 }
 
 /* An answer may be there already although sending failed: a refusal of the whole request. */
-static int sent(int r, struct cay_error *err) {
-    return r == 0 || r == -EPIPE || r == -ECONNRESET ? 0 : error_sys(err, -r, "asking the daemon");
+static int send_all(int fd, const char *data, size_t len, struct cay_error *err) {
+    while (len > 0) {
+        ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EPIPE || errno == ECONNRESET ? 0
+                                                         : error_errno(err, "asking the daemon");
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
 }
 
 int http_send(int fd, const struct http_address *a, const struct http_request *req,
@@ -182,7 +191,7 @@ int http_send(int fd, const struct http_address *a, const struct http_request *r
         error_set(err, CAY_INVALID_ARGUMENT, "the request is too large");
         return error_remedy(err, "say less: fewer and shorter labels and variables");
     }
-    return sent(fd_write_all(fd, b.data, b.len), err);
+    return send_all(fd, b.data, b.len, err);
 }
 
 /* ---- the answer ---- */

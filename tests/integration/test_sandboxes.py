@@ -693,6 +693,7 @@ def test_a_daemon_over_tcp(folder):
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
     try:
         wait_for(folder / "daemon/cay.sock")
+        ok(cay("ls", "--state-dir", folder))  # answered when both sockets are served
         key = (folder / "admin.key").read_text().strip()
         here = ["--state-dir", folder, "--host", url]
         there = ["--state-dir", elsewhere, "--host", url]
