@@ -81,7 +81,9 @@ class Daemon:
     def start(self):
         with open(self.log, "ab") as log:
             self.process = self.spawn(*self.options, stdout=log, stderr=log)
-        assert until(self.serves, 30), self.log.read_text()
+        if not until(self.serves, 30):
+            self.kill()
+            pytest.fail(self.log.read_text())
 
     def serves(self):
         try:
