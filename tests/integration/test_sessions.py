@@ -441,6 +441,7 @@ def test_sessions_end_with_the_sandbox(daemon):
 
 
 @pytest.mark.skipif(not Path("/bin/busybox").exists(), reason="busybox-static: scripts/setup")
+@pytest.mark.skipif(is_sanitized(), reason="a sanitized cay-init needs the host's libraries")
 @needs_ids
 def test_an_image_with_a_small_shell_only(daemon):
     where = ("--state-dir", daemon.state)
