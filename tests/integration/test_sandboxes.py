@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support import (BUILD, SINGLE_ID, TIER, cay, need_cay, needs_ids, ok, own, refused,
+from support import (BUILD, SINGLE_ID, TIER, cay, is_sanitized, need_cay, needs_ids, ok, own, refused,
                      start)
 from test_run_image import Store, base
 from test_tty import Terminal
@@ -714,6 +714,7 @@ def test_a_daemon_over_tcp(folder):
 
 # ---- images ----
 
+@pytest.mark.skipif(is_sanitized(), reason="a sanitized cay-init needs the host's C library")
 def test_an_image_says_how_commands_run(state, verb):
     store = Store(state)
     image = store.load("kept-image", [base()], env=["A=image", "B=image", "PATH=/bin"],
