@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/jsonw.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 #include "client/copy.h"
@@ -46,6 +47,20 @@ static int copy(struct sandbox_verb *v, const char *from, const char *to,
                : copy_in(&v->daemon, from, name, to_inside, totals, &v->err);
 }
 
+/* Nothing where standard output is the copy. */
+static int print_json(const struct copy_totals *totals, const char *to) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
+    struct jsonw w = JSONW_INIT(&b);
+    if (strcmp(to, "-") == 0)
+        return 0;
+    jsonw_begin_object(&w);
+    jsonw_put_unsigned(&w, "members", totals->members);
+    jsonw_put_string(&w, "note", totals->note[0] != '\0' ? totals->note : NULL);
+    jsonw_end_object(&w);
+    (void)buf_putc(&b, '\n');
+    return verb_print(&b);
+}
+
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
     struct sandbox_verb v = SANDBOX_VERB_INIT(values);
@@ -55,7 +70,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         return verb_fail(&v.err);
     if (totals.note[0] != '\0' && !v.common->quiet)
         verb_note("%s", totals.note);
-    return 0;
+    return v.common->output == OUTPUT_JSON ? print_json(&totals, argv[1]) : 0;
 }
 
 const struct opt_command cli_cp = {

@@ -142,8 +142,10 @@ static int send_input(const struct daemon *d, const char *who, const char *to,
         r = operation_open(d, who, &o, err);
     if (r < 0)
         return r;
-    if (exists != KIND_FOLDER)
+    if (exists != KIND_FOLDER) {
+        ret->members = 1;
         return wire_write(&o.call, to, WIRE_MODE_DEFAULT, false, wire_source_fd, &in, err);
+    }
     r = wire_tar_in(&o.call, to, false, 0, wire_source_fd, &in, &totals, err);
     ret->members = totals.members;
     memcpy(ret->note, totals.note, sizeof ret->note);

@@ -546,6 +546,17 @@ def test_cp_folders_as_cp_does(verb, own_box, folder):
     assert sorted(p.name for p in (folder / "b").iterdir()) == ["d", "f", "sub"]
 
 
+def test_cp_json(verb, own_box, folder):
+    (folder / "d").mkdir()
+    put(folder, "d/f", "1")
+    as_owner(folder)
+    for words in ([folder / "d", f"{own_box}:d"], [f"{own_box}:d", folder / "e"]):
+        assert json.loads(ok(verb("cp", "-o", "json", *words))) == {"members": 2, "note": None}
+    done = verb("cp", "-o", "json", "-", f"{own_box}:f", input=b"x")
+    assert json.loads(ok(done))["members"] == 1
+    assert ok(verb("cp", "-o", "json", f"{own_box}:f", "-")) == "x"
+
+
 @pytest.mark.parametrize("source, target, code", [
     ("{folder}/nosuch", "{box}:", 3),
     ("{box}:nosuch", "{folder}", 3),
