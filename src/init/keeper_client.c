@@ -328,6 +328,15 @@ static bool begin(struct keeper *k, struct client *cl) {
     return !cl->gone;
 }
 
+static int refuse(const struct client *cl) {
+    struct cay_error err = {0};
+    error_set(&err, CAY_LIMIT_REACHED, "%d connections follow this session already",
+              KEEPER_CLIENTS);
+    (void)error_remedy(&err, "end some of them");
+    (void)wire_send_error(cl->fd, &err); /* short enough not to block on a fresh connection */
+    return -EBUSY;
+}
+
 void client_accept(struct keeper *k) {
     _cleanup_(closep) int from = accept4(k->start->listener, NULL, NULL, SOCK_CLOEXEC);
     if (from < 0 || !is_ours(from))
@@ -336,7 +345,10 @@ void client_accept(struct keeper *k) {
     if (cl == NULL)
         return;
     *cl = (struct client){.fd = -1, .reader = WIRE_READER_INIT, .out = BUF_INIT(OUT_MAX)};
-    if (receive(from, cl) < 0 || k->client_count == KEEPER_CLIENTS) {
+    int r = receive(from, cl);
+    if (r == 0 && k->client_count == KEEPER_CLIENTS)
+        r = refuse(cl);
+    if (r < 0) {
         client_free(cl);
         return;
     }

@@ -19,9 +19,8 @@ enum { REPORT_MAX = 8192, LINE_MAX_ = 1024 };
 
 /* Reports move to 9, so that prompts and notices of jobs have somewhere to go. A noclobber or an
  * alias of the user's does not touch the lines that follow. */
-static const char preparation[] =
-    "exec 9>&1 >/dev/null 2>&1; unset HISTFILE ENV; PS1= PS2=; set +m; "
-    "[ -z \"$BASH_VERSION\" ] || set +H\n";
+static const char preparation[] = "exec 9>&1 >/dev/null 2>&1; unset HISTFILE; PS1= PS2=; set +m; "
+                                  "[ -z \"$BASH_VERSION\" ] || set +H\n";
 
 static void set_streams_nonblocking(const struct spawned *s) {
     (void)fd_set_nonblocking(s->in, true);

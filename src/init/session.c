@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -56,6 +57,13 @@ static int no_session(const char *name, struct cay_error *err) {
 
 /* ---- finding a keeper ---- */
 
+/* Others in the sandbox may make sockets of that name; a connection is not for them. */
+static bool is_keeper(int fd) {
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid();
+}
+
 /* A connection to the keeper of s-NAME, or -errno. */
 static int connect_keeper(const char *place, const char *name) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -64,7 +72,7 @@ static int connect_keeper(const char *place, const char *name) {
     _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&a, sizeof a) < 0)
         return -errno;
-    return TAKE_FD(fd);
+    return is_keeper(fd) ? TAKE_FD(fd) : -EPERM;
 }
 
 static int find_keeper(const char *name) {
@@ -155,10 +163,16 @@ static int make_folder(int place, const char *prefix, const char *name, const st
     return fd;
 }
 
+/* One at a time: what looks like a leftover may be somebody's beginning. */
 static int make_in(const char *place, struct session_start *s) {
     s->place = open_place(place);
     if (s->place < 0)
         return s->place;
+    if (flock(s->place, LOCK_EX) < 0)
+        return -errno;
+    _cleanup_(closep) int existing = find_keeper(s->name);
+    if (existing >= 0)
+        return -EEXIST;
     s->folder = make_folder(s->place, "s-", s->name, NULL);
     s->io = s->folder < 0 ? s->folder : make_folder(s->place, "io-", s->name, s->user);
     if (s->io < 0)
@@ -180,13 +194,19 @@ static int listen_in(const char *place, struct session_start *s) {
 
 static int make_session(struct session_start *s, struct cay_error *err) {
     int r = -ENOENT;
-    for (size_t i = 0; i < ARRAY_LEN(places) && r < 0; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(places) && r < 0 && r != -EEXIST; i++) {
         r = make_in(places[i], s);
         if (r == 0)
             r = listen_in(places[i], s);
+        if (s->place >= 0)
+            (void)flock(s->place, LOCK_UN); /* the keeper has it open for all its life */
     }
     if (r == 0)
         return 0;
+    if (r == -EEXIST) {
+        error_set(err, CAY_CONFLICT, "there is a session '%s' already", s->name);
+        return error_remedy(err, "choose another name, or delete it with 'cay session rm'");
+    }
     error_sys(err, -r, "making the folder of session '%s'", s->name);
     return error_remedy(err, "/run or /tmp must be writable in the sandbox, with room left");
 }
@@ -197,11 +217,6 @@ int op_session_create(struct op_conn *c, const struct wire_message *m, struct ca
     int r = take_name(m, s.name, err);
     if (r < 0)
         return r;
-    _cleanup_(closep) int existing = find_keeper(s.name);
-    if (existing >= 0) {
-        error_set(err, CAY_CONFLICT, "there is a session '%s' already", s.name);
-        return error_remedy(err, "choose another name, or delete it with 'cay session rm'");
-    }
     _cleanup_(freep) const char **env = op_environment(c, m);
     if (env == NULL)
         return error_sys(err, ENOMEM, "making a session");

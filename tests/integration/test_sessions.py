@@ -404,6 +404,43 @@ def test_refusals(sessions, session):
     assert "t" not in sessions.names()
 
 
+def test_one_name_one_session(sessions):
+    for _ in range(3):
+        runs = [sessions.begin("create", sessions.box, "wanted", stdin=subprocess.DEVNULL)
+                for _ in range(8)]
+        codes = sorted((run.communicate(timeout=30), run.returncode)[1] for run in runs)
+        assert codes == [0] + [4] * 7
+        assert sessions.names().count("wanted") == 1
+        Session(sessions, "wanted").remove()
+    assert "-i" not in sessions.exec("ps -eo args | grep '^[b]ash' || true").split()
+
+
+def test_too_many_followers_are_told(session):
+    session.start_async("sleep 8")
+    runs = [session.all.begin("logs", "-f", *session.words, stdin=subprocess.DEVNULL)
+            for _ in range(70)]
+    errors = [run.communicate(timeout=60)[1] for run in runs]
+    told = [e for e in errors if b"connections follow" in e]
+    assert len(told) >= 6 and any(e == b"" for e in errors)
+    assert session.out("echo next") == "next\n"
+
+
+def test_a_false_keeper_gets_nothing(sessions):
+    if TIER:
+        pytest.skip("with one id everybody is the keeper")
+    script = ("import os, socket; os.makedirs('/tmp/.cay-session/s-false'); "
+              "s = socket.socket(socket.AF_UNIX); s.bind('/tmp/.cay-session/s-false/socket'); "
+              "s.listen(); print('up', flush=True); s.accept()")
+    fake = start("exec", "--state-dir", sessions.daemon.state, sessions.box, "--", "python3", "-c",
+                 script)
+    assert fake.stdout.readline() == b"up\n"
+    refused(sessions.verb("exec", sessions.box, "false", "echo secret"), "no session", code=125)
+    assert "false" not in sessions.names()
+    fake.kill()
+    fake.communicate(timeout=20)
+    sessions.exec("rm -rf /tmp/.cay-session")
+
+
 def test_deletion_leaves_nothing(sessions):
     session = sessions.make("doomed")
     session.out("sleep 888 & setsid sleep 889 & echo x")
