@@ -233,6 +233,23 @@ def test_a_hundred_commands(session):
     assert len(session.status()) == 100
 
 
+def test_old_commands_are_forgotten(session):
+    for i in range(260):
+        session.out(f"echo {i}")
+    numbers = [c["number"] for c in session.status()]
+    assert numbers == list(range(5, 261))
+    refused(session.logs("4"), "no such command", code=3)
+    assert ok(session.logs("5")) == "4\n"
+
+
+def test_logs_are_bounded_in_all(session):
+    for _ in range(6):
+        session.run("head -c 8000000 /dev/zero; head -c 8000000 /dev/zero >&2")
+    kept = session.status()
+    assert sum(c["output_bytes"] for c in kept[:-1]) <= 64 << 20 and len(kept) == 5
+    assert session.out("echo next") == "next\n"
+
+
 def test_a_command_that_is_not_there(session):
     refused(session.logs(), "no such command", code=3)
     session.out("true")
