@@ -163,19 +163,19 @@ static int prepare(struct keeper *k, struct cay_error *err) {
     return shell_start(k, err);
 }
 
-static void remove_folder(const struct session_start *s, const char *prefix, const struct user *u) {
+static void remove_folder(int place, const char *prefix, const char *name, const struct user *u) {
     char path[SESSION_PATH_MAX];
-    if (str_format(path, sizeof path, "%s%s", prefix, s->name) < 0)
+    if (str_format(path, sizeof path, "%s%s", prefix, name) < 0)
         return;
     session_act_as(u);
-    (void)path_remove_tree(s->place, path); /* the sandbox may have done so itself */
+    (void)path_remove_tree(place, path); /* the sandbox may have done so itself */
     session_act_as(NULL);
 }
 
 static void end_session(struct keeper *k) {
     (void)tree_kill(clock_ms() + KEEPER_KILL_MS); /* the kernel holds what is left */
-    remove_folder(k->start, "io-", k->start->user);
-    remove_folder(k->start, "s-", NULL);
+    remove_folder(k->start->io_place, SESSION_IO, k->start->name, k->start->user);
+    remove_folder(k->start->place, "s-", k->start->name, NULL);
     for (size_t i = 0; i < k->client_count; i++)
         if (k->clients[i]->op == WIRE_OP_SESSION_DELETE)
             (void)wire_send(k->clients[i]->fd, WIRE_DONE, NULL); /* gone or not, it is deleted */

@@ -163,6 +163,18 @@ static int make_folder(int place, const char *prefix, const char *name, const st
     return fd;
 }
 
+static int make_io_in(const char *path, struct session_start *s) {
+    s->io_place = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (s->io_place < 0)
+        return -errno;
+    s->io = make_folder(s->io_place, SESSION_IO, s->name, s->user);
+    if (s->io < 0) {
+        fd_close(&s->io_place);
+        return s->io;
+    }
+    return str_format(s->io_path, sizeof s->io_path, "%s/" SESSION_IO "%s", path, s->name);
+}
+
 /* One at a time: what looks like a leftover may be somebody's beginning. */
 static int make_in(const char *place, struct session_start *s) {
     s->place = open_place(place);
@@ -174,10 +186,10 @@ static int make_in(const char *place, struct session_start *s) {
     if (existing >= 0)
         return -EEXIST;
     s->folder = make_folder(s->place, "s-", s->name, NULL);
-    s->io = s->folder < 0 ? s->folder : make_folder(s->place, "io-", s->name, s->user);
-    if (s->io < 0)
-        return s->io;
-    return str_format(s->io_path, sizeof s->io_path, "%s/io-%s", place, s->name);
+    if (s->folder < 0)
+        return s->folder;
+    int r = make_io_in(SESSION_MEMORY, s);
+    return r < 0 ? make_io_in(place, s) : 0;
 }
 
 static int listen_in(const char *place, struct session_start *s) {
@@ -213,7 +225,8 @@ static int make_session(struct session_start *s, struct cay_error *err) {
 
 /* The keeper is a child of this process only until that ends; then it is PID 1's. */
 int op_session_create(struct op_conn *c, const struct wire_message *m, struct cay_error *err) {
-    struct session_start s = {.place = -1, .folder = -1, .io = -1, .listener = -1, .user = c->user};
+    struct session_start s = {
+        .place = -1, .io_place = -1, .folder = -1, .io = -1, .listener = -1, .user = c->user};
     int r = take_name(m, s.name, err);
     if (r < 0)
         return r;
