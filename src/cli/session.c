@@ -91,9 +91,10 @@ static int create_session(struct session_verb *v, const struct create_options *o
         command_env(&defaults, &exec, hostname, sizeof hostname, &v->err);
     if (env == NULL)
         return -(int)v->err.code;
-    v->call.user = o->user != NULL ? o->user : c->user;
-    v->call.cwd = cwd;
-    return wire_session_create(&v->call, name, o->shell, env, &v->err);
+    struct wire_call call = v->call;
+    call.user = o->user != NULL ? o->user : c->user;
+    call.cwd = cwd;
+    return wire_session_create(&call, name, o->shell, env, &v->err);
 }
 
 static int tell_name(const struct session_verb *v, const char *name) {
