@@ -89,7 +89,7 @@ static int open_work(struct job *j, struct cay_error *err) {
 
 static int make_spec(struct job *j, enum tier tier, struct cay_error *err) {
     const struct wire_message *m = j->request;
-    struct spec_host host;
+    struct spec_host host = {0};
     int r = spec_look_up_host(&host, err);
     if (r == 0)
         r = id_new(j->spec.id, err);

@@ -187,7 +187,7 @@ static int make_spec(const struct cay_spec *in, cay_sandbox *box, struct cay_err
         r = take_limits(in, spec, err);
     for (const char *const *v = in->volumes; r == 0 && v != NULL && *v != NULL; v++)
         r = spec_add_mount(spec, *v, err);
-    struct spec_host host;
+    struct spec_host host = {0};
     if (r == 0)
         r = spec_look_up_host(&host, err);
     return r < 0 ? r : spec_finish(spec, &host, err);
