@@ -17,7 +17,8 @@ struct row {
 };
 
 static struct row row_of(const struct config *config, const struct config_key *keys, size_t i) {
-    struct row row = {.value = config->values[i].text};
+    const char *value = config->values[i].text;
+    struct row row = {.value = keys[i].secret && value[0] != '\0' ? "(secret)" : value};
     (void)snprintf(row.name, sizeof row.name, "%s.%s", keys[i].section, keys[i].name);
     (void)config_origin(config, i, row.origin, sizeof row.origin);
     return row;

@@ -32,6 +32,7 @@ struct config_key {
     double min, max;      /* of integers, numbers, sizes (bytes) and durations (milliseconds) */
     int (*check)(const char *what, const char *text, struct cay_error *err); /* of strings */
     const char *help;
+    bool secret; /* not to be shown */
 };
 
 enum config_source { CONFIG_FROM_DEFAULT, CONFIG_FROM_FILE, CONFIG_FROM_ENVIRONMENT };
@@ -75,7 +76,8 @@ struct config {
         const char *pull;    /* "missing", "always", "never" */
         struct strv aliases; /* "NAME=NAME" */
         struct strv prepull, insecure_registries;
-        const char *ca_file; /* "": none */
+        struct strv credentials; /* "REGISTRY=USER:PASSWORD" */
+        const char *ca_file;     /* "": none */
     } images;
 
     char *file;                  /* the file that was read, NULL if there was none */

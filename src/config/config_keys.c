@@ -114,6 +114,8 @@ static const struct config_key keys[] = {
      .help = "images that the daemon keeps ready"},
     {"images", "insecure_registries", CONFIG_LIST, "", FIELD(images.insecure_registries),
      .help = "registries with plain HTTP or certificates that nobody knows"},
+    {"images", "credentials", CONFIG_MAP, "", FIELD(images.credentials), .secret = true,
+     .help = "user:password for registries, by name"},
     {"images", "ca_file", CONFIG_STRING, "", FIELD(images.ca_file),
      .help = "further certificates to trust in registries (PEM)"},
 };

@@ -57,18 +57,50 @@ void access_to(const struct access *access, const char *registry, struct registr
     };
 }
 
-static int find_credential(void *user, const char *registry, struct credential *ret,
-                           struct cay_error *err) {
-    return runner_find_credential(user, registry, ret, err);
+/* "REGISTRY=USER:PASSWORD" of this registry, or NULL. */
+static const char *configured(const struct access *access, const char *registry) {
+    const struct strv *all = &access->config->images.credentials;
+    size_t len = strlen(registry);
+    for (size_t i = 0; i < all->len; i++)
+        if (strncmp(all->v[i], registry, len) == 0 && all->v[i][len] == '=')
+            return all->v[i] + len + 1;
+    return NULL;
 }
 
-int access_pull_options(const struct access *access, const struct image_registry_options *options,
+static int split_credential(const char *text, const char *registry, struct credential *ret,
+                            struct cay_error *err) {
+    const char *colon = strchr(text, ':');
+    if (colon == NULL || colon == text) {
+        error_set(err, CAY_INVALID_ARGUMENT, "[images] credentials: that of '%.100s' has no ':'",
+                  registry);
+        return error_remedy(err, "write \"USER:PASSWORD\"");
+    }
+    ret->user = strndup(text, (size_t)(colon - text));
+    ret->secret = strdup(colon + 1);
+    if (ret->user != NULL && ret->secret != NULL)
+        return 0;
+    credential_clear(ret);
+    return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+}
+
+/* The configuration, then what the caller's own files say. */
+static int find_credential(void *user, const char *registry, struct credential *ret,
+                           struct cay_error *err) {
+    const struct access *access = user;
+    const char *text = configured(access, registry);
+    if (text != NULL)
+        return split_credential(text, registry, ret, err);
+    return runner_find_credential(access->runner, registry, ret, err);
+}
+
+int access_pull_options(struct access *access, const struct image_registry_options *options,
                         struct world *world, struct progress *progress, struct pull_options *ret,
                         struct cay_error *err) {
+    access->runner = world->runner;
     *ret = (struct pull_options){
         .platform = platform_here(),
         .find_credential = find_credential,
-        .user = world->runner,
+        .user = access,
         .registry = {.ca_pem = access->ca_pem, .insecure = access->insecure},
         .aliases = &access->config->images.aliases,
         .insecure_registries = &access->config->images.insecure_registries,

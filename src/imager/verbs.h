@@ -57,8 +57,9 @@ int apart_run(int (*work)(void *user), void *user, struct cay_error *err);
 /* What a verb needs of the configuration and of the caller's files to talk to registries. */
 struct access {
     struct config *config;
-    char *ca_pem;  /* certificates: the world may not read the caller's files; NULL: none */
-    bool insecure; /* as an option said */
+    char *ca_pem;          /* certificates: the world may not read the caller's files; NULL: none */
+    bool insecure;         /* as an option said */
+    struct runner *runner; /* to be asked for credentials; set by access_pull_options */
 };
 
 int access_open(const struct image_registry_options *options, struct access *ret,
@@ -68,7 +69,7 @@ void access_close(struct access *access);
 void access_to(const struct access *access, const char *registry, struct registry_options *ret);
 /* All of pull's options but the policy; the world's parent is asked for credentials. They point
  * into access. */
-int access_pull_options(const struct access *access, const struct image_registry_options *options,
+int access_pull_options(struct access *access, const struct image_registry_options *options,
                         struct world *world, struct progress *progress, struct pull_options *ret,
                         struct cay_error *err);
 /* The configured policy. */

@@ -256,6 +256,21 @@ def test_name_moves(plain, folder, state):
 
 # ---- lies ----
 
+def test_credentials_of_the_configuration(folder, state):
+    with registry.htpasswd() as server:
+        server.push(registry.make_image(new_folder(folder, "private"), [{"a": b"1"}]), "private")
+        failed(pull(state, server.name("private")), "cay image login")
+        config = folder / "cay.toml"
+        for text, works in ((f"{registry.USER}:{registry.PASSWORD}", True), ("ann", False)):
+            config.write_text(f'[images]\ncredentials = {{ "{server.host}" = "{text}" }}\n')
+            config.chmod(0o644)
+            done = pull(state, server.name("private"), "--config", config)
+            assert (done.returncode == 0) == works, done.stderr
+        assert b"has no ':'" in done.stderr
+        shown = cay("config", "--config", config, "images.credentials").stdout
+        assert b"(secret)" in shown and b"ann" not in shown
+
+
 def nothing_came(state):
     assert visible(state) == []
     prune(state)
