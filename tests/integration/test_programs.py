@@ -156,7 +156,7 @@ def test_tmux():
     ("echo hello | gzip | gunzip | md5sum | cut -c1-8", "b1946ac9"),
     ("date +%Z; df / | tail -1 | awk '{print $6}'", "UTC\n/"),
     ("dd if=/dev/zero of=f bs=1M count=8 2>/dev/null; stat -c %s f", "8388608"),
-    ("ps -e -o comm= | tail -1", "tail"),
+    ("ps -e -o comm= | head -1", "cay-init"),
     ("mkfifo p; (echo through > p &); cat p", "through"),
     ("timeout 0.1 sleep 5; echo $?", "124"),
     ("nice -n 5 nice; ulimit -n", "5\n1024"),
