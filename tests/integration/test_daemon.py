@@ -729,7 +729,9 @@ def test_nothing_acknowledged_is_lost(daemon):
 
 
 def test_clients_wait_while_the_front_is_replaced(daemon):
-    os.kill(daemon.front(), signal.SIGKILL)
+    front = daemon.front()
+    assert front
+    os.kill(front, signal.SIGKILL)
     time.sleep(0.02)
     assert daemon.get("/healthz").text == "ok"
 
