@@ -5,9 +5,12 @@ import subprocess
 import tarfile
 
 import pytest
-from support import TIER, USER, as_root_only, cay, needs_ids, ok, refused
+from support import TIER, USER, as_root_only, cay, is_sanitized, needs_ids, ok, refused
 from test_run_image import base, entry
 from test_sandboxes import state  # noqa: F401 (a fixture)
+
+pytestmark = pytest.mark.skipif(is_sanitized(), reason="a sanitized cay-init needs libraries of the "
+                                "host, which images lack")
 
 # What it does to files of the image: each way that an overlay has to remember it.
 CHANGES = """
