@@ -71,7 +71,8 @@ class Session:
         return self.status()[-1]
 
     def wait(self):
-        assert until(lambda: self.last()["state"] != "running", 20)
+        """For the end of the last command, which may not have arrived there yet."""
+        assert until(lambda: [c for c in self.status()[-1:] if c["state"] != "running"], 20)
         return self.last()
 
     def remove(self):
