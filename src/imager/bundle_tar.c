@@ -188,16 +188,46 @@ static bool is_compressed(int fd, bool keep_gzip) {
                        5);
 }
 
-int bundle_plain(const struct image_store *store, int input, bool keep_gzip,
+/* What arrives through a pipe, as it is: its first bytes decide what happens to it, and a file can
+ * be read twice. */
+static int take_pipe(const struct image_store *store, int input, struct cay_error *err) {
+    _cleanup_(closep) int out = spool_open(store, err);
+    _cleanup_(freep) char *data = malloc(BLOCK);
+    if (out < 0 || data == NULL)
+        return out < 0 ? out : error_sys(err, ENOMEM, "reading the input");
+    uint64_t size = 0, limit = spool_limit(out);
+    for (;;) {
+        ssize_t n = read(input, data, BLOCK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_errno(err, "reading the input");
+        if (n == 0)
+            return TAKE_FD(out);
+        size += (uint64_t)n;
+        if (size > limit) {
+            error_set(err, CAY_RESOURCE_EXHAUSTED, "the input has more than %llu bytes",
+                      (unsigned long long)limit);
+            return error_remedy(err, "make room for it");
+        }
+        int r = fd_write_all(out, data, (size_t)n);
+        if (r < 0)
+            return error_sys(err, -r, "writing to the image store");
+    }
+}
+
+int bundle_plain(const struct image_store *store, int given, bool keep_gzip,
                  struct cay_error *err) {
     struct stat st;
-    if (fstat(input, &st) < 0)
+    if (fstat(given, &st) < 0)
         return error_errno(err, "looking at the input");
-    if (S_ISREG(st.st_mode) && !is_compressed(input, keep_gzip)) {
-        int fd = fcntl(input, F_DUPFD_CLOEXEC, 3);
-        return fd < 0 ? error_errno(err, "opening the input") : fd;
-    }
-    if (S_ISREG(st.st_mode) && lseek(input, 0, SEEK_SET) < 0)
+    _cleanup_(closep) int input =
+        S_ISREG(st.st_mode) ? fcntl(given, F_DUPFD_CLOEXEC, 3) : take_pipe(store, given, err);
+    if (input < 0)
+        return S_ISREG(st.st_mode) ? error_errno(err, "opening the input") : input;
+    if (!is_compressed(input, keep_gzip))
+        return TAKE_FD(input);
+    if (lseek(input, 0, SEEK_SET) < 0)
         return error_errno(err, "reading the input");
     _cleanup_(closep) int out = spool_open(store, err);
     if (out < 0)

@@ -266,6 +266,20 @@ def test_e6_cut_off(place):
     for cut in (10, 100, 1000, len(whole) // 2, len(whole) - 4):
         place.refuses(whole[:cut])
     place.refuses(b"this is no archive at all")
+
+
+def test_e6_wrong_checksum(place):
+    """The bytes of the tar are all there, and some are others than were packed."""
+    whole = bytearray(gzip.compress(tar(member("f", os.urandom(200_000))), 0))
+    whole[len(whole) // 2] ^= 1
+    place.refuses(bytes(whole), "damaged")
+    file = place.top / "damaged.tar.gz"
+    file.write_bytes(whole)
+    os.chmod(file, 0o644)
+    place.refuses(b"", "damaged", verb=("import", str(file), "hostile:1"))
+
+
+def test_e6_short_plain_tar(place):
     place.refuses(tar(member("f", bytes(3000)))[:1500])
 
 
