@@ -277,6 +277,7 @@ def test_e6_wrong_checksum(place):
     file.write_bytes(whole)
     os.chmod(file, 0o644)
     place.refuses(b"", "damaged", verb=("import", str(file), "hostile:1"))
+    file.unlink()
 
 
 def test_e6_short_plain_tar(place):
