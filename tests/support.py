@@ -232,4 +232,5 @@ def clean_host():
     run("--", "true")  # what the first run makes for good
     before = host_state()
     yield
-    assert left_over(before) == set()
+    left = left_over(before)
+    assert not left, f"left on the host: {sorted(left)}"

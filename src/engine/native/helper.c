@@ -133,8 +133,8 @@ static _noreturn_ void serve(int sock, int keep, const char *staging) {
     detach(sock, keep);
     for (;;) {
         ssize_t n = recv(sock, &r, sizeof r, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
+        if (n < 0 && (errno == EINTR || errno == ECONNRESET))
+            continue; /* a maker that died with our answers unread: its last requests still count */
         if (n != (ssize_t)sizeof r)
             break;
         if (r.op == OP_QUIT)
