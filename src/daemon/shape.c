@@ -27,7 +27,9 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_time(s, "updatedAt", r->updated_ms);
     sheet_time(s, "lastActivityAt", r->active_ms);
     sheet_integer(s, "autoStopInterval", MAX(r->auto_stop_minutes, 0));
+    sheet_integer(s, "autoArchiveInterval", MAX(r->auto_archive_minutes, 0));
     sheet_integer(s, "autoDeleteInterval", r->auto_delete_minutes);
+    sheet_string(s, "onFailure", on_failure_name(r->on_failure));
     sheet_string(s, "tier", tier_name(r->tier));
     sheet_string(s, "profile", r->profile == PROFILE_BUILD ? "build" : "strict");
     sheet_optional(s, "errorReason", r->reason);

@@ -17,10 +17,10 @@ enum { BUSY_MS = 5000 };
 static const char *const query_texts[DB_QUERIES] = {
     [DB_ADD] = "INSERT INTO sandbox (" DB_COLUMNS ") VALUES"
                " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-               " ?19, ?20, ?21, ?22, ?23, ?24)",
+               " ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28)",
     [DB_UPDATE] = "UPDATE sandbox SET (" DB_COLUMNS ") ="
                   " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
-                  " ?18, ?19, ?20, ?21, ?22, ?23, ?24) WHERE id = ?1",
+                  " ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28) WHERE id = ?1",
     [DB_REMOVE] = "DELETE FROM sandbox WHERE id = ?1",
     [DB_LIST] = "SELECT " DB_COLUMNS " FROM sandbox ORDER BY number",
 };
@@ -295,9 +295,9 @@ int db_list(struct db *db, struct sandbox_record **ret, size_t *ret_count, struc
 bool db_is_unused(struct db *db) {
     (void)pthread_mutex_lock(&db->lock);
     sqlite3_stmt *q = NULL;
-    bool used =
-        sqlite3_prepare_v2(db->sql, "SELECT 1 FROM sqlite_sequence", -1, &q, NULL) == SQLITE_OK &&
-        sqlite3_step(q) == SQLITE_ROW;
+    bool used = sqlite3_prepare_v2(db->sql, "SELECT 1 FROM sqlite_sequence WHERE name = 'sandbox'",
+                                   -1, &q, NULL) == SQLITE_OK &&
+                sqlite3_step(q) == SQLITE_ROW;
     (void)sqlite3_finalize(q);
     (void)pthread_mutex_unlock(&db->lock);
     return !used;

@@ -35,8 +35,9 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
                                  r->image,  r->user,   r->work_dir};
     const sqlite3_int64 limits[] = {(sqlite3_int64)r->memory_bytes, (sqlite3_int64)r->disk_bytes,
                                     r->cpu_quota_us, r->pids};
-    const sqlite3_int64 times[] = {r->created_ms, r->updated_ms, r->active_ms, r->auto_stop_minutes,
-                                   r->auto_delete_minutes};
+    const sqlite3_int64 times[] = {r->created_ms,          r->updated_ms,
+                                   r->active_ms,           r->auto_stop_minutes,
+                                   r->auto_delete_minutes, r->auto_archive_minutes};
     int at = 1, e = SQLITE_OK;
     for (size_t i = 0; e == SQLITE_OK && i < ARRAY_LEN(texts); i++)
         e = bind_text(q, at++, texts[i]);
@@ -53,7 +54,11 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
         e = bind_words(q, at++, lists[i]);
     for (size_t i = 0; e == SQLITE_OK && i < ARRAY_LEN(times); i++)
         e = sqlite3_bind_int64(q, at++, times[i]);
-    return e;
+    if (e == SQLITE_OK)
+        e = bind_text(q, at++, r->owner);
+    if (e == SQLITE_OK)
+        e = bind_text(q, at++, on_failure_name(r->on_failure));
+    return e == SQLITE_OK ? sqlite3_bind_int(q, at, r->pooled) : e;
 }
 
 static int read_text(sqlite3_stmt *q, int at, char *out, size_t size) {
@@ -75,14 +80,17 @@ static int read_words(sqlite3_stmt *q, int at, struct strv *ret) {
 }
 
 static int read_names(sqlite3_stmt *q, struct sandbox_record *r) {
-    char state[32], tier[32], profile[32];
+    char state[32], tier[32], profile[32], on_failure[32];
     if (read_text(q, 2, state, sizeof state) < 0 || read_text(q, 13, tier, sizeof tier) < 0 ||
-        read_text(q, 14, profile, sizeof profile) < 0)
+        read_text(q, 14, profile, sizeof profile) < 0 ||
+        read_text(q, 26, on_failure, sizeof on_failure) < 0)
         return -EINVAL;
+    r->on_failure = on_failure_from_name(on_failure);
     r->state = sandbox_state_from_name(state);
     r->tier = tier_from_name(tier);
     r->profile = str_equal(profile, profile_names[PROFILE_BUILD]) ? PROFILE_BUILD : PROFILE_STRICT;
-    bool known = r->state < SANDBOX_STATE_COUNT && str_equal(profile, profile_names[r->profile]) &&
+    bool known = r->state < SANDBOX_STATE_COUNT && r->on_failure < FAILURE_COUNT &&
+                 str_equal(profile, profile_names[r->profile]) &&
                  str_equal(tier, tier_name(r->tier));
     return known ? 0 : -EINVAL;
 }
@@ -101,6 +109,7 @@ static int read_texts(sqlite3_stmt *q, struct sandbox_record *r) {
         {6, r->image, sizeof r->image},
         {7, r->user, sizeof r->user},
         {8, r->work_dir, sizeof r->work_dir},
+        {25, r->owner, sizeof r->owner},
     };
     int e = 0;
     for (size_t i = 0; e == 0 && i < ARRAY_LEN(texts); i++)
@@ -120,8 +129,10 @@ static int read_numbers(sqlite3_stmt *q, struct sandbox_record *r) {
     r->cpu_quota_us = (uint32_t)cpu;
     r->pids = (uint32_t)pids;
     r->read_only = sqlite3_column_int(q, 15) != 0;
-    int64_t *const times[] = {&r->created_ms, &r->updated_ms, &r->active_ms, &r->auto_stop_minutes,
-                              &r->auto_delete_minutes};
+    r->pooled = sqlite3_column_int(q, 27) != 0;
+    int64_t *const times[] = {&r->created_ms,          &r->updated_ms,
+                              &r->active_ms,           &r->auto_stop_minutes,
+                              &r->auto_delete_minutes, &r->auto_archive_minutes};
     for (size_t i = 0; i < ARRAY_LEN(times); i++)
         *times[i] = sqlite3_column_int64(q, 19 + (int)i);
     return 0;

@@ -21,6 +21,23 @@ enum sandbox_state sandbox_state_from_name(const char *name) {
     return SANDBOX_STATE_COUNT;
 }
 
+static const char *const failure_names[FAILURE_COUNT] = {
+    [FAILURE_KEEP] = "keep",
+    [FAILURE_RECREATE] = "recreate",
+    [FAILURE_REMOVE] = "remove",
+};
+
+const char *on_failure_name(enum on_failure f) {
+    return f < FAILURE_COUNT ? failure_names[f] : "unknown";
+}
+
+enum on_failure on_failure_from_name(const char *name) {
+    for (size_t i = 0; i < ARRAY_LEN(failure_names); i++)
+        if (str_equal(failure_names[i], name))
+            return (enum on_failure)i;
+    return FAILURE_COUNT;
+}
+
 void sandbox_record_free(struct sandbox_record *r) {
     strv_free(&r->env);
     strv_free(&r->labels);

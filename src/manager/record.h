@@ -8,7 +8,7 @@
 #include "engine/spec.h"
 #include "image/reference.h"
 
-/* Daytona's states. */
+/* Daytona's states, and "paused". */
 #define SANDBOX_STATES(X)                                                                          \
     X(SANDBOX_CREATING, "creating")                                                                \
     X(SANDBOX_STARTING, "starting")                                                                \
@@ -16,6 +16,9 @@
     X(SANDBOX_STOPPING, "stopping")                                                                \
     X(SANDBOX_STOPPED, "stopped")                                                                  \
     X(SANDBOX_PAUSED, "paused")                                                                    \
+    X(SANDBOX_ARCHIVING, "archiving")                                                              \
+    X(SANDBOX_ARCHIVED, "archived")                                                                \
+    X(SANDBOX_RESTORING, "restoring")                                                              \
     X(SANDBOX_DESTROYING, "destroying")                                                            \
     X(SANDBOX_ERROR, "error")
 
@@ -29,11 +32,20 @@ const char *sandbox_state_name(enum sandbox_state state);
 /* SANDBOX_STATE_COUNT if there is no such name. */
 enum sandbox_state sandbox_state_from_name(const char *name);
 
+/* What becomes of a sandbox that ended although nobody asked for it. */
+enum on_failure { FAILURE_KEEP, FAILURE_RECREATE, FAILURE_REMOVE, FAILURE_COUNT };
+const char *on_failure_name(enum on_failure f); /* "keep", "recreate", "remove" */
+/* FAILURE_COUNT if there is no such name. */
+enum on_failure on_failure_from_name(const char *name);
+
+enum { OWNER_SIZE = 17 }; /* the id of a key */
+
 enum { SANDBOX_TEXT_SIZE = 512, SANDBOX_PATH_SIZE = 1024 };
 
 struct sandbox_record {
     char id[ID_SIZE];
-    char name[NAME_MAX_LEN + 1]; /* unique; the id if none was given */
+    char owner[OWNER_SIZE];      /* the key that made it; "" for who may do everything */
+    char name[NAME_MAX_LEN + 1]; /* unique for its owner; the id if none was given */
     enum sandbox_state state;
     char reason[SANDBOX_TEXT_SIZE];       /* of SANDBOX_ERROR: what went wrong, */
     char remedy[SANDBOX_TEXT_SIZE];       /* and what to do */
@@ -46,11 +58,14 @@ struct sandbox_record {
     enum tier tier;
     enum profile profile;
     bool read_only;
+    bool pooled; /* made ahead, nobody's yet: not to be seen */
+    enum on_failure on_failure;
     struct strv env;                                /* "K=V" of every command */
     struct strv labels;                             /* "K=V", sorted */
     struct strv volumes;                            /* "HOST:BOX[:ro]" */
     int64_t created_ms, updated_ms, active_ms;      /* since 1970 */
     int64_t auto_stop_minutes, auto_delete_minutes; /* 0, -1: never */
+    int64_t auto_archive_minutes;                   /* after it has stopped; 0: never */
 };
 
 void sandbox_record_free(struct sandbox_record *r); /* its strings, not itself */

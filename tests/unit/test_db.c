@@ -91,6 +91,10 @@ static struct sandbox_record make_full_row(void) {
         .active_ms = INT64_MAX,
         .auto_stop_minutes = 15,
         .auto_delete_minutes = -1,
+        .auto_archive_minutes = 1440,
+        .owner = "fedcba9876543210",
+        .on_failure = FAILURE_RECREATE,
+        .pooled = true,
     };
     memset(r.image, 'a', HEX_SIZE - 1);
     assert_int_equal(strv_push(&r.env, "A=1\n2"), 0);
