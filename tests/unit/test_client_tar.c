@@ -16,7 +16,7 @@ static struct cay_error err;
 /* ---- another name ---- */
 
 static void add(struct buf *b, char type, const char *path, const char *link) {
-    struct tar_member m = {.type = type, .mode = 0644};
+    struct tar_member m = {.type = type, .mode = type == TAR_FOLDER ? 0755 : 0644};
     assert_int_equal(str_copy(m.path, sizeof m.path, path), 0);
     assert_int_equal(str_copy(m.link, sizeof m.link, link), 0);
     tar_encode(&m, b);
