@@ -7,6 +7,7 @@
 #include "base/id.h"
 #include "base/state.h"
 #include "base/str.h"
+#include "engine/native/disk.h"
 #include "engine/native/keep_record.h"
 #include "imager/snapshot.h"
 #include "imager/verbs.h"
@@ -35,7 +36,10 @@ static int open_sandbox(const struct verb_common *common, const char *id, int *r
                   id);
         return error_remedy(err, "create it from an image: cay create --image NAME");
     }
-    *ret_fs = openat(folder, "fs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    _cleanup_(closep) int disk = disk_open(folder, err);
+    if (disk < 0)
+        return disk;
+    *ret_fs = openat(disk, "fs", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return *ret_fs < 0 ? error_errno(err, "opening the files of sandbox %s", id) : 0;
 }
 

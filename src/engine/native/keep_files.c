@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "engine/native/disk.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "image/store.h"
@@ -30,24 +31,12 @@ enum {
 
 /* ---- making ---- */
 
-static int make_part(const struct keep *k, int folder, const char *name, mode_t mode) {
-    if (mkdirat(folder, name, mode) < 0)
-        return errno == EEXIST ? 0 : -errno;
-    uid_t owner = IMAGE_IDS_FIRST;
-    if (!k->n->own_userns && fchownat(folder, name, owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    return fchmodat(folder, name, mode, 0) < 0 ? -errno : 0;
-}
-
 /* The kernel looks into the folder as the sandbox's root, who is nobody to it; and nobody else
  * reaches it, since the one above is closed. */
-static int fill_folder(const struct keep *k, int folder) {
+static int fill_folder(const struct keep *k, int folder, struct cay_error *err) {
     if (fchmod(folder, 0711) < 0)
-        return -errno;
-    int r = make_part(k, folder, "fs", 0755);
-    if (r == 0)
-        r = make_part(k, folder, "local", 0755);
-    return r < 0 ? r : make_part(k, folder, "work", 0700);
+        return error_errno(err, "opening the folder of a sandbox to its root");
+    return disk_make(folder, 0, k->n->own_userns ? 0 : IMAGE_IDS_FIRST, err);
 }
 
 int keep_open_folder(const struct keep *k, const char *id) {
@@ -60,13 +49,13 @@ int keep_make_folder(const struct keep *k, const char *id, bool *ret_new, struct
     if (!*ret_new && errno != EEXIST)
         return error_errno(err, "making the folder of sandbox %s", id);
     _cleanup_(closep) int folder = keep_open_folder(k, id);
-    int r = folder < 0 ? folder : fill_folder(k, folder);
+    int r = folder < 0 ? error_sys(err, -folder, "opening the folder of sandbox %s", id)
+                       : fill_folder(k, folder, err);
     if (r == 0)
         return TAKE_FD(folder);
     if (*ret_new)
         keep_unmake_folder(k, id);
-    error_sys(err, -r, "filling the folder of sandbox %s", id);
-    return error_remedy(err, "the state folder needs room and must be writable");
+    return r;
 }
 
 void keep_unmake_folder(const struct keep *k, const char *id) {

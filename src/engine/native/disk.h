@@ -1,0 +1,26 @@
+/* The disk of a sandbox that stays: what it has written, within its limit. It lies in the sandbox's
+ * own folder, STATE/sandboxes/ID, and holds "fs" with "work" (the overlay's writable layer) and
+ * "local" (/usr/local, where /usr is the host's), of the image store's ids.
+ *
+ * Where the caller is root of the host and there are loop devices, it is a file system in the
+ * sparse file "disk"; else these are plain folders, without a limit. Nothing is mounted where
+ * others see it: a mount lives as long as its descriptors and the sandbox that runs on it. */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct cay_error;
+
+/* Makes an empty disk for so many bytes in the sandbox's folder, which has none. 0 bytes: without a
+ * limit, as plain folders. owner gets the folders: IMAGE_IDS_FIRST as root of the host, 0 for root
+ * of a user namespace. What failed leaves nothing. */
+int disk_make(int folder, uint64_t bytes, uid_t owner, struct cay_error *err);
+
+/* A descriptor of the folder that holds fs, work and local, to be used with openat(); the sandbox
+ * may run or not. Others may hold it at the same time: it is the same file system. */
+int disk_open(int folder, struct cay_error *err);
+
+/* Removes the disk and all that is on it; the sandbox does not run. The folder and what else is in
+ * it stay, and another disk may be made. None is fine. */
+int disk_remove(int folder, struct cay_error *err);
