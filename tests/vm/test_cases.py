@@ -48,11 +48,17 @@ def test_cases(options):
     in_machine(options, "env", f"CAY={CAY}", HERE / "cases.sh")
 
 
+# Minutes of emulation for what asks the kernel nothing that the others do not.
+TOO_SLOW = {"test_guard", "test_opt_complete", "test_unpack_bad"}
+
+
 @USERS
 def test_unit_tests(options):
     folder = CAY.parent / "tests" / "unit"
+    if folder.is_relative_to("/tmp"):
+        pytest.skip("the build folder is below /tmp, where the machine has a disk of its own")
     programs = sorted(path for path in folder.glob("test_*")
-                      if path.is_file() and os.access(path, os.X_OK))
+                      if path.is_file() and os.access(path, os.X_OK) and path.name not in TOO_SLOW)
     if not programs:
         pytest.skip(f"no unit tests are built in {folder}")
     in_machine(options, "bash", "-c", UNIT_TESTS, "unit-tests", *programs)
