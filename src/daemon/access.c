@@ -3,23 +3,46 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/error.h"
+#include "manager/key.h"
+
 enum { KEY_MAX = 256 };
 
-bool access_key_matches(const char *authorization, const char *key) {
+const char *access_bearer(const char *authorization) {
     static const char scheme[] = "Bearer ";
     if (authorization == NULL || strncasecmp(authorization, scheme, sizeof scheme - 1) != 0)
-        return false;
+        return NULL;
     const char *given = authorization + sizeof scheme - 1;
-    char a[KEY_MAX] = {0}, b[KEY_MAX] = {0};
-    size_t given_len = strnlen(given, KEY_MAX), key_len = strnlen(key, KEY_MAX);
-    if (given_len == KEY_MAX || key_len == KEY_MAX || key_len == 0)
-        return false;
-    memcpy(a, given, given_len);
-    memcpy(b, key, key_len);
-    volatile unsigned char differs = 0;
-    for (size_t i = 0; i < KEY_MAX; i++)
-        differs = (unsigned char)(differs | (a[i] ^ b[i]));
-    return differs == 0;
+    size_t len = strnlen(given, KEY_MAX);
+    return len > 0 && len < KEY_MAX ? given : NULL;
+}
+
+static enum key_scope scope_of(enum access_need need) {
+    switch (need) {
+    case NEED_ADMIN:
+        return SCOPE_ADMIN;
+    case NEED_IMAGES:
+        return SCOPE_IMAGES;
+    default:
+        return SCOPE_SANDBOXES;
+    }
+}
+
+static const char *name_of(enum access_need need) {
+    return need == NEED_ADMIN ? "admin" : need == NEED_IMAGES ? "images" : "sandboxes";
+}
+
+int access_check(const struct key *caller, enum access_need need, bool is_look,
+                 struct cay_error *err) {
+    unsigned enough = SCOPE_ADMIN | scope_of(need);
+    if (is_look && (need == NEED_SANDBOXES || need == NEED_IMAGES))
+        enough |= SCOPE_READ;
+    if (need == NEED_NOTHING || (caller->scopes & enough) != 0)
+        return 0;
+    error_set(err, CAY_FORBIDDEN, "this needs the scope '%s', which the key '%s' does not have",
+              name_of(need), caller->name);
+    return error_remedy(err, "use a key with it, made by: cay key create NAME --scope %s",
+                        name_of(need));
 }
 
 /* Without ":PORT"; in "[::1]:80" only what follows the bracket is one. */

@@ -1,12 +1,28 @@
-/* Who may: pure checks of what a request on TCP carries. */
+/* Who may: pure checks of what a request carries, and of what its caller may do. */
 #pragma once
 
 #include <stdbool.h>
 
 #include "base/str.h"
 
-/* True if the header ("Bearer KEY") carries the key. Takes the same time wherever they differ. */
-bool access_key_matches(const char *authorization, const char *key);
+struct cay_error;
+struct key;
+
+/* The key that a header ("Bearer KEY") carries, in the header; NULL if it carries none. */
+const char *access_bearer(const char *authorization);
+
+/* What a request needs its caller to have. */
+enum access_need {
+    NEED_SANDBOXES, /* the scope sandboxes; for a look (GET), read is enough */
+    NEED_USE,       /* the scope sandboxes, although it is a GET */
+    NEED_IMAGES,    /* the scope images; for a look, read is enough */
+    NEED_ADMIN,
+    NEED_NOTHING, /* a key, whatever it may do */
+};
+
+/* -CAY_FORBIDDEN with the scope that is missing. */
+int access_check(const struct key *caller, enum access_need need, bool is_look,
+                 struct cay_error *err);
 
 /* True if a Host header names this machine's own loopback or an entry of more (NULL: none),
  * whatever the port: a page of another site that made its name point here has another one. */

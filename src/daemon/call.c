@@ -25,6 +25,8 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
     c->answer.status = status != 0 ? status : (unsigned)cay_code_http(err->code);
     buf_clear(&c->answer.body);
     shape_error(&c->answer.body, c->wants_tsv, err, c->answer.status);
+    if (err->code == CAY_UNAUTHORIZED)
+        (void)call_add_header(c, "WWW-Authenticate", "Bearer", NULL);
 }
 
 void call_answer(struct call *c, const struct sheet_kind *kind, const void *row) {
@@ -49,25 +51,24 @@ static int health(struct call *c, struct cay_error *err) {
 static int status(struct call *c, struct cay_error *err) {
     (void)err;
     struct manager_totals totals;
-    manager_totals(c->manager, &totals);
+    manager_totals(c->manager, &c->caller, &totals);
     call_answer(c, &shape_status, &totals);
     return 0;
 }
 
-static int answer_sandbox(struct call *c, const char *who, struct cay_error *err) {
+static int get(struct call *c, struct cay_error *err) {
     struct sandbox_record r = {0};
-    int code = manager_get(c->manager, who, &r, err);
+    int code = manager_get(c->manager, c->who, &r, err);
     if (code == 0)
         call_answer(c, &shape_sandbox, &r);
     sandbox_record_free(&r);
     return code;
 }
 
-static int get(struct call *c, struct cay_error *err) {
-    return answer_sandbox(c, c->who, err);
-}
-
-static bool is_wanted(const struct target *t, const struct sandbox_record *r) {
+static bool is_wanted(const struct call *c, const struct sandbox_record *r) {
+    const struct target *t = &c->target;
+    if (!key_sees_all(&c->caller) && !str_equal(r->owner, c->caller.id))
+        return false;
     for (size_t i = 0; i < t->queries; i++)
         if (str_equal(t->query[i].key, "label") && !strv_has(&r->labels, t->query[i].value))
             return false;
@@ -75,10 +76,10 @@ static bool is_wanted(const struct target *t, const struct sandbox_record *r) {
 }
 
 /* Moves what is wanted to the front; returns how many. */
-static size_t filter(const struct target *t, struct sandbox_record *all, size_t count) {
+static size_t filter(const struct call *c, struct sandbox_record *all, size_t count) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!is_wanted(t, &all[i]))
+        if (!is_wanted(c, &all[i]))
             continue;
         struct sandbox_record wanted = all[i];
         all[i] = all[kept];
@@ -93,8 +94,7 @@ static int list(struct call *c, struct cay_error *err) {
     int r = manager_list(c->manager, &all, &count, err);
     if (r < 0)
         return r;
-    sheet_write_all(&c->answer.body, c->wants_tsv, &shape_sandbox, all,
-                    filter(&c->target, all, count));
+    sheet_write_all(&c->answer.body, c->wants_tsv, &shape_sandbox, all, filter(c, all, count));
     for (size_t i = 0; i < count; i++)
         sandbox_record_free(&all[i]);
     free(all);
@@ -102,7 +102,7 @@ static int list(struct call *c, struct cay_error *err) {
 }
 
 static int after(struct call *c, int r, struct cay_error *err) {
-    return r < 0 ? r : answer_sandbox(c, c->who, err);
+    return r < 0 ? r : get(c, err);
 }
 
 static int start(struct call *c, struct cay_error *err) {
@@ -144,7 +144,7 @@ static int rename_it(struct call *c, struct cay_error *err) {
     int r = shape_read_rename(&c->body, name, err);
     if (r == 0)
         r = manager_rename(c->manager, c->who, name, err);
-    return r < 0 ? r : answer_sandbox(c, name, err);
+    return after(c, r, err);
 }
 
 static int stats(struct call *c, struct cay_error *err) {
@@ -156,7 +156,7 @@ static int stats(struct call *c, struct cay_error *err) {
 }
 
 static const struct route routes[] = {
-    {"GET", "/healthz", health},
+    {"GET", "/healthz", health, NEED_NOTHING},
     {"GET", "/api/sandbox", list},
     {"POST", "/api/sandbox", create_handle},
     {"GET", "/api/sandbox/{who}", get},
@@ -168,8 +168,8 @@ static const struct route routes[] = {
     {"PUT", "/api/sandbox/{who}/labels", label},
     {"POST", "/api/cay/sandbox/{who}/rename", rename_it},
     {"GET", "/api/cay/sandbox/{who}/stats", stats},
-    {"GET", "/api/cay/sandbox/{who}/connect", connect_handle},
-    {"GET", "/api/cay/status", status},
+    {"GET", "/api/cay/sandbox/{who}/connect", connect_handle, NEED_USE},
+    {"GET", "/api/cay/status", status, NEED_NOTHING},
 };
 
 /* ---- running ---- */
@@ -188,6 +188,16 @@ static void refuse_route(struct call *c, const char *method, const char *allow) 
     (void)call_add_header(c, "Allow", allow, NULL);
 }
 
+static int answer_route(struct call *c, const struct route *route, struct cay_error *err) {
+    bool is_look = str_equal(route->method, "GET");
+    int r = access_check(&c->caller, route->need, is_look, err);
+    if (r == 0 && route_has_sandbox(route)) {
+        r = manager_find(c->manager, &c->caller, c->who, c->id, err);
+        c->who = c->id;
+    }
+    return r < 0 ? r : route->handler(c, err);
+}
+
 void call_run(struct call *c, const char *method) {
     struct cay_error err;
     char allow[ROUTE_ALLOW_SIZE];
@@ -197,7 +207,7 @@ void call_run(struct call *c, const char *method) {
         refuse_route(c, method, allow);
         return;
     }
-    if (route->handler(c, &err) < 0) {
+    if (answer_route(c, route, &err) < 0) {
         call_fail(c, &err, 0);
     } else if (c->answer.body.failed) {
         error_set(&err, CAY_RESOURCE_EXHAUSTED, "the answer is too long");

@@ -6,6 +6,7 @@
 #include "daemon/route.h"
 #include "daemon/sheet.h"
 #include "daemon/target.h"
+#include "manager/key.h"
 
 struct manager;
 struct operation;
@@ -33,7 +34,11 @@ struct answer {
 struct call {
     struct manager *manager;
     struct target target;
-    const char *who; /* the part of the path that names a sandbox */
+    struct key caller; /* who asks */
+    /* What {who} in the path is. A sandbox's id when it is one: looked up among those that the
+     * caller sees, before the handler is called. */
+    const char *who;
+    char id[ID_SIZE];
     struct buf body;
     bool wants_tsv, wants_progress, wants_upgrade;
     struct answer answer;
@@ -49,7 +54,7 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status);
 void call_answer(struct call *c, const struct sheet_kind *kind, const void *row);
 int call_add_header(struct call *c, const char *name, const char *value, struct cay_error *err);
 
-/* Finds the handler and lets it fill the answer. */
+/* Finds the handler, asks whether the caller may, and lets it fill the answer. */
 void call_run(struct call *c, const char *method);
 
 /* Handlers of their own files. */

@@ -150,6 +150,7 @@ static int create(struct call *call, const struct sandbox_record *request, struc
 int create_handle(struct call *call, struct cay_error *err) {
     struct sandbox_record request = {0};
     int r = shape_read_create(&call->body, &request, err);
+    memcpy(request.owner, call->caller.id, sizeof request.owner);
     if (r == 0)
         r = call->wants_progress ? create_with_progress(call, &request, err)
                                  : create(call, &request, err);

@@ -36,6 +36,7 @@ struct port {
 struct http {
     struct http_options options;
     struct port ports[2];
+    unsigned char admin_hash[HASH_SIZE];
     atomic_int under_way;
 };
 
@@ -150,14 +151,16 @@ static bool header_is(struct MHD_Connection *connection, const char *name, const
     return given != NULL && strcasecmp(given, value) == 0;
 }
 
-static int check_peer(const struct http *h, struct MHD_Connection *connection,
-                      struct cay_error *err) {
+static int identify_peer(const struct http *h, struct MHD_Connection *connection, struct key *ret,
+                         struct cay_error *err) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct ucred peer;
     socklen_t len = sizeof peer;
     if (info == NULL || getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
         return error_errno(err, "asking who is at the other end");
+    (void)snprintf(ret->name, sizeof ret->name, "uid:%u", (unsigned)peer.uid);
+    ret->scopes = SCOPE_ADMIN;
     if (peer.uid == 0 || peer.uid == h->options.owner)
         return 0;
     error_set(err, CAY_FORBIDDEN, "this daemon belongs to user %u, not to user %u",
@@ -165,17 +168,28 @@ static int check_peer(const struct http *h, struct MHD_Connection *connection,
     return error_remedy(err, "start a daemon of your own");
 }
 
-static int check_key(const struct http *h, struct MHD_Connection *connection,
-                     struct cay_error *err) {
+static bool match_admin(const struct http *h, const char *text, struct key *ret) {
+    unsigned char hash[HASH_SIZE];
+    hash_of(text, strlen(text), hash);
+    if (h->options.key[0] == '\0' || !hash_equal(hash, h->admin_hash))
+        return false;
+    *ret = (struct key){.name = "admin", .scopes = SCOPE_ADMIN};
+    return true;
+}
+
+/* What is wrong with a key is not told: only that it does not work. */
+static int identify_key(const struct http *h, struct MHD_Connection *connection, struct key *ret,
+                        struct cay_error *err) {
     if (!access_host_is_allowed(header(connection, "Host"), h->options.hosts)) {
         error_set(err, CAY_FORBIDDEN, "the request is for another host");
         return error_remedy(err, "add the name to allowed_hosts in [server]");
     }
-    if (access_key_matches(header(connection, "Authorization"), h->options.key))
+    const char *text = access_bearer(header(connection, "Authorization"));
+    if (text != NULL &&
+        (match_admin(h, text, ret) || manager_key_match(h->options.manager, text, ret)))
         return 0;
-    error_set(err, CAY_UNAUTHORIZED, "the key is missing or wrong");
-    return error_remedy(err, "send 'Authorization: Bearer KEY'; the key is in admin.key in the "
-                             "state folder");
+    error_set(err, CAY_UNAUTHORIZED, "the key is missing or not valid");
+    return error_remedy(err, "send 'Authorization: Bearer KEY'; a key is made by: cay key create");
 }
 
 /* True if the head says more than we would read, only to ignore it. */
@@ -215,8 +229,9 @@ static enum MHD_Result begin(const struct port *port, struct MHD_Connection *con
     struct cay_error err;
     q->has_begun = true;
     read_wishes(connection, &q->call);
-    int r =
-        port->is_tcp ? check_key(q->http, connection, &err) : check_peer(q->http, connection, &err);
+    struct key *caller = &q->call.caller;
+    int r = port->is_tcp ? identify_key(q->http, connection, caller, &err)
+                         : identify_peer(q->http, connection, caller, &err);
     if (r < 0)
         return refuse(connection, &q->call, &err, 0);
     if (q->target_result < 0)
@@ -323,6 +338,7 @@ int http_start(const struct http_options *options, struct http **ret, struct cay
     if (h == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     h->options = *options;
+    hash_of(options->key, strlen(options->key), h->admin_hash);
     int r = start_port(&h->ports[0], h, options->unix_socket, false, err);
     if (r == 0)
         r = start_port(&h->ports[1], h, options->tcp_socket, true, err);

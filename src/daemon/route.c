@@ -31,6 +31,10 @@ static bool serves(const struct route *route, const char *method) {
     return str_equal(route->method, str_equal(method, "HEAD") ? "GET" : method);
 }
 
+bool route_has_sandbox(const struct route *route) {
+    return strstr(route->pattern, "/sandbox/{who}") != NULL;
+}
+
 static void add_allowed(char *allow, const char *method) {
     size_t len = strlen(allow);
     (void)snprintf(allow + len, ROUTE_ALLOW_SIZE - len, "%s%s", len == 0 ? "" : ", ", method);

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "daemon/access.h"
 #include "daemon/target.h"
 
 struct call;
@@ -14,9 +15,13 @@ struct route {
     const char *method;
     const char *pattern; /* "/api/sandbox/{who}/start": a part in braces matches any one */
     route_handler handler;
+    enum access_need need; /* of the caller */
 };
 
 enum { ROUTE_ALLOW_SIZE = 64 };
+
+/* True if {who} names a sandbox. */
+bool route_has_sandbox(const struct route *route);
 
 /* The row for a request; HEAD is served by GET. *ret_who is what a part in braces matched, NULL if
  * there is none. If the path exists for other methods only, the result is NULL and allow lists

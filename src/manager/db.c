@@ -23,6 +23,10 @@ static const char *const query_texts[DB_QUERIES] = {
                   " ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28) WHERE id = ?1",
     [DB_REMOVE] = "DELETE FROM sandbox WHERE id = ?1",
     [DB_LIST] = "SELECT " DB_COLUMNS " FROM sandbox ORDER BY number",
+    [DB_KEY_ADD] = "INSERT INTO key (" DB_KEY_COLUMNS ") VALUES"
+                   " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    [DB_KEY_REMOVE] = "DELETE FROM key WHERE id = ?1",
+    [DB_KEY_LIST] = "SELECT " DB_KEY_COLUMNS " FROM key ORDER BY created_ms, name",
 };
 
 /* ---- failures ---- */
@@ -175,12 +179,12 @@ void db_close(struct db *db) {
 
 /* ---- rows ---- */
 
-static sqlite3_stmt *take(struct db *db, enum db_query which) {
+sqlite3_stmt *db_take(struct db *db, enum db_query which) {
     (void)pthread_mutex_lock(&db->lock);
     return db->queries[which];
 }
 
-static void give_back(struct db *db, sqlite3_stmt *q) {
+void db_give_back(struct db *db, sqlite3_stmt *q) {
     (void)sqlite3_reset(q);
     (void)sqlite3_clear_bindings(q);
     (void)pthread_mutex_unlock(&db->lock);
@@ -197,9 +201,8 @@ static int set_flush(struct db *db, enum db_flush flush) {
     return r;
 }
 
-/* Runs what is bound and gives it back; *ret_changed is how many rows there were. */
-static int write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush,
-                     int *ret_changed, const char *doing, struct cay_error *err) {
+int db_write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, int *ret_changed,
+                 const char *doing, struct cay_error *err) {
     int r = 0;
     if (bound == SQLITE_TOOBIG)
         r = error_set(err, CAY_INVALID_ARGUMENT, "%s: too much environment or too many labels",
@@ -209,15 +212,16 @@ static int write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush fl
         r = db_fail(db->sql, err, doing);
     else
         *ret_changed = sqlite3_changes(db->sql);
-    give_back(db, q);
+    db_give_back(db, q);
     return r;
 }
 
 int db_add(struct db *db, const struct sandbox_record *r, enum db_flush flush,
            struct cay_error *err) {
     int changed = 0;
-    sqlite3_stmt *q = take(db, DB_ADD);
-    int e = write_row(db, q, db_bind_record(q, r), flush, &changed, "recording a new sandbox", err);
+    sqlite3_stmt *q = db_take(db, DB_ADD);
+    int e =
+        db_write_row(db, q, db_bind_record(q, r), flush, &changed, "recording a new sandbox", err);
     if (e == -CAY_CONFLICT) {
         error_set(err, CAY_CONFLICT, "a sandbox with the name '%s' exists", r->name);
         return error_remedy(err, "choose another name");
@@ -228,8 +232,8 @@ int db_add(struct db *db, const struct sandbox_record *r, enum db_flush flush,
 int db_update(struct db *db, const struct sandbox_record *r, enum db_flush flush,
               struct cay_error *err) {
     int changed = 0;
-    sqlite3_stmt *q = take(db, DB_UPDATE);
-    int e = write_row(db, q, db_bind_record(q, r), flush, &changed, "recording a change", err);
+    sqlite3_stmt *q = db_take(db, DB_UPDATE);
+    int e = db_write_row(db, q, db_bind_record(q, r), flush, &changed, "recording a change", err);
     if (e == 0 && changed == 0)
         return error_set(err, CAY_NOT_FOUND, "sandbox %s is not in the database", r->id);
     if (e == -CAY_CONFLICT) {
@@ -241,9 +245,9 @@ int db_update(struct db *db, const struct sandbox_record *r, enum db_flush flush
 
 int db_remove(struct db *db, const char *id, enum db_flush flush, struct cay_error *err) {
     int changed = 0;
-    sqlite3_stmt *q = take(db, DB_REMOVE);
+    sqlite3_stmt *q = db_take(db, DB_REMOVE);
     int bound = sqlite3_bind_text(q, 1, id, -1, SQLITE_TRANSIENT);
-    int e = write_row(db, q, bound, flush, &changed, "removing a record", err);
+    int e = db_write_row(db, q, bound, flush, &changed, "removing a record", err);
     if (e == 0 && changed == 0)
         return error_set(err, CAY_NOT_FOUND, "sandbox %s is not in the database", id);
     return e;
@@ -277,12 +281,12 @@ static int list_add(struct list *l, sqlite3_stmt *q, struct cay_error *err) {
 
 int db_list(struct db *db, struct sandbox_record **ret, size_t *ret_count, struct cay_error *err) {
     struct list l = {0};
-    sqlite3_stmt *q = take(db, DB_LIST);
+    sqlite3_stmt *q = db_take(db, DB_LIST);
     int step, r = 0;
     while (r == 0 && (step = sqlite3_step(q)) != SQLITE_DONE)
         r = step == SQLITE_ROW ? list_add(&l, q, err)
                                : db_fail(db->sql, err, "reading the sandboxes");
-    give_back(db, q);
+    db_give_back(db, q);
     if (r < 0) {
         list_free(&l);
         return r;

@@ -10,6 +10,7 @@
 
 struct cay_error;
 struct db;
+struct key;
 
 /* Opens or makes the file at path, bringing an older layout up to date in one transaction. A newer
  * layout, or a damaged file, is refused with what to do. Any thread may use it. */
@@ -32,3 +33,10 @@ int db_list(struct db *db, struct sandbox_record **ret, size_t *ret_count, struc
 
 /* True if no sandbox was ever recorded: a new file, perhaps in place of one that was lost. */
 bool db_is_unused(struct db *db);
+
+/* Keys. They are on the disk when the function returns. -CAY_CONFLICT if the name is taken. */
+int db_key_add(struct db *db, const struct key *k, struct cay_error *err);
+int db_key_remove(struct db *db, const char *id, struct cay_error *err);
+/* Every key, oldest first; ends with the first negative result, which is returned. */
+typedef int (*db_key_visit)(void *user, const struct key *k, struct cay_error *err);
+int db_key_list(struct db *db, db_key_visit visit, void *user, struct cay_error *err);

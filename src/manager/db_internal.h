@@ -7,7 +7,16 @@
 
 #include "manager/db.h"
 
-enum db_query { DB_ADD, DB_UPDATE, DB_REMOVE, DB_LIST, DB_QUERIES };
+enum db_query {
+    DB_ADD,
+    DB_UPDATE,
+    DB_REMOVE,
+    DB_LIST,
+    DB_KEY_ADD,
+    DB_KEY_REMOVE,
+    DB_KEY_LIST,
+    DB_QUERIES
+};
 
 struct db {
     pthread_mutex_t lock; /* of the statements: one use at a time */
@@ -22,6 +31,14 @@ int db_fail(sqlite3 *sql, struct cay_error *err, const char *doing);
 int db_fail_damaged(const char *path, const char *found, struct cay_error *err);
 /* Runs statements that answer nothing. */
 int db_run(sqlite3 *sql, const char *text, const char *doing, struct cay_error *err);
+
+/* A prepared statement, with the lock; db_give_back releases both. */
+sqlite3_stmt *db_take(struct db *db, enum db_query which);
+void db_give_back(struct db *db, sqlite3_stmt *q);
+/* Runs what is bound (with the result `bound`) and gives it back; *ret_changed is how many rows
+ * there were. */
+int db_write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, int *ret_changed,
+                 const char *doing, struct cay_error *err);
 
 /* The layouts: steps[n] leads from version n to n + 1, each in a transaction of its own. */
 struct db_steps {
@@ -39,3 +56,8 @@ int db_migrate(sqlite3 *sql, const char *path, const struct db_steps *to, struct
     "auto_archive_minutes, owner, on_failure, pooled"
 int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r);
 int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error *err);
+
+/* The columns of a key. */
+#define DB_KEY_COLUMNS                                                                             \
+    "id, name, hash, scopes, max_sandboxes, max_memory_bytes, max_disk_bytes, "                    \
+    "max_cpu_quota_us, created_ms, expires_ms"

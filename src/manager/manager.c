@@ -64,6 +64,7 @@ static void release(struct manager *m) {
     while (m->count > 0)
         table_drop(m, m->boxes[m->count - 1]);
     free(m->boxes);
+    free(m->keys);
     db_close(m->db);
     sandbox_record_free(&m->defaults);
     (void)pthread_cond_destroy(&m->changed);
@@ -92,6 +93,8 @@ int manager_open(const struct manager_options *options, struct manager **ret,
         r = open_folder(m, options->folder, err);
     if (r == 0)
         r = load(m, err);
+    if (r == 0)
+        r = keys_load(m, err);
     if (r < 0) {
         release(m);
         return r;
@@ -166,6 +169,17 @@ void manager_close(struct manager *m, int64_t wait_ms) {
 
 /* ---- looking ---- */
 
+int manager_find(struct manager *m, const struct key *caller, const char *who,
+                 char id[static ID_SIZE], struct cay_error *err) {
+    struct sandbox *s;
+    (void)pthread_mutex_lock(&m->lock);
+    int r = table_find_for(m, caller, who, &s, err);
+    if (r == 0)
+        memcpy(id, s->record.id, ID_SIZE);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r;
+}
+
 int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
                 struct cay_error *err) {
     struct sandbox *s;
@@ -197,16 +211,21 @@ int manager_list(struct manager *m, struct sandbox_record **ret, size_t *ret_cou
     return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
 }
 
-void manager_totals(struct manager *m, struct manager_totals *ret) {
+void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret) {
+    bool all = caller == NULL || key_sees_all(caller);
     (void)pthread_mutex_lock(&m->lock);
     *ret = (struct manager_totals){
-        .total = m->count,
-        .operations = m->operations,
-        .limit = m->limits.max_sandboxes,
+        .limit =
+            !all && caller->max_sandboxes > 0 ? caller->max_sandboxes : m->limits.max_sandboxes,
         .shutting_down = m->closing,
     };
-    for (size_t i = 0; i < m->count; i++)
-        if (m->boxes[i]->record.state == SANDBOX_STARTED)
-            ret->started++;
+    for (size_t i = 0; i < m->count; i++) {
+        const struct sandbox *s = m->boxes[i];
+        if (!all && !str_equal(s->record.owner, caller->id))
+            continue;
+        ret->total++;
+        ret->operations += s->operations;
+        ret->started += s->record.state == SANDBOX_STARTED;
+    }
     (void)pthread_mutex_unlock(&m->lock);
 }

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "manager/key.h"
 #include "manager/record.h"
 
 struct cay_error;
@@ -66,7 +67,14 @@ void manager_close(struct manager *m, int64_t wait_ms);
 int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
                    struct sandbox_record *ret, struct cay_error *err);
 
-/* All take an id, a unique prefix of one, or a name; an ambiguous prefix lists the candidates. */
+/* The id of the sandbox that a caller means by an id, a unique prefix of one, or a name, among
+ * those that he sees: his own, or all. What he does not see is not found, as if it were not there.
+ */
+int manager_find(struct manager *m, const struct key *caller, const char *who,
+                 char id[static ID_SIZE], struct cay_error *err);
+
+/* All take an id, a unique prefix of one, or a name; an ambiguous prefix lists the candidates. They
+ * look at every sandbox: who has a caller asks manager_find first. */
 int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
                 struct cay_error *err);
 int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err);
@@ -98,4 +106,5 @@ struct manager_totals {
     int64_t limit;
     bool shutting_down;
 };
-void manager_totals(struct manager *m, struct manager_totals *ret);
+/* Of what the caller sees; NULL: of all. */
+void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret);

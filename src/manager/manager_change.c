@@ -72,7 +72,9 @@ static int settle_started(struct manager *m, struct sandbox *s, struct cay_error
 
 static int do_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
     struct cay_error here = {0};
-    int r = turn_become(m, s, SANDBOX_STARTING, NULL, err);
+    int r = quota_wake(m, s, err);
+    if (r == 0)
+        r = turn_become(m, s, SANDBOX_STARTING, NULL, err);
     if (r < 0)
         return r;
     r = launch(m, s, &here);
@@ -202,7 +204,9 @@ static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *
         return error_remedy(err, "remove one with: cay rm NAME, or raise max_sandboxes in the "
                                  "section [manager] of the configuration");
     }
-    r = table_check_name(m, s->record.name, err);
+    r = table_check_name(m, s->record.owner, s->record.name, err);
+    if (r == 0)
+        r = quota_check(m, s, &s->record, err);
     return r < 0 ? r : table_add(m, s, err);
 }
 
@@ -325,7 +329,7 @@ static int rename_to(struct manager *m, struct sandbox *s, const char *name,
                      struct cay_error *err) {
     char before[sizeof s->record.name];
     (void)pthread_mutex_lock(&m->lock);
-    int r = str_equal(name, s->record.name) ? 0 : table_check_name(m, name, err);
+    int r = str_equal(name, s->record.name) ? 0 : table_check_name(m, s->record.owner, name, err);
     memcpy(before, s->record.name, sizeof before);
     if (r == 0)
         r = str_copy(s->record.name, sizeof s->record.name, name);

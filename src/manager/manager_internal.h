@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "manager/db.h"
+#include "manager/key.h"
 #include "manager/manager.h"
 
 struct sandbox {
@@ -18,6 +19,7 @@ struct sandbox {
     bool changing;
     bool gone;    /* not in the table any more */
     bool unsaved; /* its row is of a state before */
+    bool waking;  /* it was archived, and its memory is counted again; until its turn ends */
     bool missed;  /* the engine does not run it, and did not say why yet */
     bool has_end;
     struct engine_end end;
@@ -40,6 +42,8 @@ struct manager {
     struct spec_host host;
     struct sandbox **boxes; /* oldest first */
     size_t count, room;
+    struct key *keys; /* oldest first */
+    size_t key_count;
     size_t operations, changes; /* under way */
     bool ready;                 /* compared with the engine: what is asked for can be done */
     bool closing, reaping, wake;
@@ -55,11 +59,16 @@ typedef bool (*permission)(const struct manager *m, const struct sandbox *s);
 void table_wait(struct manager *m, int64_t deadline);
 /* -CAY_UNAVAILABLE before the start and while closing. */
 int table_check_open(const struct manager *m, struct cay_error *err);
-/* By id, name, or unique prefix; borrowed. */
+/* By id, name, or unique prefix, among what the caller sees (NULL: everything); borrowed. Of names
+ * that fit several, one of the caller's own comes first. */
+int table_find_for(const struct manager *m, const struct key *caller, const char *who,
+                   struct sandbox **ret, struct cay_error *err);
 int table_find(const struct manager *m, const char *who, struct sandbox **ret,
                struct cay_error *err);
 struct sandbox *table_find_id(const struct manager *m, const char *id);
-int table_check_name(const struct manager *m, const char *name, struct cay_error *err);
+/* A name is free or not among the sandboxes of one owner. */
+int table_check_name(const struct manager *m, const char *owner, const char *name,
+                     struct cay_error *err);
 int table_add(struct manager *m, struct sandbox *s, struct cay_error *err);
 void table_drop(struct manager *m, struct sandbox *s);
 struct sandbox *sandbox_ref(struct sandbox *s);
@@ -100,6 +109,21 @@ int drive_remove(struct manager *m, const char *id, struct cay_error *err);
 int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
                 struct cay_error *err);
 int change_remove(struct manager *m, struct sandbox *s, permission may, struct cay_error *err);
+
+/* ---- manager_key.c; with the lock held ---- */
+int keys_load(struct manager *m, struct cay_error *err); /* before anybody else is there */
+/* NULL if there is no such key, or no more. */
+const struct key *keys_find(const struct manager *m, const char *id);
+
+/* ---- manager_quota.c ---- */
+
+/* May the owner's sandboxes be what they are, with s (NULL: a new one) as wanted? With the lock
+ * held. -CAY_LIMIT_REACHED with the remedy. */
+int quota_check(const struct manager *m, const struct sandbox *s,
+                const struct sandbox_record *wanted, struct cay_error *err);
+/* The same for who has the turn and is about to start it, which counts from now on. Takes the lock.
+ */
+int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err);
 
 /* ---- manager_request.c ---- */
 int request_complete(const struct manager *m, const struct sandbox_record *request,

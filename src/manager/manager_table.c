@@ -48,20 +48,35 @@ struct sandbox *table_find_id(const struct manager *m, const char *id) {
     return NULL;
 }
 
-static struct sandbox *find_name(const struct manager *m, const char *name) {
+/* What was made ahead is nobody's yet. */
+static bool is_visible(const struct sandbox *s, const struct key *caller) {
+    return !s->record.pooled &&
+           (caller == NULL || key_sees_all(caller) || str_equal(s->record.owner, caller->id));
+}
+
+static struct sandbox *find_own_name(const struct manager *m, const char *owner, const char *name) {
     for (size_t i = 0; i < m->count; i++)
-        if (str_equal(m->boxes[i]->record.name, name))
+        if (str_equal(m->boxes[i]->record.owner, owner) &&
+            str_equal(m->boxes[i]->record.name, name))
             return m->boxes[i];
     return NULL;
 }
 
-static size_t find_prefix(const struct manager *m, const char *prefix, struct sandbox **found,
-                          size_t max) {
+typedef bool (*fit)(const struct sandbox_record *r, const char *who);
+
+static bool has_name(const struct sandbox_record *r, const char *who) {
+    return str_equal(r->name, who);
+}
+
+static bool has_prefix(const struct sandbox_record *r, const char *who) {
+    return strlen(who) >= PREFIX_MIN && str_starts(r->id, who);
+}
+
+static size_t find_all(const struct manager *m, const struct key *caller, fit fits, const char *who,
+                       struct sandbox **found, size_t max) {
     size_t n = 0;
-    if (strlen(prefix) < PREFIX_MIN)
-        return 0;
     for (size_t i = 0; i < m->count; i++) {
-        if (!str_starts(m->boxes[i]->record.id, prefix))
+        if (!is_visible(m->boxes[i], caller) || !fits(&m->boxes[i]->record, who))
             continue;
         if (n < max)
             found[n] = m->boxes[i];
@@ -84,42 +99,60 @@ static int refuse_ambiguous(const char *who, struct sandbox *const *found, size_
     if (n > CANDIDATES_MAX)
         (void)buf_printf(&list, " and %zu more", n - CANDIDATES_MAX);
     error_set(err, CAY_CONFLICT, "'%s' fits %zu sandboxes: %s", who, n, buf_text(&list));
-    (void)error_remedy(err, "give more of the id, or the name");
+    (void)error_remedy(err, "give more of the id");
     buf_free(&list);
     return -CAY_CONFLICT;
 }
 
-static int refuse_unknown(const struct manager *m, const char *who, struct cay_error *err) {
-    char shown[80];
-    error_set(err, CAY_NOT_FOUND, "there is no sandbox '%s'", str_escape(shown, sizeof shown, who));
-    const char **names = calloc(m->count + 1, sizeof *names);
+/* An id is no typo of a name. */
+static const char *nearest_name(const struct manager *m, const struct key *caller,
+                                const char *who) {
+    size_t n = 0;
+    const char **names = id_is_valid(who) ? NULL : calloc(m->count + 1, sizeof *names);
     for (size_t i = 0; names != NULL && i < m->count; i++)
-        names[i] = m->boxes[i]->record.name;
-    const char *nearest = names == NULL ? NULL : str_nearest(who, names, m->count);
-    if (nearest != NULL)
-        (void)error_remedy(err, "did you mean '%s'?", nearest);
-    else
-        (void)error_remedy(err, "list the sandboxes with: cay ls");
+        if (is_visible(m->boxes[i], caller))
+            names[n++] = m->boxes[i]->record.name;
+    const char *nearest = names == NULL ? NULL : str_nearest(who, names, n);
     free(names);
-    return -CAY_NOT_FOUND;
+    return nearest;
 }
 
-int table_find(const struct manager *m, const char *who, struct sandbox **ret,
-               struct cay_error *err) {
+static int refuse_unknown(const struct manager *m, const struct key *caller, const char *who,
+                          struct cay_error *err) {
+    char shown[80];
+    const char *nearest = nearest_name(m, caller, who);
+    error_set(err, CAY_NOT_FOUND, "there is no sandbox '%s'", str_escape(shown, sizeof shown, who));
+    if (nearest != NULL)
+        return error_remedy(err, "did you mean '%s'?", nearest);
+    return error_remedy(err, "list the sandboxes with: cay ls");
+}
+
+int table_find_for(const struct manager *m, const struct key *caller, const char *who,
+                   struct sandbox **ret, struct cay_error *err) {
     struct sandbox *found[CANDIDATES_MAX] = {table_find_id(m, who)};
-    if (found[0] == NULL)
-        found[0] = find_name(m, who);
-    size_t n = found[0] != NULL ? 1 : find_prefix(m, who, found, CANDIDATES_MAX);
+    if (found[0] == NULL || !is_visible(found[0], caller))
+        found[0] = find_own_name(m, caller == NULL ? "" : caller->id, who);
+    size_t n = found[0] != NULL && is_visible(found[0], caller) ? 1 : 0;
     if (n == 0)
-        return refuse_unknown(m, who, err);
+        n = find_all(m, caller, has_name, who, found, CANDIDATES_MAX);
+    if (n == 0)
+        n = find_all(m, caller, has_prefix, who, found, CANDIDATES_MAX);
+    if (n == 0)
+        return refuse_unknown(m, caller, who, err);
     if (n > 1)
         return refuse_ambiguous(who, found, n, err);
     *ret = found[0];
     return 0;
 }
 
-int table_check_name(const struct manager *m, const char *name, struct cay_error *err) {
-    const struct sandbox *s = find_name(m, name);
+int table_find(const struct manager *m, const char *who, struct sandbox **ret,
+               struct cay_error *err) {
+    return table_find_for(m, NULL, who, ret, err);
+}
+
+int table_check_name(const struct manager *m, const char *owner, const char *name,
+                     struct cay_error *err) {
+    const struct sandbox *s = find_own_name(m, owner, name);
     if (s == NULL)
         return 0;
     error_set(err, CAY_CONFLICT, "the name '%s' is taken by sandbox %s", name, s->record.id);

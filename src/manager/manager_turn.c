@@ -68,7 +68,7 @@ static bool is_for_reaper(const struct sandbox *s) {
 
 void turn_end(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_lock(&m->lock);
-    s->changing = false;
+    s->changing = s->waking = false;
     s->deadline = 0;
     m->changes--;
     if (is_for_reaper(s))

@@ -8,33 +8,75 @@
 
 #include <cmocka.h>
 
-static void test_keys(void **state) {
+#include "base/error.h"
+#include "manager/key.h"
+
+static void test_bearer(void **state) {
     (void)state;
     static const struct {
         const char *header, *key;
-        bool matches;
     } rows[] = {
-        {"Bearer secret", "secret", true},
-        {"bearer secret", "secret", true},
-        {"Bearer secre", "secret", false},
-        {"Bearer secrets", "secret", false},
-        {"Bearer  secret", "secret", false},
-        {"Basic secret", "secret", false},
-        {"secret", "secret", false},
-        {"Bearer ", "", false},
-        {"Bearer", "secret", false},
-        {NULL, "secret", false},
-        {"", "secret", false},
-        {"Bearer Secret", "secret", false},
+        {"Bearer secret", "secret"},
+        {"bearer secret", "secret"},
+        {"Bearer  secret", " secret"},
+        {"Basic secret", NULL},
+        {"secret", NULL},
+        {"Bearer ", NULL},
+        {"Bearer", NULL},
+        {NULL, NULL},
+        {"", NULL},
     };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        assert_int_equal(access_key_matches(rows[i].header, rows[i].key), rows[i].matches);
-    char header[512] = "Bearer ", key[512];
-    memset(key, 'a', sizeof key);
-    key[400] = '\0';
-    memcpy(header + 7, key, 401);
-    assert_false(access_key_matches(header, key)); /* longer than any of ours */
-    assert_false(access_key_matches(header, "secret"));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *key = access_bearer(rows[i].header);
+        if (rows[i].key == NULL)
+            assert_null(key);
+        else
+            assert_string_equal(key, rows[i].key);
+    }
+    char header[512] = "Bearer ";
+    memset(header + 7, 'a', 400); /* longer than any of ours */
+    assert_null(access_bearer(header));
+}
+
+/* Every scope against every need, as a look and as a change. */
+static void test_scopes(void **state) {
+    (void)state;
+    static const struct {
+        unsigned scopes;
+        enum access_need need;
+        bool look, change;
+        const char *missing;
+    } rows[] = {
+        {SCOPE_READ, NEED_SANDBOXES, true, false, "'sandboxes'"},
+        {SCOPE_READ, NEED_USE, false, false, "'sandboxes'"},
+        {SCOPE_READ, NEED_IMAGES, true, false, "'images'"},
+        {SCOPE_READ, NEED_ADMIN, false, false, "'admin'"},
+        {SCOPE_READ, NEED_NOTHING, true, true, ""},
+        {SCOPE_SANDBOXES, NEED_SANDBOXES, true, true, ""},
+        {SCOPE_SANDBOXES, NEED_USE, true, true, ""},
+        {SCOPE_SANDBOXES, NEED_IMAGES, false, false, "'images'"},
+        {SCOPE_SANDBOXES, NEED_ADMIN, false, false, "'admin'"},
+        {SCOPE_IMAGES, NEED_SANDBOXES, false, false, "'sandboxes'"},
+        {SCOPE_IMAGES, NEED_USE, false, false, "'sandboxes'"},
+        {SCOPE_IMAGES, NEED_IMAGES, true, true, ""},
+        {SCOPE_IMAGES, NEED_ADMIN, false, false, "'admin'"},
+        {SCOPE_ADMIN, NEED_SANDBOXES, true, true, ""},
+        {SCOPE_ADMIN, NEED_USE, true, true, ""},
+        {SCOPE_ADMIN, NEED_IMAGES, true, true, ""},
+        {SCOPE_ADMIN, NEED_ADMIN, true, true, ""},
+        {SCOPE_READ | SCOPE_IMAGES, NEED_SANDBOXES, true, false, "'sandboxes'"},
+        {0, NEED_SANDBOXES, false, false, "'sandboxes'"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct key k = {.name = "ci", .scopes = rows[i].scopes};
+        struct cay_error err = {0};
+        int look = access_check(&k, rows[i].need, true, &err);
+        assert_int_equal(look, rows[i].look ? 0 : -CAY_FORBIDDEN);
+        int change = access_check(&k, rows[i].need, false, &err);
+        assert_int_equal(change, rows[i].change ? 0 : -CAY_FORBIDDEN);
+        assert_non_null(strstr(err.message, rows[i].missing));
+        assert_true(change == 0 || strstr(err.message, "'ci'") != NULL);
+    }
 }
 
 static void test_hosts(void **state) {
@@ -74,7 +116,8 @@ static void test_hosts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_bearer),
+        cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

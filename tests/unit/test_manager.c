@@ -347,7 +347,7 @@ static void test_bad_requests(void **state) {
         sandbox_record_free(&request);
     }
     struct manager_totals totals;
-    manager_totals(w->m, &totals);
+    manager_totals(w->m, NULL, &totals);
     assert_int_equal(totals.total, 0);
     assert_int_equal(w->fake.starts, 0);
 }
@@ -465,7 +465,7 @@ static void test_remove_in_use(void **state) {
     assert_string_equal(state_of(w, "lab"), "gone");
     end(w, fd, op); /* of what is gone */
     struct manager_totals totals;
-    manager_totals(w->m, &totals);
+    manager_totals(w->m, NULL, &totals);
     assert_int_equal(totals.operations, 0);
 }
 
@@ -514,7 +514,7 @@ static void test_many_connections(void **state) {
         fds[i] = begin(w, "lab", &ops[i]);
     assert_true(clock_ms() - before >= 200);
     struct manager_totals totals;
-    manager_totals(w->m, &totals);
+    manager_totals(w->m, NULL, &totals);
     assert_int_equal(totals.operations, MANY);
     for (size_t i = 0; i < MANY; i++)
         end(w, fds[i], ops[i]);

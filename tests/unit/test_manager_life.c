@@ -211,7 +211,7 @@ static void test_dead_connection(void **state) {
     assert_true(err.remedy[0] != '\0');
     await_state(w, id, "stopped", 3000); /* which is how it was noticed */
     struct manager_totals totals;
-    manager_totals(w->m, &totals);
+    manager_totals(w->m, NULL, &totals);
     assert_int_equal(totals.operations, 0);
 }
 
@@ -418,11 +418,11 @@ static void test_drain(void **state) {
     (void)make_box(w, "lab");
     assert_int_equal(pthread_create(&thread, NULL, end_later, w), 0);
     while (totals.operations == 0)
-        manager_totals(w->m, &totals);
+        manager_totals(w->m, NULL, &totals);
     int64_t before = clock_ms();
     manager_drain(w->m, 5000);
     assert_in_range(clock_ms() - before, 200, 3000);
-    manager_totals(w->m, &totals);
+    manager_totals(w->m, NULL, &totals);
     assert_true(totals.shutting_down);
     assert_int_equal(totals.operations, 0);
     assert_int_equal(pthread_join(thread, &failed), 0);

@@ -1,0 +1,55 @@
+/* A key, and with it who acts: what he may do, and how much of it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "manager/hash.h"
+#include "manager/record.h"
+
+struct cay_error;
+struct manager;
+
+enum key_scope {
+    SCOPE_READ = 1 << 0,      /* looking, no more */
+    SCOPE_SANDBOXES = 1 << 1, /* everything on own sandboxes and volumes */
+    SCOPE_IMAGES = 1 << 2,
+    SCOPE_ADMIN = 1 << 3, /* everything, on everybody's */
+};
+
+/* "read", "sandboxes", "images", "admin"; NULL if it is none of them alone. */
+const char *key_scope_name(enum key_scope scope);
+/* 0 if there is no such name. Daytona's permissions ("write:sandboxes") are known too, where they
+ * are not more than ours. */
+unsigned key_scope_from_name(const char *name);
+
+enum {
+    KEY_TEXT_LEN = 4 + 43, /* "cay_" and 32 random bytes in base64url */
+    KEY_TEXT_SIZE = KEY_TEXT_LEN + 1,
+};
+
+struct key {
+    char id[OWNER_SIZE];         /* what its sandboxes have as their owner; "" for the daemon's */
+    char name[NAME_MAX_LEN + 1]; /* "admin" for admin.key, "uid:N" for users of the socket */
+    unsigned char hash[HASH_SIZE];
+    unsigned scopes;
+    int64_t max_sandboxes; /* of this and the following, 0 is no limit */
+    uint64_t max_memory_bytes, max_disk_bytes, max_cpu_quota_us;
+    int64_t created_ms, expires_ms; /* since 1970; expires_ms 0: never */
+};
+
+static inline bool key_sees_all(const struct key *k) {
+    return (k->scopes & SCOPE_ADMIN) != 0;
+}
+
+/* Makes a key from the name, scopes, limits and expiry of k, fills in the rest, and writes what its
+ * holder must know into text: nobody else keeps it. -CAY_CONFLICT if the name is taken. */
+int manager_key_add(struct manager *m, struct key *k, char text[static KEY_TEXT_SIZE],
+                    struct cay_error *err);
+/* From now on it is unknown. Its sandboxes stay, for who sees all. */
+int manager_key_remove(struct manager *m, const char *name, struct cay_error *err);
+int manager_key_get(struct manager *m, const char *name, struct key *ret, struct cay_error *err);
+/* Every key, oldest first; the caller releases the array. */
+int manager_key_list(struct manager *m, struct key **ret, size_t *ret_count, struct cay_error *err);
+/* Whose text it is; false if it is nobody's or has expired. */
+bool manager_key_match(struct manager *m, const char *text, struct key *ret);

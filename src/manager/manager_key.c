@@ -1,0 +1,235 @@
+/* Keys: in memory, since each request needs one, and in the database. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "manager/manager_internal.h"
+
+enum { KEYS_MAX = 10000 };
+
+/* ---- scopes ---- */
+
+static const struct {
+    enum key_scope scope;
+    const char *name;
+} scopes[] = {
+    {SCOPE_READ, "read"},
+    {SCOPE_SANDBOXES, "sandboxes"},
+    {SCOPE_IMAGES, "images"},
+    {SCOPE_ADMIN, "admin"},
+    /* Daytona's */
+    {SCOPE_SANDBOXES, "write:sandboxes"},
+    {SCOPE_SANDBOXES, "delete:sandboxes"},
+    {SCOPE_SANDBOXES, "read:volumes"},
+    {SCOPE_SANDBOXES, "write:volumes"},
+    {SCOPE_SANDBOXES, "delete:volumes"},
+    {SCOPE_IMAGES, "write:snapshots"},
+    {SCOPE_IMAGES, "delete:snapshots"},
+    {SCOPE_IMAGES, "write:registries"},
+    {SCOPE_IMAGES, "delete:registries"},
+};
+
+const char *key_scope_name(enum key_scope scope) {
+    for (size_t i = 0; i < ARRAY_LEN(scopes); i++)
+        if (scopes[i].scope == scope)
+            return scopes[i].name;
+    return NULL;
+}
+
+unsigned key_scope_from_name(const char *name) {
+    for (size_t i = 0; i < ARRAY_LEN(scopes); i++)
+        if (str_equal(scopes[i].name, name))
+            return scopes[i].scope;
+    return 0;
+}
+
+/* ---- the table; with the lock held ---- */
+
+static size_t find_name(const struct manager *m, const char *name) {
+    size_t i = 0;
+    while (i < m->key_count && !str_equal(m->keys[i].name, name))
+        i++;
+    return i;
+}
+
+static int add(struct manager *m, const struct key *k, struct cay_error *err) {
+    if (m->key_count == KEYS_MAX) {
+        error_set(err, CAY_LIMIT_REACHED, "Maximum number of keys (%d) reached", KEYS_MAX);
+        return error_remedy(err, "remove one with: cay key rm NAME");
+    }
+    struct key *v = reallocarray(m->keys, m->key_count + 1, sizeof *v);
+    if (v == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    m->keys = v;
+    m->keys[m->key_count++] = *k;
+    return 0;
+}
+
+static void drop(struct manager *m, const char *id) {
+    for (size_t i = 0; i < m->key_count; i++) {
+        if (!str_equal(m->keys[i].id, id))
+            continue;
+        memmove(&m->keys[i], &m->keys[i + 1], (--m->key_count - i) * sizeof *m->keys);
+        return;
+    }
+}
+
+const struct key *keys_find(const struct manager *m, const char *id) {
+    for (size_t i = 0; i < m->key_count; i++)
+        if (str_equal(m->keys[i].id, id))
+            return &m->keys[i];
+    return NULL;
+}
+
+static int load_key(void *user, const struct key *k, struct cay_error *err) {
+    return add(user, k, err);
+}
+
+int keys_load(struct manager *m, struct cay_error *err) {
+    return db_key_list(m->db, load_key, m, err);
+}
+
+/* ---- making ---- */
+
+/* Without padding; len is a number of bytes that leaves 2 of 3. */
+static void put_base64url(const unsigned char *data, size_t len, char *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    unsigned bits = 0, have = 0;
+    for (size_t i = 0; i < len; i++) {
+        bits = bits << 8 | data[i];
+        for (have += 8; have >= 6; have -= 6)
+            *out++ = digits[bits >> (have - 6) & 63];
+    }
+    if (have > 0)
+        *out++ = digits[bits << (6 - have) & 63];
+    *out = '\0';
+}
+
+static int make_text(struct key *k, char text[static KEY_TEXT_SIZE], struct cay_error *err) {
+    unsigned char random[32];
+    int r = id_random(random, sizeof random);
+    if (r < 0)
+        return error_sys(err, -r, "making a key");
+    memcpy(text, "cay_", 4);
+    put_base64url(random, sizeof random, text + 4);
+    explicit_bzero(random, sizeof random);
+    hash_of(text, KEY_TEXT_LEN, k->hash);
+    return 0;
+}
+
+/* "admin" and "cay" stand for others in the audit. */
+static int check(const struct key *k, struct cay_error *err) {
+    int r = id_check_name("name", k->name, err);
+    if (r < 0)
+        return r;
+    if (str_equal(k->name, "admin") || str_equal(k->name, "cay") || str_equal(k->name, "current")) {
+        error_set(err, CAY_INVALID_ARGUMENT, "a key cannot have the name '%s'", k->name);
+        return error_remedy(err, "choose another name");
+    }
+    if (k->scopes == 0) {
+        error_set(err, CAY_INVALID_ARGUMENT, "a key without a scope may do nothing");
+        return error_remedy(err, "name one of sandboxes, images, read, admin");
+    }
+    if (k->expires_ms != 0 && k->expires_ms <= clock_wall_ms()) {
+        error_set(err, CAY_INVALID_ARGUMENT, "the key would have expired already");
+        return error_remedy(err, "give a time that is still to come");
+    }
+    return 0;
+}
+
+static int refuse_taken(const char *name, struct cay_error *err) {
+    error_set(err, CAY_CONFLICT, "a key with the name '%s' exists", name);
+    return error_remedy(err, "choose another name, or remove that one with: cay key rm %s", name);
+}
+
+/* Its place in the table is taken before its row is written, so that its name cannot be given
+ * twice. Nobody can use it meanwhile: nobody knows it. */
+static int admit(struct manager *m, const struct key *k, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    int r = find_name(m, k->name) < m->key_count ? refuse_taken(k->name, err) : add(m, k, err);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        return r;
+    r = db_key_add(m->db, k, err);
+    if (r < 0) {
+        (void)pthread_mutex_lock(&m->lock);
+        drop(m, k->id);
+        (void)pthread_mutex_unlock(&m->lock);
+    }
+    return r;
+}
+
+int manager_key_add(struct manager *m, struct key *k, char text[static KEY_TEXT_SIZE],
+                    struct cay_error *err) {
+    _Static_assert((int)OWNER_SIZE == (int)ID_SIZE, "the id of a key is an id");
+    int r = check(k, err);
+    if (r == 0)
+        r = id_new(k->id, err);
+    if (r == 0)
+        r = make_text(k, text, err);
+    k->created_ms = clock_wall_ms();
+    return r < 0 ? r : admit(m, k, err);
+}
+
+/* ---- looking, removing ---- */
+
+static int refuse_unknown(const char *name, struct cay_error *err) {
+    char shown[80];
+    error_set(err, CAY_NOT_FOUND, "there is no key '%s'", str_escape(shown, sizeof shown, name));
+    return error_remedy(err, "list the keys with: cay key ls");
+}
+
+int manager_key_get(struct manager *m, const char *name, struct key *ret, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    size_t i = find_name(m, name);
+    bool found = i < m->key_count;
+    if (found)
+        *ret = m->keys[i];
+    (void)pthread_mutex_unlock(&m->lock);
+    return found ? 0 : refuse_unknown(name, err);
+}
+
+/* Out of the memory first: whatever the disk says, it does not work any more. */
+int manager_key_remove(struct manager *m, const char *name, struct cay_error *err) {
+    struct key k;
+    int r = manager_key_get(m, name, &k, err);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&m->lock);
+    drop(m, k.id);
+    (void)pthread_mutex_unlock(&m->lock);
+    return db_key_remove(m->db, k.id, err);
+}
+
+int manager_key_list(struct manager *m, struct key **ret, size_t *ret_count,
+                     struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    struct key *v = calloc(m->key_count + 1, sizeof *v);
+    if (v != NULL && m->key_count > 0)
+        memcpy(v, m->keys, m->key_count * sizeof *v);
+    *ret_count = m->key_count;
+    (void)pthread_mutex_unlock(&m->lock);
+    *ret = v;
+    return v != NULL ? 0 : error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+}
+
+/* What is compared are hashes, which tell nothing about the keys; and always all of them. */
+bool manager_key_match(struct manager *m, const char *text, struct key *ret) {
+    unsigned char hash[HASH_SIZE];
+    bool found = false;
+    int64_t now = clock_wall_ms();
+    hash_of(text, strlen(text), hash);
+    (void)pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->key_count; i++) {
+        const struct key *k = &m->keys[i];
+        if (!hash_equal(k->hash, hash) || (k->expires_ms != 0 && k->expires_ms <= now))
+            continue;
+        *ret = *k;
+        found = true;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return found;
+}
