@@ -23,7 +23,8 @@ from launching import (DONE, EXEC, INPUT, INPUT_END, REQUEST, STARTED, STDOUT, C
 
 KEYS = ["id", "name", "state", "image", "user", "workDir", "memory", "cpus", "disk", "pids",
         "labels", "env", "createdAt", "updatedAt", "lastActivityAt", "autoStopInterval",
-        "autoDeleteInterval", "tier", "profile", "errorReason", "errorRemedy"]
+        "autoArchiveInterval", "autoDeleteInterval", "onFailure", "tier", "profile",
+        "errorReason", "errorRemedy"]
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +213,7 @@ def test_an_error_is_three_lines(shared):
     ("GET", "/api/sandbox/none", None, 404, "none"),
     ("POST", "/api/sandbox/none/start", None, 404, "none"),
     ("DELETE", "/api/sandbox/none", None, 404, "none"),
-    ("DELETE", "/api/sandbox/none?force=perhaps", None, 400, "neither true nor false"),
+    ("DELETE", "/api/sandbox/BOX?force=perhaps", None, 400, "neither true nor false"),
     ("POST", "/api/sandbox", "{", 400, "request body"),
     ("POST", "/api/sandbox", "[]", 400, "object"),
     ("POST", "/api/sandbox", "\xff", 400, "request body"),
@@ -227,12 +228,13 @@ def test_an_error_is_three_lines(shared):
     ("POST", "/api/sandbox", {"volumes": ["/"]}, 400, ""),
     ("POST", "/api/sandbox", {"image": "No Such Image"}, 400, ""),
     ("POST", "/api/sandbox", {"tier": "best"}, 400, "tier"),
-    ("PUT", "/api/sandbox/none/labels", {}, 400, "labels"),
-    ("POST", "/api/cay/sandbox/none/rename", {"name": "a b"}, 400, "name"),
-    ("POST", "/api/cay/sandbox/none/rename", {"nmae": "a"}, 400, "did you mean 'name'?"),
-    ("GET", "/api/cay/sandbox/none/connect", None, 400, "Upgrade"),
+    ("PUT", "/api/sandbox/BOX/labels", {}, 400, "labels"),
+    ("POST", "/api/cay/sandbox/BOX/rename", {"name": "a b"}, 400, "name"),
+    ("POST", "/api/cay/sandbox/BOX/rename", {"nmae": "a"}, 400, "did you mean 'name'?"),
+    ("GET", "/api/cay/sandbox/BOX/connect", None, 400, "Upgrade"),
 ])
-def test_bad_input(shared, method, path, body, status, part):
+def test_bad_input(shared, box, method, path, body, status, part):
+    path = path.replace("BOX", box)
     if isinstance(body, str):
         body = body.encode("latin-1")
     found, code, text = refusal(shared, method, path, body)
