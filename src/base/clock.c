@@ -1,5 +1,6 @@
 #include "base/clock.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <time.h>
@@ -58,4 +59,71 @@ const char *clock_iso8601(int64_t wall_ms, char out[static 32]) {
     (void)strftime(rest, sizeof rest, "-%m-%dT%H:%M:%S", &tm);
     (void)snprintf(out, 32, "%04u%s.%03uZ", (unsigned)(tm.tm_year + 1900) % 10000, rest, ms % 1000);
     return out;
+}
+
+/* ---- reading times ---- */
+
+/* Exactly so many digits, with a value up to max. */
+static bool take_digits(const char **p, int digits, int max, int *ret) {
+    *ret = 0;
+    for (; digits > 0; digits--, (*p)++) {
+        if (**p < '0' || **p > '9')
+            return false;
+        *ret = *ret * 10 + (**p - '0');
+    }
+    return *ret <= max;
+}
+
+static bool take_char(const char **p, char c) {
+    if (**p != c)
+        return false;
+    (*p)++;
+    return true;
+}
+
+/* Behind the point; what is finer than a millisecond is left out. */
+static int take_fraction(const char **p) {
+    int ms = 0;
+    for (int weight = 100; **p >= '0' && **p <= '9'; weight /= 10, (*p)++)
+        ms += weight * (**p - '0');
+    return ms;
+}
+
+static bool take_offset(const char **p, int *ret_minutes) {
+    int hours, minutes;
+    *ret_minutes = 0;
+    if (take_char(p, 'Z') || take_char(p, 'z'))
+        return true;
+    int sign = **p == '-' ? -1 : 1;
+    if (!take_char(p, '+') && !take_char(p, '-'))
+        return false;
+    if (!take_digits(p, 2, 23, &hours) || !take_char(p, ':') || !take_digits(p, 2, 59, &minutes))
+        return false;
+    *ret_minutes = sign * (60 * hours + minutes);
+    return true;
+}
+
+int clock_from_iso8601(const char *text, int64_t *ret_wall_ms) {
+    const char *p = text;
+    int year, month, day, hour, minute, second, offset, ms = 0;
+    if (!take_digits(&p, 4, 9999, &year) || !take_char(&p, '-') ||
+        !take_digits(&p, 2, 12, &month) || !take_char(&p, '-') || !take_digits(&p, 2, 31, &day) ||
+        !take_char(&p, 'T') || !take_digits(&p, 2, 23, &hour) || !take_char(&p, ':') ||
+        !take_digits(&p, 2, 59, &minute) || !take_char(&p, ':') || !take_digits(&p, 2, 59, &second))
+        return -EINVAL;
+    if (take_char(&p, '.'))
+        ms = take_fraction(&p);
+    if (!take_offset(&p, &offset) || *p != '\0')
+        return -EINVAL;
+    struct tm tm = {.tm_year = year - 1900,
+                    .tm_mon = month - 1,
+                    .tm_mday = day,
+                    .tm_hour = hour,
+                    .tm_min = minute,
+                    .tm_sec = second};
+    int64_t seconds = timegm(&tm);
+    if (tm.tm_mday != day || tm.tm_mon != month - 1 || year == 0) /* February 30 */
+        return -EINVAL;
+    *ret_wall_ms = (seconds - 60 * (int64_t)offset) * 1000 + ms;
+    return 0;
 }

@@ -21,3 +21,5 @@ int64_t clock_earlier(int64_t a, int64_t b);
 /* "2026-11-15T05:07:53.123Z" of the wall clock. */
 const char *clock_iso8601(int64_t wall_ms, char out[static 32]);
 int64_t clock_wall_ms(void);
+/* And back, with any fraction and offset ("Z", "+02:00"): 0, or -EINVAL if it is no such time. */
+int clock_from_iso8601(const char *text, int64_t *ret_wall_ms);

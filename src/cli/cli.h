@@ -13,6 +13,10 @@ extern const struct opt_command cli_create, cli_ls, cli_info, cli_exec, cli_shel
     cli_stats, cli_stop, cli_start, cli_pause, cli_resume, cli_rename, cli_rm, cli_prune, cli_serve,
     cli_snapshot, cli_session;
 
+/* Who may do what to the daemon, and who did. */
+extern const struct opt_command cli_key;
+#define CLI_ACCESS "Access"
+
 /* Their heading in the overview, and how completion finds names. */
 #define CLI_SANDBOXES  "Sandboxes that stay"
 #define CLI_CANDIDATES "ls --names"

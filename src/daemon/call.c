@@ -170,6 +170,11 @@ static const struct route routes[] = {
     {"GET", "/api/cay/sandbox/{who}/stats", stats},
     {"GET", "/api/cay/sandbox/{who}/connect", connect_handle, NEED_USE},
     {"GET", "/api/cay/status", status, NEED_NOTHING},
+    {"GET", "/api/api-keys", key_list_handle, NEED_ADMIN},
+    {"POST", "/api/api-keys", key_create_handle, NEED_ADMIN},
+    {"GET", "/api/api-keys/current", key_current_handle, NEED_NOTHING},
+    {"GET", "/api/api-keys/{name}", key_get_handle, NEED_ADMIN},
+    {"DELETE", "/api/api-keys/{name}", key_remove_handle, NEED_ADMIN},
 };
 
 /* ---- running ---- */

@@ -19,3 +19,5 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
 int shape_read_labels(const struct buf *body, struct strv *ret, struct cay_error *err);
 int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1],
                       struct cay_error *err);
+/* The name, scopes, limits and expiry of a key; scopes 0 if none is named. */
+int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *err);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "daemon/shape.h"
@@ -265,4 +266,78 @@ int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1]
     if (r == 0)
         r = id_check_name("name", text, err);
     return r < 0 ? r : str_copy(name, NAME_MAX_LEN + 1, text);
+}
+
+/* ---- keys ---- */
+
+static int read_scopes(const struct json *at, unsigned *ret, struct cay_error *err) {
+    struct json list, item;
+    int r = json_get_array(at, "permissions", JSON_OPTIONAL, &list, err);
+    if (r < 0 || list.value == NULL)
+        return r;
+    for (size_t i = 0; json_item(&list, i, &item); i++) {
+        const char *text;
+        r = json_as_string(&item, &text, err);
+        if (r < 0)
+            return r;
+        unsigned scope = key_scope_from_name(text);
+        if (scope == 0) {
+            r = json_refuse(&item, err, "'%.40s' is no scope", text);
+            (void)error_remedy(err, "use sandboxes, images, read or admin");
+            return r;
+        }
+        *ret |= scope;
+    }
+    return 0;
+}
+
+static int read_expiry(const struct json *at, int64_t *ret, struct cay_error *err) {
+    const char *text = NULL;
+    int r = json_get_string(at, "expiresAt", JSON_OPTIONAL, &text, err);
+    if (r < 0 || text == NULL || clock_from_iso8601(text, ret) == 0)
+        return r;
+    error_set(err, CAY_INVALID_ARGUMENT, "expiresAt: '%.40s' is no time", text);
+    return error_remedy(err, "write it as in 2027-01-31T12:00:00Z");
+}
+
+static int read_key_limits(const struct json *at, struct key *ret, struct cay_error *err) {
+    struct json value;
+    double cpus = 0;
+    int r =
+        json_get_integer(at, "maxSandboxes", JSON_OPTIONAL, 0, 1000000, &ret->max_sandboxes, err);
+    if (r == 0)
+        r = read_size(at, "maxMemory", &ret->max_memory_bytes, err);
+    if (r == 0)
+        r = read_size(at, "maxDisk", &ret->max_disk_bytes, err);
+    if (r == 0)
+        r = json_get_number(at, "maxCpus", JSON_OPTIONAL, &cpus, err);
+    if (r < 0 || !json_child(at, "maxCpus", &value))
+        return r;
+    if (!(cpus >= 0.01 && cpus <= 1e6))
+        return json_refuse(&value, err, "expected 0.01 to 1000000 processors");
+    ret->max_cpu_quota_us = (uint64_t)(cpus * 100000);
+    return 0;
+}
+
+int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *err) {
+    static const char *const keys[] = {"name",      "permissions", "expiresAt", "maxSandboxes",
+                                       "maxMemory", "maxDisk",     "maxCpus"};
+    const char *name = "";
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = parse(body, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    if (r == 0)
+        r = json_get_string(&root, "name", JSON_REQUIRED, &name, err);
+    if (r == 0)
+        r = id_check_name("name", name, err);
+    if (r == 0 && str_copy(ret->name, sizeof ret->name, name) < 0)
+        r = error_set(err, CAY_INVALID_ARGUMENT, "name: too long");
+    if (r == 0)
+        r = read_scopes(&root, &ret->scopes, err);
+    if (r == 0)
+        r = read_expiry(&root, &ret->expires_ms, err);
+    return r < 0 ? r : read_key_limits(&root, ret, err);
 }

@@ -108,6 +108,25 @@ void sheet_time(struct sheet *s, const char *name, int64_t wall_ms) {
     sheet_string(s, name, clock_iso8601(wall_ms, text));
 }
 
+void sheet_optional_time(struct sheet *s, const char *name, int64_t wall_ms) {
+    char text[32];
+    sheet_optional(s, name, wall_ms == 0 ? "" : clock_iso8601(wall_ms, text));
+}
+
+void sheet_words(struct sheet *s, const char *name, const struct strv *words) {
+    if (named(s, name))
+        return;
+    if (s->is_tsv) {
+        tsv_list(&s->tsv, (const char *const *)words->v, words->len);
+        return;
+    }
+    jsonw_key(&s->json, name);
+    jsonw_begin_array(&s->json);
+    for (size_t i = 0; i < words->len; i++)
+        jsonw_string(&s->json, words->v[i]);
+    jsonw_end_array(&s->json);
+}
+
 /* The text has a '=', as whoever made the pair saw to it. */
 static void write_pair(struct jsonw *w, const char *pair) {
     const char *equals = strchr(pair, '=');

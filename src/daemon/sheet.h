@@ -33,5 +33,9 @@ void sheet_unsigned(struct sheet *s, const char *name, uint64_t value);
 void sheet_number(struct sheet *s, const char *name, double value);
 void sheet_bool(struct sheet *s, const char *name, bool value);
 void sheet_time(struct sheet *s, const char *name, int64_t wall_ms);
+/* null in JSON, and empty in a table, if it is 0. */
+void sheet_optional_time(struct sheet *s, const char *name, int64_t wall_ms);
+/* Words: an array of strings, or one field. */
+void sheet_words(struct sheet *s, const char *name, const struct strv *words);
 /* "K=V" texts: an object of strings, or one field. */
 void sheet_pairs(struct sheet *s, const char *name, const struct strv *pairs);

@@ -109,6 +109,14 @@ def test_every_option_of_session_is_in_its_page_and_the_reverse():
     assert page_options("cay-session.1") == known - help_options("doctor")
 
 
+@pytest.mark.parametrize("verb", ["create", "ls", "rm"])
+def test_key_is_in_its_page(verb):
+    page = (MAN / "cay-key.1.scd").read_text()
+    assert f"*cay key {verb}*" in page and f"\n*{verb}*\n" in page
+    known = set.union(*(help_options("key", v) for v in ("create", "ls", "rm")))
+    assert page_options("cay-key.1") == known - help_options("doctor")
+
+
 def test_every_common_option_is_in_the_overview():
     assert page_options("cay.1") == help_options("doctor")
 

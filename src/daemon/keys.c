@@ -1,0 +1,92 @@
+/* Keys: made, listed, removed. The text of a key is in one answer, and nowhere else. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "daemon/call.h"
+#include "daemon/shape.h"
+#include "manager/manager.h"
+
+/* What is shown of a key. */
+struct shown_key {
+    struct key key;
+    char value[KEY_TEXT_SIZE];
+};
+
+static const struct shown_key no_key;
+
+static void write_scopes(struct sheet *s, unsigned scopes) {
+    struct strv names = {0};
+    for (unsigned bit = SCOPE_READ; bit <= SCOPE_ADMIN; bit <<= 1)
+        if ((scopes & bit) != 0)
+            s->json.failed |= strv_push(&names, key_scope_name(bit)) < 0;
+    sheet_words(s, "permissions", &names);
+    strv_free(&names);
+}
+
+static void write_key(struct sheet *s, const void *row) {
+    const struct shown_key *k = row;
+    sheet_string(s, "id", k->key.id);
+    sheet_string(s, "name", k->key.name);
+    sheet_string(s, "value", k->value[0] != '\0' ? k->value : "cay_********");
+    write_scopes(s, k->key.scopes);
+    sheet_time(s, "createdAt", k->key.created_ms);
+    sheet_optional_time(s, "expiresAt", k->key.expires_ms);
+    sheet_integer(s, "maxSandboxes", k->key.max_sandboxes);
+    sheet_unsigned(s, "maxMemory", k->key.max_memory_bytes);
+    sheet_unsigned(s, "maxDisk", k->key.max_disk_bytes);
+    sheet_number(s, "maxCpus", (double)k->key.max_cpu_quota_us / 100000);
+}
+
+static const struct sheet_kind shape_key = {write_key, sizeof(struct shown_key), &no_key};
+
+int key_create_handle(struct call *c, struct cay_error *err) {
+    struct shown_key k = {0};
+    int r = shape_read_key(&c->body, &k.key, err);
+    if (r == 0 && k.key.scopes == 0)
+        k.key.scopes = SCOPE_SANDBOXES;
+    if (r == 0)
+        r = manager_key_add(c->manager, &k.key, k.value, err);
+    if (r == 0) {
+        call_answer(c, &shape_key, &k);
+        c->answer.status = 201;
+    }
+    explicit_bzero(k.value, sizeof k.value);
+    return r;
+}
+
+int key_list_handle(struct call *c, struct cay_error *err) {
+    _cleanup_(freep) struct key *keys = NULL;
+    size_t count = 0;
+    int r = manager_key_list(c->manager, &keys, &count, err);
+    _cleanup_(freep) struct shown_key *rows = r < 0 ? NULL : calloc(count + 1, sizeof *rows);
+    if (r == 0 && rows == NULL)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++)
+        rows[i].key = keys[i];
+    sheet_write_all(&c->answer.body, c->wants_tsv, &shape_key, rows, count);
+    return 0;
+}
+
+int key_get_handle(struct call *c, struct cay_error *err) {
+    struct shown_key k = {0};
+    int r = manager_key_get(c->manager, c->who, &k.key, err);
+    if (r == 0)
+        call_answer(c, &shape_key, &k);
+    return r;
+}
+
+int key_current_handle(struct call *c, struct cay_error *err) {
+    (void)err;
+    struct shown_key k = {.key = c->caller};
+    call_answer(c, &shape_key, &k);
+    return 0;
+}
+
+int key_remove_handle(struct call *c, struct cay_error *err) {
+    c->answer.status = 204;
+    return manager_key_remove(c->manager, c->who, err);
+}
