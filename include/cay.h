@@ -1,4 +1,10 @@
-/* libcay: sandboxes for untrusted code, in this process, without a daemon.
+/* libcay: sandboxes for untrusted code. There are two ways to them:
+ *
+ * - cay_engine and cay_sandbox: one that is thrown away, made by this process, without a daemon;
+ * - cay_manager: sandboxes that stay, kept by the daemon. Any thread, any process.
+ *
+ * Functions return 0, or the negative of an enum cay_code with *err filled. docs/library.md has
+ * more, docs/examples/ whole programs.
  *
  *     struct cay_error err;
  *     cay_engine *engine;
@@ -14,9 +20,9 @@
  *         cay_sandbox_exec(box, &exec, &result, &err) == 0)
  *         …
  *
- * Functions return 0, or the negative of an enum cay_code with *err filled. The library must be
- * used from one thread, in a process without others: it clones. As an ordinary user, opening the
- * engine puts the process into a user namespace of its own, for good. */
+ * The engine must be used from one thread, in a process without others: it clones. As an ordinary
+ * user, opening it puts the process into a user namespace of its own, for good. The manager has
+ * neither condition. */
 #pragma once
 
 #include <cay/errors.h>
@@ -120,20 +126,21 @@ void cay_sandbox_destroy(cay_sandbox *box);
 struct cay_exec {
     const char *const *argv;            /* NULL-terminated */
     const char *const *env;             /* "K=V" over the image's own, NULL-terminated; or NULL */
-    const char *work_dir;               /* absolute; made if missing */
+    const char *work_dir;               /* absolute, made if missing; NULL: the sandbox's */
     const char *user;                   /* "name", "uid" or "uid:gid"; NULL: the sandbox's, else
                                          * the image's, else root */
     bool tty;                           /* a terminal; stdin_fd should be one too, in raw mode */
-    int stdin_fd, stdout_fd, stderr_fd; /* streamed; -1: empty input, captured output */
-    size_t capture_max;                 /* bytes of captured output for each stream */
-    int signal_fd;                      /* a signalfd whose signals go to the command; -1: none */
-    int64_t timeout_ms;                 /* 0: none */
-    int64_t idle_output_timeout_ms;     /* 0: none */
-    uint64_t output_max;                /* bytes of both streams together; 0: none */
+    int stdin_fd, stdout_fd, stderr_fd; /* streamed; -1: `input` is the input, captured output */
+    const void *input;                  /* bytes for standard input; NULL: it is empty */
+    size_t input_len;
+    size_t capture_max;             /* bytes of captured output for each stream */
+    int signal_fd;                  /* a signalfd whose signals go to the command; -1: none */
+    int64_t timeout_ms;             /* 0: none */
+    int64_t idle_output_timeout_ms; /* 0: none */
+    uint64_t output_max;            /* bytes of both streams together; 0: none */
 };
 #define CAY_EXEC_INIT                                                                              \
-    ((struct cay_exec){.work_dir = "/workspace",                                                   \
-                       .stdin_fd = -1,                                                             \
+    ((struct cay_exec){.stdin_fd = -1,                                                             \
                        .stdout_fd = -1,                                                            \
                        .stderr_fd = -1,                                                            \
                        .capture_max = 16 * 1024 * 1024,                                            \
@@ -162,3 +169,5 @@ void cay_result_free(struct cay_result *result);
 #ifdef __cplusplus
 }
 #endif
+
+#include <cay/manager.h>

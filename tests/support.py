@@ -72,6 +72,12 @@ def own(path):
     return path
 
 
+def own_folder(path):
+    """Makes a folder that the tested user owns."""
+    path.mkdir()
+    return own(path)
+
+
 @pytest.fixture
 def folder():
     """A folder that the tested user owns and reaches; pytest's own are closed to others."""

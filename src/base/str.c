@@ -309,3 +309,10 @@ bool strv_has(const struct strv *s, const char *text) {
             return true;
     return false;
 }
+
+int str_hex_digit(char c) {
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}

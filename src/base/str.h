@@ -25,6 +25,9 @@ int str_to_u64(const char *text, uint64_t max, uint64_t *ret);
 /* A finite decimal number such as "1.5". */
 int str_to_double(const char *text, double *ret);
 
+/* What a hexadecimal digit is worth, or -1. */
+int str_hex_digit(char c);
+
 /* "512", "512k", "1.5g", "2GiB": bytes; k m g t are powers of 1024. `what` names the thing in the
  * error ("--memory"). Zero and negative sizes are refused. */
 int str_to_size(const char *what, const char *text, uint64_t *ret_bytes, struct cay_error *err);

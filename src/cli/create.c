@@ -1,12 +1,9 @@
 /* `cay create`: a sandbox that stays. */
-#include <string.h>
-
-#include "base/error.h"
-#include "base/jsonw.h"
+#include "client/create.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 
-enum { MINUTE_MS = 60 * 1000, BODY_MAX = 16 * 1024 * 1024 };
+enum { MINUTE_MS = 60 * 1000 };
 
 struct create_options {
     struct verb_common common;
@@ -104,102 +101,31 @@ static const struct opt options[] = {
 
 /* ---- the request ---- */
 
-static int check_pairs(const struct strv *pairs, const char *flag, struct cay_error *err) {
-    for (size_t i = 0; i < pairs->len; i++) {
-        char shown[64];
-        if (strchr(pairs->v[i], '=') != NULL && pairs->v[i][0] != '=')
-            continue;
-        error_set(err, CAY_INVALID_ARGUMENT, "%s '%s' has no '='", flag,
-                  str_escape(shown, sizeof shown, pairs->v[i]));
-        return error_remedy(err, "write %s KEY=VALUE", flag);
-    }
-    return 0;
-}
-
-/* True if a later pair has the same key: that one counts. */
-static bool is_overridden(const struct strv *pairs, size_t at) {
-    size_t len = strcspn(pairs->v[at], "=") + 1;
-    for (size_t i = at + 1; i < pairs->len; i++)
-        if (strncmp(pairs->v[i], pairs->v[at], len) == 0)
-            return true;
-    return false;
-}
-
-static void put_pairs(struct jsonw *w, const char *key, const struct strv *pairs) {
-    if (pairs->len == 0)
-        return;
-    jsonw_key(w, key);
-    jsonw_begin_object(w);
-    for (size_t i = 0; i < pairs->len; i++) {
-        char *equals = strchr(pairs->v[i], '=');
-        if (is_overridden(pairs, i))
-            continue;
-        *equals = '\0';
-        jsonw_put_string(w, pairs->v[i], equals + 1);
-        *equals = '=';
-    }
-    jsonw_end_object(w);
-}
-
-static void put_text(struct jsonw *w, const char *key, const char *text) {
-    if (text != NULL)
-        jsonw_put_string(w, key, text);
-}
-
-static void put_count(struct jsonw *w, const char *key, uint64_t n) {
-    if (n != 0)
-        jsonw_put_unsigned(w, key, n);
-}
-
 /* Less than a minute is a minute: 0 means never. */
-static void put_minutes(struct jsonw *w, const char *key, int64_t ms) {
-    if (ms >= 0)
-        jsonw_put_integer(w, key, (ms + MINUTE_MS - 1) / MINUTE_MS);
-}
-
-static void put_limits(struct jsonw *w, const struct create_options *o) {
-    put_count(w, "memory", o->memory);
-    put_count(w, "disk", o->disk);
-    put_count(w, "pids", (uint64_t)o->pids);
-    if (o->cpus > 0)
-        jsonw_put_number(w, "cpus", o->cpus);
-    put_minutes(w, "autoStopInterval", o->auto_stop_ms);
-    put_minutes(w, "autoDeleteInterval", o->auto_delete_ms);
-}
-
-static void put_volumes(struct jsonw *w, const struct strv *volumes) {
-    if (volumes->len == 0)
-        return;
-    jsonw_key(w, "volumes");
-    jsonw_begin_array(w);
-    for (size_t i = 0; i < volumes->len; i++)
-        jsonw_string(w, volumes->v[i]);
-    jsonw_end_array(w);
+static int64_t minutes(int64_t ms) {
+    return ms < 0 ? CAY_AS_CONFIGURED : (ms + MINUTE_MS - 1) / MINUTE_MS;
 }
 
 static int make_body(const struct create_options *o, struct buf *b, struct cay_error *err) {
-    int r = check_pairs(&o->env, "--env", err);
-    if (r == 0)
-        r = check_pairs(&o->labels, "--label", err);
-    if (r < 0)
-        return r;
-    struct jsonw w = JSONW_INIT(b);
-    jsonw_begin_object(&w);
-    put_text(&w, "name", o->name);
-    put_text(&w, "image", o->image);
-    put_text(&w, "user", o->user);
-    put_text(&w, "workDir", o->workdir);
-    put_text(&w, "tier", o->tier > 0 ? tiers[o->tier] : NULL);
-    put_text(&w, "profile", o->profile > 0 ? profiles[o->profile] : NULL);
-    if (o->read_only)
-        jsonw_put_bool(&w, "readOnly", true);
-    put_limits(&w, o);
-    put_pairs(&w, "env", &o->env);
-    put_pairs(&w, "labels", &o->labels);
-    put_volumes(&w, &o->volumes);
-    jsonw_end_object(&w);
-    return jsonw_finish(&w) < 0 ? error_set(err, CAY_INVALID_ARGUMENT, "the request is too large")
-                                : 0;
+    struct cay_create c;
+    cay_create_init(&c);
+    c.spec.name = o->name;
+    c.spec.image = o->image;
+    c.spec.user = o->user;
+    c.spec.tier = o->tier > 0 ? tiers[o->tier] : NULL;
+    c.spec.profile = o->profile > 0 ? profiles[o->profile] : NULL;
+    c.spec.read_only = o->read_only;
+    c.spec.memory_bytes = o->memory;
+    c.spec.disk_bytes = o->disk;
+    c.spec.pids = (uint32_t)o->pids;
+    c.spec.cpus = o->cpus;
+    c.spec.volumes = (const char *const *)o->volumes.v;
+    c.work_dir = o->workdir;
+    c.env = (const char *const *)o->env.v;
+    c.labels = (const char *const *)o->labels.v;
+    c.auto_stop_minutes = minutes(o->auto_stop_ms);
+    c.auto_delete_minutes = minutes(o->auto_delete_ms);
+    return create_body(&c, b, err);
 }
 
 /* ---- the verb ---- */
@@ -207,7 +133,7 @@ static int make_body(const struct create_options *o, struct buf *b, struct cay_e
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc, (void)argv;
     const struct create_options *o = values;
-    _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
+    _cleanup_(buf_free) struct buf body = BUF_INIT(CREATE_BODY_MAX);
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(&o->common);
     const struct sandbox_request req = {
         .method = "POST", .before = "/api/sandbox", .body = &body, .progress = true};

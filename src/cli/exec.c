@@ -89,7 +89,7 @@ static struct cay_exec make_exec(const struct execution *x) {
     struct cay_exec exec = CAY_EXEC_INIT;
     exec.argv = x->argv;
     exec.env = (const char *const *)o->env.v;
-    exec.work_dir = o->workdir != NULL ? o->workdir : x->connection.work_dir;
+    exec.work_dir = o->workdir;
     exec.user = o->user;
     exec.tty = o->tty;
     exec.stdin_fd = STDIN_FILENO;
@@ -133,6 +133,7 @@ static int execute(struct execution *x, const char *who) {
     const struct command_defaults defaults = {
         .user = x->connection.user,
         .hostname = x->connection.name,
+        .work_dir = x->connection.work_dir,
         .env = x->connection.env,
     };
     struct cay_exec exec = make_exec(x);

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -166,11 +165,10 @@ const char *sandbox_age(const char *time, char out[static 32]) {
         int64_t seconds;
         const char *name;
     } units[] = {{86400, "day"}, {3600, "hour"}, {60, "minute"}, {1, "second"}};
-    struct tm tm = {0};
-    const char *rest = strptime(time, "%Y-%m-%dT%H:%M:%S", &tm);
-    if (rest == NULL)
+    int64_t then;
+    if (clock_from_iso8601(time, &then) < 0)
         return time;
-    int64_t age = clock_wall_ms() / 1000 - (int64_t)timegm(&tm);
+    int64_t age = (clock_wall_ms() - then) / 1000;
     for (size_t i = 0; i < ARRAY_LEN(units); i++) {
         int64_t n = age / units[i].seconds;
         if (n > 0) {

@@ -64,19 +64,27 @@ static int find_key(const struct daemon_choice *choice, struct daemon *d, struct
     return 0;
 }
 
+/* A connection; where nobody listens although somebody should, a daemon is started first. */
+static int dial(const struct daemon *d, struct cay_error *err) {
+    int fd = http_connect(&d->address, err);
+    if (fd >= 0 || !d->start || (err->sys != ENOENT && err->sys != ECONNREFUSED))
+        return fd;
+    const struct daemon_choice choice = {.config = d->config};
+    int r = daemon_start(&choice, d->state_dir, err);
+    return r < 0 ? r : http_connect(&d->address, err);
+}
+
 static int open_local(const struct daemon_choice *choice, struct daemon *ret,
                       struct cay_error *err) {
-    char state_dir[PATH_MAX];
-    int r = state_dir_make(choice->state_dir, state_dir, sizeof state_dir, err);
+    int r = state_dir_make(choice->state_dir, ret->state_dir, sizeof ret->state_dir, err);
     if (r == 0)
-        r = find_socket(choice, state_dir, &ret->address, err);
+        r = find_socket(choice, ret->state_dir, &ret->address, err);
     if (r < 0)
         return r;
-    _cleanup_(closep) int fd = http_connect(&ret->address, err);
-    if (fd >= 0)
-        return 0;
-    bool absent = err->sys == ENOENT || err->sys == ECONNREFUSED;
-    return absent && !choice->no_start ? daemon_start(choice, state_dir, err) : -(int)err->code;
+    ret->start = !choice->no_start;
+    ret->config = choice->config;
+    _cleanup_(closep) int fd = dial(ret, err);
+    return MIN(fd, 0);
 }
 
 int daemon_open(const struct daemon_choice *choice, struct daemon *ret, struct cay_error *err) {
@@ -174,7 +182,7 @@ int daemon_call(const struct daemon *d, const struct daemon_request *req, struct
         .body_len = req->body != NULL ? req->body->len : 0,
     };
     buf_clear(body);
-    _cleanup_(closep) int fd = http_connect(&d->address, err);
+    _cleanup_(closep) int fd = dial(d, err);
     if (fd < 0)
         return fd;
     _cleanup_(http_head_free) struct http_head head = {0};
@@ -251,7 +259,7 @@ int daemon_connect(const struct daemon *d, const char *who, struct daemon_connec
                                 .accept = "text/tab-separated-values",
                                 .key = d->key,
                                 .headers = upgrade};
-    ret->fd = http_connect(&d->address, err);
+    ret->fd = dial(d, err);
     int r = MIN(ret->fd, 0);
     if (r == 0)
         r = http_send(ret->fd, &d->address, &http, err);

@@ -16,13 +16,16 @@ struct daemon_choice {
 
 struct daemon {
     struct http_address address;
-    char key[256]; /* for TCP; "" if there is none */
+    char key[256];            /* for TCP; "" if there is none */
+    bool start;               /* if nobody listens */
+    const char *config;       /* as in the choice */
+    char state_dir[PATH_MAX]; /* the daemon's, if no host was named; else "" */
 };
 
 enum { DAEMON_ANSWER_MAX = 64 * 1024 * 1024 };
 
 /* Finds it: the host that was named, CAY_HOST, or the socket in the state folder. If nobody
- * listens there and no host was named, it is started. */
+ * listens there and no host was named, it is started, now and before each later request. */
 int daemon_open(const struct daemon_choice *choice, struct daemon *ret, struct cay_error *err);
 
 enum daemon_format { DAEMON_TABLE, DAEMON_JSON };

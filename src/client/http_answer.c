@@ -144,16 +144,9 @@ const char *http_head_get(const struct http_head *h, const char *name, const cha
 
 enum { SIZE, SIZE_LF, DATA, DATA_CR, DATA_LF, LAST_CR, LAST_LF, ENDED };
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One byte of "SIZE\r\n". Extensions are allowed by the standard and sent by nobody. */
 static int take_size(struct http_chunks *c, char byte) {
-    int digit = hex_digit(byte);
+    int digit = str_hex_digit(byte);
     if (digit >= 0) {
         if (++c->digits > 15)
             return -EPROTO;
@@ -213,7 +206,7 @@ int http_unescape(char *text) {
             *out++ = *p;
             continue;
         }
-        int high = hex_digit(p[1]), low = high < 0 ? -1 : hex_digit(p[2]);
+        int high = str_hex_digit(p[1]), low = high < 0 ? -1 : str_hex_digit(p[2]);
         if (low < 0 || (high == 0 && low == 0))
             return -EPROTO;
         *out++ = (char)(high << 4 | low);

@@ -80,3 +80,32 @@ uint64_t table_number(const struct table *t, size_t row, const char *name) {
     uint64_t n;
     return str_to_u64(table_get(t, row, name), UINT64_MAX, &n) == 0 ? n : 0;
 }
+
+/* The character that the text behind a backslash stands for, and how long that text is; 0 if it
+ * stands for none. */
+static size_t decode(const char *text, char *ret) {
+    static const char from[] = "tnr\\", to[] = "\t\n\r\\";
+    const char *simple = *text != '\0' ? strchr(from, *text) : NULL;
+    if (simple != NULL) {
+        *ret = to[simple - from];
+        return 1;
+    }
+    int high = *text == 'x' ? str_hex_digit(text[1]) : -1;
+    int low = high < 0 ? -1 : str_hex_digit(text[2]);
+    if (low < 0 || (high == 0 && low == 0))
+        return 0;
+    *ret = (char)(high << 4 | low);
+    return 3;
+}
+
+void table_unescape(char *text) {
+    char *out = text;
+    while (*text != '\0') {
+        size_t len = *text == '\\' ? decode(text + 1, out) : 0;
+        if (len == 0)
+            *out = *text;
+        out++;
+        text += len + 1;
+    }
+    *out = '\0';
+}

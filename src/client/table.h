@@ -20,3 +20,7 @@ void table_free(struct table *t);
 const char *table_get(const struct table *t, size_t row, const char *name);
 /* The same as a number; 0 if it is none. */
 uint64_t table_number(const struct table *t, size_t row, const char *name);
+
+/* Replaces what stands for another character (docs/api.md) by it, in place. What is no such thing
+ * stays. */
+void table_unescape(char *text);

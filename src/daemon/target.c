@@ -5,14 +5,6 @@
 #include "base/error.h"
 #include "base/str.h"
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool is_text(const char *text) {
     size_t left = strlen(text), len;
     for (; left > 0; text += len, left -= len) {
@@ -31,7 +23,7 @@ static int decode(char *text, bool plus_is_space, struct cay_error *err) {
             *out++ = plus_is_space && *p == '+' ? ' ' : *p;
             continue;
         }
-        int high = hex_digit(p[1]), low = high < 0 ? -1 : hex_digit(p[2]);
+        int high = str_hex_digit(p[1]), low = high < 0 ? -1 : str_hex_digit(p[2]);
         if (low < 0)
             return error_set(err, CAY_INVALID_ARGUMENT,
                              "the path has a '%%' that two hex digits do not follow");

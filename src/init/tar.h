@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 struct buf;
@@ -72,6 +73,7 @@ struct tar_input {
     int (*more)(struct tar_input *in, struct cay_error *err);
     const char *as; /* takes the place of the first part of every name, so that nothing can appear
                      * beside it; NULL: names are as they are */
+    mode_t umask;   /* of this process: modes are set in spite of it */
 };
 
 struct tar_totals {
@@ -82,7 +84,7 @@ struct tar_totals {
 };
 
 /* Extracts everything below the folder dest, owned by the current user. More content
- * than max_bytes is refused (0: the disk decides). Modes are exact if the umask is 0. */
+ * than max_bytes is refused (0: the disk decides). */
 int tar_extract(struct tar_input *in, int dest, uint64_t max_bytes, struct tar_totals *ret,
                 struct cay_error *err);
 
@@ -111,6 +113,7 @@ struct tar_folder;
 
 struct tar_place {
     int dest;
+    mode_t umask;
     int parent;                 /* folder of the last member, or -1 */
     char parent_path[PATH_MAX]; /* its path below dest */
     struct tar_folder *folders; /* their modes and times are set at the end */

@@ -282,7 +282,7 @@ int tar_extract(struct tar_input *in, int dest, uint64_t max_bytes, struct tar_t
     *ret = (struct tar_totals){0};
     _cleanup_(extraction_free) struct extraction x = {
         .in = in,
-        .place = {.dest = dest, .parent = -1},
+        .place = {.dest = dest, .umask = in->umask, .parent = -1},
         .max_bytes = max_bytes,
         .totals = ret,
         .pax = BUF_INIT(TAR_EXTENDED_MAX),

@@ -77,7 +77,13 @@ static int create_file(int parent, const char *name, mode_t mode) {
 int tar_place_file(struct tar_place *p, const struct tar_member *m) {
     const char *name;
     int r = enter_parent(p, m->path, &name);
-    return r < 0 ? r : create_file(p->parent, name, m->mode & MODE_BITS);
+    if (r < 0)
+        return r;
+    mode_t mode = m->mode & MODE_BITS;
+    _cleanup_(closep) int fd = create_file(p->parent, name, mode);
+    if (fd >= 0 && (mode & p->umask) != 0 && fchmod(fd, mode) < 0)
+        return -errno;
+    return TAKE_FD(fd);
 }
 
 int tar_place_finish_file(int fd, const struct tar_member *m) {

@@ -300,6 +300,10 @@ void cay_sandbox_destroy(cay_sandbox *box) {
 
 /* ---- a command ---- */
 
+static const char *work_dir_of(const cay_sandbox *box) {
+    return box->config.working_dir[0] == '/' ? box->config.working_dir : "/workspace";
+}
+
 int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *ret,
                      struct cay_error *err) {
     *ret = (struct cay_result){.exit_code = 125, .tier = box->tier};
@@ -308,6 +312,7 @@ int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_r
     const struct command_defaults defaults = {
         .user = box->user[0] != '\0' ? box->user : NULL,
         .hostname = box->spec.hostname,
+        .work_dir = work_dir_of(box),
         .env = words(&record_of(box)->env),
     };
     int r = command_exec(&box->connection, exec, &defaults, ret, err);

@@ -4,11 +4,13 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/id.h"
 #include "base/path.h"
 #include "base/str.h"
@@ -135,34 +137,65 @@ static int carry(int fd, const struct cay_exec *exec, int64_t begin, struct cay_
     return r;
 }
 
-int command_exec(int *fd, const struct cay_exec *exec, const struct command_defaults *defaults,
-                 struct cay_result *ret, struct cay_error *err) {
-    char cwd[PATH_MAX], hostname[NAME_MAX_LEN + 16];
-    if (exec->argv == NULL || exec->argv[0] == NULL)
-        return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
-    int r = path_normalize("--workdir", exec->work_dir, cwd, sizeof cwd, err);
+/* Bytes for standard input as a file, whose end is theirs; -1 if there are none. */
+static int open_input(const struct cay_exec *exec, int *ret, struct cay_error *err) {
+    *ret = -1;
+    if (exec->stdin_fd >= 0 || exec->input == NULL)
+        return 0;
+    _cleanup_(closep) int fd = memfd_create("cay-input", MFD_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, "making a file in memory");
+    int r = fd_write_all(fd, exec->input, exec->input_len);
     if (r < 0)
-        return r;
-    _cleanup_(freep) const char **env = command_env(defaults, exec, hostname, sizeof hostname, err);
-    if (env == NULL)
-        return -(int)err->code;
-    struct exec_request req = {
-        .argv = exec->argv,
-        .env = env,
-        .cwd = cwd,
-        .user = exec->user != NULL ? exec->user : defaults->user,
-        .tty = exec->tty,
-        .want_stdin = exec->stdin_fd >= 0,
-        .timeout_ms = exec->timeout_ms,
-        .quiet_ms = exec->idle_output_timeout_ms,
-        .output_max = exec->output_max,
-    };
-    window_size(exec, &req);
+        return error_sys(err, -r, "keeping the input of a command");
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return error_errno(err, "keeping the input of a command");
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+static int send_and_carry(int *fd, const struct cay_exec *exec, const struct exec_request *req,
+                          struct cay_result *ret, struct cay_error *err) {
     int64_t begin = clock_us();
-    r = exec_send(*fd, &req, err);
+    int r = exec_send(*fd, req, err);
     if (r < 0)
         return r;
     r = carry(*fd, exec, begin, ret, err);
     fd_close(fd);
     return r;
+}
+
+int command_exec(int *fd, const struct cay_exec *asked, const struct command_defaults *defaults,
+                 struct cay_result *ret, struct cay_error *err) {
+    char cwd[PATH_MAX], hostname[NAME_MAX_LEN + 16];
+    struct cay_exec exec = *asked;
+    if (exec.argv == NULL || exec.argv[0] == NULL)
+        return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
+    int r = path_normalize("--workdir", exec.work_dir != NULL ? exec.work_dir : defaults->work_dir,
+                           cwd, sizeof cwd, err);
+    if (r < 0)
+        return r;
+    _cleanup_(freep) const char **env =
+        command_env(defaults, &exec, hostname, sizeof hostname, err);
+    if (env == NULL)
+        return -(int)err->code;
+    _cleanup_(closep) int input = -1;
+    r = open_input(&exec, &input, err);
+    if (r < 0)
+        return r;
+    if (input >= 0)
+        exec.stdin_fd = input;
+    struct exec_request req = {
+        .argv = exec.argv,
+        .env = env,
+        .cwd = cwd,
+        .user = exec.user != NULL ? exec.user : defaults->user,
+        .tty = exec.tty,
+        .want_stdin = exec.stdin_fd >= 0,
+        .timeout_ms = exec.timeout_ms,
+        .quiet_ms = exec.idle_output_timeout_ms,
+        .output_max = exec.output_max,
+    };
+    window_size(&exec, &req);
+    return send_and_carry(fd, &exec, &req, ret, err);
 }

@@ -7,6 +7,7 @@
 struct command_defaults {
     const char *user; /* NULL: root */
     const char *hostname;
+    const char *work_dir;
     const char *const *env; /* over our own, under the caller's; NULL: none */
 };
 

@@ -205,3 +205,13 @@ def serving(folder, *options, **more):
         yield daemon
     finally:
         daemon.clean_up()
+
+
+def end_background(state):
+    """Ends the daemon that a client started for a state folder, if there is one."""
+    lock = Path(state) / "daemon/lock"
+    pid = int((lock.read_text().split() or ["0"])[0]) if lock.exists() else 0
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        assert until(lambda: not is_alive(pid), 60)

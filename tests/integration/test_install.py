@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import daemons
 import support
 
 SOURCE = support.ROOT / "docs/examples/run.c"
@@ -63,10 +64,11 @@ def test_the_unit_names_the_daemon(installed):
 
 
 @pytest.mark.parametrize("file", [
-    "include/cay.h", "include/cay/errors.h",
+    "include/cay.h", "include/cay/errors.h", "include/cay/manager.h",
     "share/bash-completion/completions/cay", "share/zsh/site-functions/_cay",
     "share/fish/vendor_completions.d/cay.fish",
     "share/doc/cay/LICENSE", "share/doc/cay/README.md", "share/doc/cay/docs/examples/run.c",
+    "share/doc/cay/docs/examples/embed.c",
     "share/doc/cay/docs/images.md", "share/doc/cay/docs/daemon.md", "share/doc/cay/docs/api.md",
     "lib/systemd/system/cayd.service", "lib/systemd/system/cayd.socket",
 ])
@@ -99,18 +101,36 @@ def test_library_shows_public_names_only(installed):
     assert "cay_sandbox_exec" in names and all(n.startswith("cay_") for n in names)
 
 
-@pytest.mark.parametrize("flags", [(), ("-static",)])
-def test_example_builds_with_pkg_config_and_prints_42(installed, tmp_path, flags):
-    prefix, folder, known = installed
+def build(installed, folder, source, *flags):
+    """A program of ours, as a user would build it."""
+    prefix, root, known = installed
     if shutil.which("pkg-config") is None or shutil.which("cc") is None:
         pytest.skip("no C compiler or pkg-config")
-    env = {**os.environ, "PKG_CONFIG_SYSROOT_DIR": str(folder),
+    env = {**os.environ, "PKG_CONFIG_SYSROOT_DIR": str(root),
            "PKG_CONFIG_PATH": str(prefix / known["libdir"] / "pkgconfig")}
     found = run("pkg-config", "--cflags", "--libs", "cay", env=env)
     assert found.returncode == 0, found.stderr
-    program = tmp_path / "run"
-    built = run("cc", "-Wall", "-Wextra", "-Werror", *flags, SOURCE, "-o", program,
+    program = folder / source.stem
+    built = run("cc", "-Wall", "-Wextra", "-Werror", *flags, source, "-o", program,
                 *found.stdout.split())
     assert built.returncode == 0, built.stderr
-    done = run(program)
+    return program
+
+
+@pytest.mark.parametrize("flags", [(), ("-static",)])
+def test_example_builds_with_pkg_config_and_prints_42(installed, tmp_path, flags):
+    done = run(build(installed, tmp_path, SOURCE, *flags))
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+@support.as_root_only
+def test_embedding_example_finds_the_installed_daemon(installed, tmp_path, folder):
+    """It starts the daemon that belongs to the 'cay' in PATH."""
+    program = build(installed, tmp_path, support.ROOT / "docs/examples/embed.c")
+    state = folder / "state"
+    env = {**os.environ, "PATH": f"{installed[0] / 'bin'}:{os.environ['PATH']}"}
+    try:
+        done = run(program, state, env=env)
+        assert (done.returncode, done.stdout) == (0, "exit code 0\n42\n"), done.stderr
+    finally:
+        daemons.end_background(state)

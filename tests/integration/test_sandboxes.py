@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 import pytest
+from daemons import end_background
 from support import (BUILD, SINGLE_ID, TIER, cay, is_sanitized, need_cay, needs_ids, ok, own, refused,
                      start)
 from test_run_image import Store, base
@@ -662,7 +663,6 @@ def test_a_host_that_is_not_there(folder, host, code, part):
 
 def test_a_verb_starts_the_daemon(folder):
     need_daemon()
-    pid = 0
     try:
         refused(cay("ls", "--state-dir", folder, "--names"), code=10)
         assert not (folder / "daemon").exists()  # completion starts none
@@ -670,15 +670,10 @@ def test_a_verb_starts_the_daemon(folder):
         for one in starts:
             out, err = one.communicate(timeout=60)
             assert (one.returncode, out, err) == (0, b"", b"")
-        pid = int((folder / "daemon/lock").read_text().split()[0])
         name = ok(cay("create", "--state-dir", folder, *TIER)).strip()
         ok(cay("rm", "--state-dir", folder, "-f", name))
     finally:
-        if pid:
-            os.kill(pid, signal.SIGTERM)
-            deadline = time.monotonic() + 60
-            while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-                time.sleep(0.05)
+        end_background(folder)
 
 
 def test_a_daemon_that_cannot_start_is_told(folder):
