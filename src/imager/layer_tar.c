@@ -11,6 +11,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "imager/layer_tar_parts.h"
 
 enum {
     DEPTH_MAX = 512, /* each costs a descriptor and some stack */
@@ -97,65 +98,11 @@ static int find_earlier(struct writer *w, const struct stat *st, const char **re
     return slot->path == NULL ? -ENOMEM : 0;
 }
 
-/* ---- extended attributes ---- */
-
-/* Other security.* and trusted.* are this host's, user.overlay.* the overlay's; a name with "=" has
- * no form in PAX. */
-static bool is_kept(const char *name) {
-    if (strcmp(name, "security.capability") == 0)
-        return true;
-    return str_starts(name, "user.") && !str_starts(name, "user.overlay.") &&
-           strchr(name, '=') == NULL;
-}
-
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static int put_xattr(int fd, const char *name, struct buf *out) {
-    char key[XATTR_NAME_MAX + sizeof "SCHILY.xattr."];
-    _cleanup_(freep) char *value = malloc(XATTR_SIZE_MAX);
-    if (value == NULL)
-        return -ENOMEM;
-    ssize_t n = fgetxattr(fd, name, value, XATTR_SIZE_MAX);
-    if (n < 0)
-        return errno == ENODATA ? 0 : -errno;
-    int r = str_format(key, sizeof key, "SCHILY.xattr.%s", name);
-    if (r == 0)
-        tar_put_record(out, key, value, (size_t)n);
-    return out->failed ? -E2BIG : r;
-}
-
-/* The names in list (len bytes, each ended by NUL), sorted; the count. */
-static size_t sort_kept(const char *list, size_t len, const char **names) {
-    size_t count = 0;
-    for (size_t at = 0; at < len; at += strlen(list + at) + 1)
-        if (is_kept(list + at))
-            names[count++] = list + at;
-    qsort(names, count, sizeof *names, compare_names);
-    return count;
-}
-
-/* Appends the records: 0 or -errno. */
-static int put_xattrs(int fd, struct buf *out) {
-    ssize_t len = flistxattr(fd, NULL, 0);
-    if (len <= 0)
-        return len == 0 || errno == ENOTSUP ? 0 : -errno;
-    _cleanup_(freep) char *list = calloc(1, XATTR_LIST_MAX + 1);
-    _cleanup_(freep) const char **names = calloc(XATTR_LIST_MAX / 2, sizeof *names);
-    if (list == NULL || names == NULL)
-        return -ENOMEM;
-    len = flistxattr(fd, list, XATTR_LIST_MAX);
-    if (len < 0)
-        return -errno;
-    size_t count = sort_kept(list, (size_t)len, names);
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < count; i++)
-        r = put_xattr(fd, names[i], out);
-    return r;
-}
-
 /* ---- entries ---- */
+
+static bool is_raw(const struct writer *w) {
+    return w->options->tops != NULL;
+}
 
 static struct tar_entry describe(const struct writer *w, const struct place *p) {
     int64_t max = w->options->mtime_max, mtime = p->st.st_mtim.tv_sec;
@@ -168,18 +115,22 @@ static struct tar_entry describe(const struct writer *w, const struct place *p) 
     };
 }
 
+/* What a sandbox has on its disk is within its own limits. */
 static int put_entry(struct writer *w, const struct tar_entry *entry, struct cay_error *err) {
-    if (++w->result->entries > ENTRIES_MAX)
+    bool limited = !is_raw(w);
+    if (++w->result->entries > ENTRIES_MAX && limited)
         return error_set(err, CAY_LIMIT_REACHED, "more than %d files", ENTRIES_MAX);
     w->result->bytes += entry->size;
-    if (entry->size > BYTES_MAX || w->result->bytes > BYTES_MAX)
+    if (limited && (entry->size > BYTES_MAX || w->result->bytes > BYTES_MAX))
         return error_set(err, CAY_LIMIT_REACHED, "the files have more than %llu bytes",
                          (unsigned long long)BYTES_MAX);
     return tar_stream_entry(&w->stream, entry, err);
 }
 
 /* Opens what fstatat() showed; -EAGAIN if it is another thing by now. */
-static int open_same(const struct place *p, int flags) {
+static int open_same(const struct writer *w, const struct place *p, int flags) {
+    if (is_raw(w))
+        flags |= O_NOATIME;
     _cleanup_(closep) int fd = openat(p->dir, p->name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -190,12 +141,21 @@ static int open_same(const struct place *p, int flags) {
     return TAKE_FD(fd);
 }
 
+/* What is said of it in PAX records. fd is -1 for what cannot be opened. */
+static int put_records(const struct writer *w, const struct place *p, int fd, bool hands_on,
+                       struct buf *out, struct cay_error *err) {
+    enum attr_choice choice = !is_raw(w) ? ATTR_OF_LAYER
+                              : hands_on ? ATTR_RAW
+                                         : ATTR_RAW_WITHOUT_DEFAULT;
+    if (is_raw(w))
+        attr_put_times(&p->st, out);
+    int r = fd < 0 ? 0 : attr_put_all(fd, choice, out);
+    return r < 0 ? error_sys(err, -r, "reading its attributes") : 0;
+}
+
 /* The header has promised a size. */
-static int put_content(struct writer *w, int fd, uint64_t size, struct cay_error *err) {
+static int check_size(int fd, uint64_t size, struct cay_error *err) {
     struct stat st;
-    int r = tar_stream_copy(&w->stream, fd, size, err);
-    if (r < 0)
-        return r;
     if (fstat(fd, &st) < 0)
         return error_errno(err, "looking at it");
     if ((uint64_t)st.st_size != size)
@@ -203,21 +163,51 @@ static int put_content(struct writer *w, int fd, uint64_t size, struct cay_error
     return 0;
 }
 
+/* entry has all but its size. */
+static int put_sparse(struct writer *w, int fd, const struct sparse *parts, uint64_t size,
+                      struct tar_entry *entry, struct buf *pax, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf map = BUF_INIT(0);
+    int r = sparse_put_records(parts, size, pax, &map, &entry->size);
+    if (r < 0)
+        return error_sys(err, -r, "listing its parts");
+    r = put_entry(w, entry, err);
+    return r < 0 ? r : sparse_put_content(parts, fd, &map, &w->stream, err);
+}
+
+static int put_content(struct writer *w, int fd, const struct place *p, struct tar_entry *entry,
+                       struct buf *pax, struct cay_error *err) {
+    uint64_t size = (uint64_t)p->st.st_size;
+    _cleanup_(sparse_free) struct sparse parts = {0};
+    int r = is_raw(w) ? sparse_find(fd, &p->st, &parts) : 0;
+    if (r < 0)
+        return error_sys(err, -r, "looking for its holes");
+    if (is_raw(w) && sparse_has_holes(&parts, size)) {
+        r = put_sparse(w, fd, &parts, size, entry, pax, err);
+    } else {
+        entry->size = size;
+        r = put_entry(w, entry, err);
+        if (r == 0 && is_raw(w) && lseek(fd, 0, SEEK_SET) < 0)
+            r = error_errno(err, "reading");
+        if (r == 0)
+            r = tar_stream_copy(&w->stream, fd, size, err);
+    }
+    return r < 0 ? r : check_size(fd, size, err);
+}
+
 static int put_file(struct writer *w, const struct place *p, struct tar_entry *entry,
                     struct cay_error *err) {
-    _cleanup_(buf_free) struct buf xattrs = BUF_INIT(XATTRS_MAX);
-    _cleanup_(closep) int fd = open_same(p, O_RDONLY);
+    _cleanup_(buf_free) struct buf pax = BUF_INIT(XATTRS_MAX);
+    _cleanup_(closep) int fd = open_same(w, p, O_RDONLY);
     if (fd < 0)
         return error_sys(err, -fd, "opening");
-    int r = put_xattrs(fd, &xattrs);
+    int r = put_records(w, p, fd, false, &pax, err);
     if (r < 0)
-        return error_sys(err, -r, "reading its attributes");
+        return r;
     entry->type = TAR_FILE;
-    entry->size = (uint64_t)p->st.st_size;
-    entry->xattrs = &xattrs;
-    r = put_entry(w, entry, err);
+    entry->xattrs = &pax;
+    r = put_content(w, fd, p, entry, &pax, err);
     entry->xattrs = NULL; /* they end here */
-    return r < 0 ? r : put_content(w, fd, entry->size, err);
+    return r;
 }
 
 static int put_symlink(struct writer *w, const struct place *p, struct tar_entry *entry,
@@ -229,10 +219,15 @@ static int put_symlink(struct writer *w, const struct place *p, struct tar_entry
     if ((size_t)n == sizeof target)
         return error_sys(err, ENAMETOOLONG, "reading the link");
     target[n] = '\0';
+    _cleanup_(buf_free) struct buf pax = BUF_INIT(XATTRS_MAX);
     entry->type = TAR_SYMLINK;
     entry->link = target;
-    int r = put_entry(w, entry, err);
+    entry->xattrs = &pax;
+    int r = put_records(w, p, -1, false, &pax, err);
+    if (r == 0)
+        r = put_entry(w, entry, err);
     entry->link = NULL; /* it ends here */
+    entry->xattrs = NULL;
     return r;
 }
 
@@ -250,27 +245,50 @@ static int put_opaque(struct writer *w, struct cay_error *err) {
     return put_entry(w, &entry, err);
 }
 
-/* *ret is the folder, to be entered. */
-static int put_folder(struct writer *w, const struct place *p, int *ret, struct cay_error *err) {
+/* The entry of the folder fd. hands_on: with what new files in it would inherit. */
+static int put_folder_entry(struct writer *w, const struct place *p, int fd, bool hands_on,
+                            struct cay_error *err) {
     struct tar_entry entry = describe(w, p);
-    _cleanup_(buf_free) struct buf xattrs = BUF_INIT(XATTRS_MAX);
-    _cleanup_(closep) int fd = open_same(p, O_RDONLY | O_DIRECTORY);
-    if (fd < 0)
-        return error_sys(err, -fd, "opening");
-    int r = put_xattrs(fd, &xattrs);
+    _cleanup_(buf_free) struct buf pax = BUF_INIT(XATTRS_MAX);
+    int r = put_records(w, p, fd, hands_on, &pax, err);
     if (r < 0)
-        return error_sys(err, -r, "reading its attributes");
+        return r;
     w->path[w->len] = '/'; /* there is room: see push() */
     w->path[w->len + 1] = '\0';
     entry.type = TAR_FOLDER;
-    entry.xattrs = &xattrs;
+    entry.xattrs = &pax;
     r = put_entry(w, &entry, err);
     w->path[w->len] = '\0';
+    return r;
+}
+
+/* A folder on the way: to be entered, and told of once more afterwards if it hands on something,
+ * which what is made in it meanwhile must not get. */
+struct entered {
+    int fd;
+    bool again;
+};
+
+static int put_folder(struct writer *w, const struct place *p, struct entered *ret,
+                      struct cay_error *err) {
+    _cleanup_(closep) int fd = open_same(w, p, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return error_sys(err, -fd, "opening");
+    int r = put_folder_entry(w, p, fd, false, err);
     if (r == 0 && w->options->upper && is_opaque(fd))
         r = put_opaque(w, err);
+    ret->again = r == 0 && is_raw(w) && attr_has_default(fd);
     if (r == 0)
-        *ret = TAKE_FD(fd);
+        ret->fd = TAKE_FD(fd);
     return r;
+}
+
+static int put_folder_again(struct writer *w, int dir, const char *name, struct cay_error *err) {
+    struct place p = {.dir = dir, .name = name};
+    if (fstatat(dir, name, &p.st, AT_SYMLINK_NOFOLLOW) < 0)
+        return error_errno(err, "looking at it");
+    _cleanup_(closep) int fd = open_same(w, &p, O_RDONLY | O_DIRECTORY);
+    return fd < 0 ? error_sys(err, -fd, "opening") : put_folder_entry(w, &p, fd, true, err);
 }
 
 /* An empty file in the name of what is gone. */
@@ -283,16 +301,30 @@ static int put_whiteout(struct writer *w, const struct place *p, struct cay_erro
     return put_entry(w, &entry, err);
 }
 
+static enum tar_type special_type(mode_t mode) {
+    return S_ISCHR(mode) ? TAR_CHAR_DEVICE : S_ISBLK(mode) ? TAR_BLOCK_DEVICE : TAR_FIFO;
+}
+
+/* A socket comes as a fifo with a mark. */
 static int put_special(struct writer *w, const struct place *p, struct tar_entry *entry,
                        struct cay_error *err) {
-    entry->type = S_ISFIFO(p->st.st_mode)  ? TAR_FIFO
-                  : S_ISCHR(p->st.st_mode) ? TAR_CHAR_DEVICE
-                                           : TAR_BLOCK_DEVICE;
+    _cleanup_(buf_free) struct buf pax = BUF_INIT(XATTRS_MAX);
+    _cleanup_(closep) int fd =
+        is_raw(w) && S_ISFIFO(p->st.st_mode) ? open_same(w, p, O_RDONLY) : -1;
+    int r = put_records(w, p, fd, false, &pax, err);
+    if (r == 0 && S_ISSOCK(p->st.st_mode) && attr_put(TAR_SOCKET_MARK, "y", 1, &pax) < 0)
+        r = error_sys(err, ENOMEM, "writing it");
+    if (r < 0)
+        return r;
+    entry->type = special_type(p->st.st_mode);
     if (entry->type != TAR_FIFO) {
         entry->major = major(p->st.st_rdev);
         entry->minor = minor(p->st.st_rdev);
     }
-    return put_entry(w, entry, err);
+    entry->xattrs = &pax;
+    r = put_entry(w, entry, err);
+    entry->xattrs = NULL; /* they end here */
+    return r;
 }
 
 static int put_other(struct writer *w, const struct place *p, struct cay_error *err) {
@@ -316,10 +348,11 @@ static int refuse_name(struct cay_error *err) {
     return error_remedy(err, "remove or rename it");
 }
 
-static int put_any(struct writer *w, const struct place *p, int *ret, struct cay_error *err) {
-    if (S_ISSOCK(p->st.st_mode))
+static int put_any(struct writer *w, const struct place *p, struct entered *ret,
+                   struct cay_error *err) {
+    if (S_ISSOCK(p->st.st_mode) && !is_raw(w))
         return 0;
-    if (!w->options->merged) {
+    if (!w->options->merged && !is_raw(w)) {
         if (str_starts(p->name, ".wh."))
             return refuse_name(err);
         if (S_ISCHR(p->st.st_mode) && p->st.st_rdev == 0)
@@ -338,8 +371,9 @@ static int push(struct writer *w, const char *name) {
     return r;
 }
 
-/* *ret is a folder that is to be entered, or stays. */
-static int visit(struct writer *w, int dir, const char *name, int *ret, struct cay_error *err) {
+/* ret->fd is a folder that is to be entered, or stays. */
+static int visit(struct writer *w, int dir, const char *name, struct entered *ret,
+                 struct cay_error *err) {
     struct place p = {.dir = dir, .name = name};
     if (fstatat(dir, name, &p.st, AT_SYMLINK_NOFOLLOW) < 0)
         return fail_sys(w, errno, "looking at it", err);
@@ -351,14 +385,20 @@ static int write_folder(struct writer *w, int fd, struct cay_error *err);
 
 static int write_entry(struct writer *w, int dir, const char *name, struct cay_error *err) {
     size_t before = w->len;
-    int entered = -1;
+    struct entered entered = {.fd = -1};
     int r = push(w, name);
     r = r < 0 ? fail_sys(w, -r, "its path", err) : visit(w, dir, name, &entered, err);
-    if (entered >= 0)
-        r = write_folder(w, entered, err);
+    if (entered.fd >= 0)
+        r = write_folder(w, entered.fd, err);
+    if (r == 0 && entered.again && put_folder_again(w, dir, name, err) < 0)
+        r = fail(w, err);
     w->len = before;
     w->path[before] = '\0';
     return r;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static int list_names(DIR *d, struct strv *names) {
@@ -415,6 +455,20 @@ static void writer_free(struct writer **writer) {
     free(w);
 }
 
+static int write_tops(struct writer *w, int dir, struct cay_error *err) {
+    int r = 0;
+    for (const char *const *top = w->options->tops; r == 0 && *top != NULL; top++)
+        r = write_entry(w, dir, *top, err);
+    return r;
+}
+
+static int write_all(struct writer *w, int fs, struct cay_error *err) {
+    if (is_raw(w))
+        return write_tops(w, fs, err);
+    int fd = openat(fs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? error_errno(err, "opening the layer") : write_folder(w, fd, err);
+}
+
 int layer_tar_write(int fs, const struct layer_tar_options *options, tar_sink sink, void *user,
                     struct layer_tar_result *ret, struct cay_error *err) {
     _cleanup_(writer_free) struct writer *w = calloc(1, sizeof *w);
@@ -426,10 +480,7 @@ int layer_tar_write(int fs, const struct layer_tar_options *options, tar_sink si
     int r = tar_stream_begin(&w->stream, sink, user, true, err);
     if (r < 0)
         return r;
-    int fd = openat(fs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return error_errno(err, "opening the layer");
-    r = write_folder(w, fd, err);
+    r = write_all(w, fs, err);
     if (r == 0)
         r = tar_stream_end(&w->stream, ret->diff_id, err);
     ret->tar_size = w->stream.size;

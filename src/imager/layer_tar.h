@@ -17,6 +17,10 @@ struct layer_tar_options {
     int64_t mtime_max; /* later times are set to this (seconds); 0: all times as they are */
     bool upper;        /* of an overlay in use: opaque folders are told as ".wh..wh..opq" */
     bool merged;       /* no layer but a whole tree: names that begin with ".wh." mean nothing */
+    /* Not NULL: not a layer but these folders of fs as they are, to be unpacked by
+     * unpack_archive(): the overlay's own marks, times to the nanosecond, access lists, holes,
+     * sockets; without limits. NULL-terminated. */
+    const char *const *tops;
 };
 
 /* fs: the folder of the layer. sink may be NULL, when only the digest is wanted. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -105,7 +106,8 @@ _noreturn_ static void run_child(const struct unpack_job *job, enum unpack_role 
     if (result == 0 && role == UNPACK_READER)
         result = unpack_read(job, data, report, &r.result, &r.err);
     else if (result == 0)
-        result = unpack_apply(data, job->root, &job->limits, job->single_id, &r.result, &r.err);
+        result = unpack_apply(data, job->root, job->form, &job->limits, job->single_id, &r.result,
+                              &r.err);
     if (result < 0)
         r.kind = UNPACK_FAILED;
     _exit(fd_write_all(report, &r, sizeof r) == 0 && result == 0 ? 0 : 1);
@@ -221,12 +223,27 @@ static int run_children(const struct unpack_job *job, unpack_progress progress, 
     return r;
 }
 
+static int unpack(struct unpack_job *job, int in, int root, unpack_progress progress, void *user,
+                  struct unpack_result *ret, struct cay_error *err) {
+    int r = unpack_prepare_job(job, in, root, err);
+    if (r == 0)
+        r = run_children(job, progress, user, ret, err);
+    unpack_release_job(job);
+    return r;
+}
+
 int unpack_layer(int in, int root, const struct unpack_limits *limits, unpack_progress progress,
                  void *user, struct unpack_result *ret, struct cay_error *err) {
     struct unpack_job job = {.limits = unpack_fill_limits(limits)};
-    int r = unpack_prepare_job(&job, in, root, err);
-    if (r == 0)
-        r = run_children(&job, progress, user, ret, err);
-    unpack_release_job(&job);
-    return r;
+    return unpack(&job, in, root, progress, user, ret, err);
+}
+
+int unpack_archive(int in, int root, unpack_progress progress, void *user,
+                   struct unpack_result *ret, struct cay_error *err) {
+    struct unpack_job job = {.form = UNPACK_RAW,
+                             .limits = {.bytes = INT64_MAX,
+                                        .entries = UINT64_MAX,
+                                        .depth = UNPACK_DEPTH_MAX,
+                                        .ratio = UINT_MAX}};
+    return unpack(&job, in, root, progress, user, ret, err);
 }

@@ -34,3 +34,8 @@ typedef void (*unpack_progress)(void *user, uint64_t bytes_in);
  * the merged folder of an overlay over the layers below. */
 int unpack_layer(int in, int root, const struct unpack_limits *limits, unpack_progress progress,
                  void *user, struct unpack_result *ret, struct cay_error *err);
+
+/* The same for what layer_tar_write() made of folders "as they are" (its `tops`), into a folder
+ * where these are empty. Nothing is left out, and nothing limits it but the disk. */
+int unpack_archive(int in, int root, unpack_progress progress, void *user,
+                   struct unpack_result *ret, struct cay_error *err);

@@ -191,6 +191,8 @@ static int apply_whiteout(struct apply *a, const char *last) {
 static int apply_kind(struct apply *a, const char *name) {
     if (archive_entry_hardlink(a->entry) != NULL)
         return apply_hard_link(a, name);
+    if (a->raw && archive_entry_filetype(a->entry) == AE_IFCHR)
+        return apply_overlay_whiteout(a, name);
     switch (archive_entry_filetype(a->entry)) {
     case AE_IFREG:
         return apply_file(a, name);
@@ -199,7 +201,7 @@ static int apply_kind(struct apply *a, const char *name) {
     case AE_IFLNK:
         return apply_symlink(a, name);
     case AE_IFIFO:
-        return apply_fifo(a, name);
+        return a->raw ? apply_marked_fifo(a, name) : apply_fifo(a, name);
     default: /* a sandbox has its own devices, and a socket without a listener is of no use */
         a->counts->skipped++;
         return 0;
@@ -226,6 +228,8 @@ static int apply_entry(struct apply *a) {
         return archive_entry_filetype(a->entry) == AE_IFDIR
                    ? apply_root(a)
                    : apply_refuse(a, "would replace the root folder");
+    if (a->raw)
+        return apply_making(a);
     if (str_starts(a->path, WHITEOUT WHITEOUT) && slash != NULL) { /* inside of AUFS' notes */
         a->counts->skipped++;
         return 0;
@@ -302,11 +306,12 @@ static int open_archive(struct apply *a, struct input *in) {
     return 0;
 }
 
-int unpack_apply(int in, int root, const struct unpack_limits *limits, bool single_id,
-                 struct unpack_result *ret, struct cay_error *err) {
+int unpack_apply(int in, int root, enum unpack_form form, const struct unpack_limits *limits,
+                 bool single_id, struct unpack_result *ret, struct cay_error *err) {
     struct input input = {.fd = in};
     struct apply a = {.root = root,
                       .limits = limits,
+                      .raw = form == UNPACK_RAW,
                       .single_id = single_id,
                       .parent = -1,
                       .counts = ret,

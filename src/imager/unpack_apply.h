@@ -25,7 +25,7 @@ struct number_set {
 struct later {
     struct later_folder {
         size_t path; /* in paths */
-        struct timespec mtime;
+        struct timespec times[2];
     } * folders;
     size_t count, size;
     char *paths; /* each with its NUL */
@@ -35,6 +35,7 @@ struct later {
 struct apply {
     int root;
     const struct unpack_limits *limits;
+    bool raw; /* UNPACK_RAW */
     bool single_id;
     struct archive *archive;
     struct archive_entry *entry;
@@ -81,6 +82,9 @@ int apply_root(struct apply *a);
 int apply_symlink(struct apply *a, const char *name);
 int apply_fifo(struct apply *a, const char *name);
 int apply_hard_link(struct apply *a, const char *name);
+/* A fifo, or a socket that comes as one; a whiteout of the overlay. Both in raw archives only. */
+int apply_marked_fifo(struct apply *a, const char *name);
+int apply_overlay_whiteout(struct apply *a, const char *name);
 
 /* ---- unpack_attr.c ---- */
 
@@ -88,7 +92,8 @@ int apply_hard_link(struct apply *a, const char *name);
 int attr_set(struct apply *a, int fd, bool fresh);
 /* The owner alone, of what cannot be opened. */
 int attr_set_owner_at(struct apply *a, const char *name);
-struct timespec attr_mtime(const struct apply *a);
+/* Its times, of access and of change. */
+void attr_times(const struct apply *a, struct timespec times[static 2]);
 int attr_set_times_at(struct apply *a, const char *name);
 
 /* Remembers the folder a->path for later_set_times. */

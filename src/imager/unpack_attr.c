@@ -66,10 +66,15 @@ static int clear_attributes(struct apply *a, int fd) {
     return 0;
 }
 
-/* What the kernel or the file system does not have is left out, as tar does it. */
+/* What the kernel or the file system does not have is left out, as tar does it; not from what was
+ * on a disk of ours. */
 static int set_attribute(struct apply *a, int fd, const char *name, const void *value,
                          size_t size) {
     bool capability = str_equal(name, "security.capability");
+    if (a->raw && fsetxattr(fd, name, value, size, 0) < 0)
+        return apply_errno(a, errno, "setting an attribute");
+    if (a->raw)
+        return 0;
     if (!capability && !is_users_own(name))
         return 0;
     if (fsetxattr(fd, name, value, size, 0) == 0 || errno == ENOTSUP || errno == EPERM)
@@ -98,23 +103,30 @@ int attr_set(struct apply *a, int fd, bool fresh) {
     mode_t mode = archive_entry_perm(a->entry);
     bool inherits = (a->parent_stat.st_mode & S_ISGID) != 0; /* a folder does */
     int r = set_owner(a, fd, fresh);
-    if (r == 0 && (!fresh || inherits || (mode & 07000) != 0) && fchmod(fd, mode & 07777) < 0)
+    if (r == 0 && (!fresh || a->raw || inherits || (mode & 07000) != 0) &&
+        fchmod(fd, mode & 07777) < 0)
         r = apply_errno(a, errno, "setting its mode");
-    if (r == 0 && !fresh)
+    if (r == 0 && !fresh && !a->raw)
         r = clear_attributes(a, fd);
     return r < 0 ? r : set_attributes(a, fd);
 }
 
 /* ---- times ---- */
 
-struct timespec attr_mtime(const struct apply *a) {
-    long nsec = archive_entry_mtime_nsec(a->entry);
-    return (struct timespec){.tv_sec = archive_entry_mtime(a->entry),
-                             .tv_nsec = nsec >= 0 && nsec < 1000000000 ? nsec : 0};
+static struct timespec make_time(time_t sec, long nsec) {
+    return (struct timespec){.tv_sec = sec, .tv_nsec = nsec >= 0 && nsec < 1000000000 ? nsec : 0};
+}
+
+void attr_times(const struct apply *a, struct timespec times[static 2]) {
+    times[1] = make_time(archive_entry_mtime(a->entry), archive_entry_mtime_nsec(a->entry));
+    times[0] = a->raw && archive_entry_atime_is_set(a->entry)
+                   ? make_time(archive_entry_atime(a->entry), archive_entry_atime_nsec(a->entry))
+                   : times[1];
 }
 
 int attr_set_times_at(struct apply *a, const char *name) {
-    const struct timespec times[2] = {attr_mtime(a), attr_mtime(a)};
+    struct timespec times[2];
+    attr_times(a, times);
     if (utimensat(a->parent, name, times, AT_SYMLINK_NOFOLLOW) < 0)
         return apply_errno(a, errno, "setting its time");
     return 0;
@@ -145,7 +157,8 @@ int later_add(struct apply *a) {
     if (make_room(&l->folders, &l->size, l->count + 1, sizeof *l->folders) < 0 ||
         make_room(&l->paths, &l->allocated, l->used + len, 1) < 0)
         return apply_errno(a, ENOMEM, "remembering it");
-    l->folders[l->count++] = (struct later_folder){.path = l->used, .mtime = attr_mtime(a)};
+    l->folders[l->count].path = l->used;
+    attr_times(a, l->folders[l->count++].times);
     memcpy(l->paths + l->used, a->path, len);
     l->used += len;
     return 0;
@@ -157,13 +170,12 @@ int later_set_times(struct apply *a) {
     for (size_t i = 0; i < a->later.count; i++) {
         const struct later_folder *f = &a->later.folders[i];
         const char *path = a->later.paths + f->path;
-        const struct timespec times[2] = {f->mtime, f->mtime};
         _cleanup_(closep) int fd = path_open_in_root(a->root, path[0] != '\0' ? path : ".",
                                                      O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
         a->shown = path;
         if (fd < 0 && fd != -ENOENT && fd != -ENOTDIR && fd != -ELOOP)
             return apply_errno(a, -fd, "setting its time");
-        if (fd >= 0 && futimens(fd, times) < 0)
+        if (fd >= 0 && futimens(fd, f->times) < 0)
             return apply_errno(a, errno, "setting its time");
     }
     return 0;

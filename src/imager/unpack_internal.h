@@ -17,6 +17,9 @@ struct digest;
 
 enum { UNPACK_DEPTH_MAX = 512 }; /* what a caller may ask for */
 
+/* A layer of an image, by OCI's rules; or a sandbox's writable layer as it is. */
+enum unpack_form { UNPACK_LAYER, UNPACK_RAW };
+
 /* What both children are told; made before the fork, because a child of a process with threads may
  * take no lock that one of them could hold: OpenSSL looks up the algorithm when a digest is begun,
  * and locales are loaded under a lock. malloc is safe there, as glibc makes it anew in the child;
@@ -24,8 +27,9 @@ enum { UNPACK_DEPTH_MAX = 512 }; /* what a caller may ask for */
 struct unpack_job {
     int in, root;
     struct unpack_limits limits; /* with the defaults filled in */
-    bool single_id;              /* the user namespace holds root only: all files become root's */
-    uint64_t memory;             /* RLIMIT_DATA */
+    enum unpack_form form;
+    bool single_id;  /* the user namespace holds root only: all files become root's */
+    uint64_t memory; /* RLIMIT_DATA */
     pid_t parent;
     locale_t locale;           /* UTF-8, or libarchive would not give us names as they are */
     struct digest *blob, *tar; /* begun */
@@ -59,8 +63,8 @@ int unpack_read(const struct unpack_job *job, int out, int report, struct unpack
 /* ---- unpack_apply.c ---- */
 
 /* Reads a tar from `in` to its end and applies it to root. Fills bytes, entries and skipped. */
-int unpack_apply(int in, int root, const struct unpack_limits *limits, bool single_id,
-                 struct unpack_result *ret, struct cay_error *err);
+int unpack_apply(int in, int root, enum unpack_form form, const struct unpack_limits *limits,
+                 bool single_id, struct unpack_result *ret, struct cay_error *err);
 
 /* ---- unpack.c ---- */
 

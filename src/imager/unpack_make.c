@@ -6,6 +6,7 @@
 
 #include "base/path.h"
 #include "base/str.h"
+#include "imager/layer_tar_parts.h"
 #include "imager/unpack_apply.h"
 
 /* Removes what stands in the way. */
@@ -16,7 +17,7 @@ static int clear_way(struct apply *a, const char *name) {
 }
 
 static int note_made(struct apply *a, const char *name) {
-    if (number_add(&a->made, number_of(&a->parent_stat, name)) < 0)
+    if (!a->raw && number_add(&a->made, number_of(&a->parent_stat, name)) < 0)
         return apply_errno(a, ENOMEM, "remembering it");
     a->counts->entries++;
     return 0;
@@ -99,7 +100,8 @@ int apply_file(struct apply *a, const char *name) {
         r = attr_set(a, fd, true);
     if (r < 0)
         return r;
-    const struct timespec times[2] = {attr_mtime(a), attr_mtime(a)};
+    struct timespec times[2];
+    attr_times(a, times);
     return futimens(fd, times) < 0 ? apply_errno(a, errno, "setting its time") : note_made(a, name);
 }
 
@@ -171,18 +173,64 @@ int apply_symlink(struct apply *a, const char *name) {
     return finish_at(a, name);
 }
 
+static int make_node(struct apply *a, const char *name, mode_t mode) {
+    if (mknodat(a->parent, name, mode, 0) == 0)
+        return 0;
+    if (errno != EEXIST)
+        return apply_errno(a, errno, "creating it");
+    int r = clear_way(a, name);
+    if (r < 0)
+        return r;
+    return mknodat(a->parent, name, mode, 0) < 0 ? apply_errno(a, errno, "creating it") : 0;
+}
+
 int apply_fifo(struct apply *a, const char *name) {
-    mode_t mode = S_IFIFO | (archive_entry_perm(a->entry) & 0777);
-    if (mknodat(a->parent, name, mode, 0) < 0) {
-        if (errno != EEXIST)
-            return apply_errno(a, errno, "creating it");
-        int r = clear_way(a, name);
-        if (r < 0)
-            return r;
-        if (mknodat(a->parent, name, mode, 0) < 0)
-            return apply_errno(a, errno, "creating it");
-    }
-    return finish_at(a, name);
+    int r = make_node(a, name, S_IFIFO | (archive_entry_perm(a->entry) & 0777));
+    return r < 0 ? r : finish_at(a, name);
+}
+
+/* ---- what only a raw archive has ---- */
+
+static bool has_mark(const struct apply *a) {
+    const char *name;
+    const void *value;
+    size_t size;
+    bool found = false;
+    if (archive_entry_xattr_reset(a->entry) > 0)
+        while (!found && archive_entry_xattr_next(a->entry, &name, &value, &size) == ARCHIVE_OK)
+            found = name != NULL && str_equal(name, TAR_SOCKET_MARK);
+    return found;
+}
+
+/* A socket cannot be opened: its mode comes with it, and an owner takes no bits from it that a
+ * command could have set. */
+static int apply_socket(struct apply *a, const char *name) {
+    int r = make_node(a, name, S_IFSOCK | (archive_entry_perm(a->entry) & 07777));
+    return r < 0 ? r : finish_at(a, name);
+}
+
+int apply_marked_fifo(struct apply *a, const char *name) {
+    if (has_mark(a))
+        return apply_socket(a, name);
+    int r = make_node(a, name, S_IFIFO | 0600);
+    if (r < 0)
+        return r;
+    /* both ends, so that nobody is waited for */
+    _cleanup_(closep) int fd =
+        openat(a->parent, name, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return apply_errno(a, errno, "opening it");
+    r = attr_set(a, fd, false);
+    if (r == 0)
+        r = attr_set_times_at(a, name);
+    return r < 0 ? r : note_made(a, name);
+}
+
+int apply_overlay_whiteout(struct apply *a, const char *name) {
+    if (archive_entry_rdev(a->entry) != 0)
+        return apply_refuse(a, "is a device");
+    int r = make_node(a, name, S_IFCHR | (archive_entry_perm(a->entry) & 0777));
+    return r < 0 ? r : finish_at(a, name);
 }
 
 /* The folder of the target, and its name there. A link to a symlink is that symlink once more. */
@@ -225,7 +273,7 @@ int apply_hard_link(struct apply *a, const char *name) {
         return apply_refuse(a, "is a hard link to what does not exist");
     if (from < 0)
         return apply_errno(a, -from, "looking for what it links to");
-    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
+    if (a->raw ? S_ISDIR(st.st_mode) : !S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
         return apply_refuse(a, "is a hard link to what is no file");
     r = link_to(a, from, last, name);
     return r < 0 ? r : note_made(a, name);

@@ -95,7 +95,7 @@ static void apply(const uint8_t *data, size_t size, int root) {
     struct cay_error err = {0};
     _cleanup_(closep) int in = memfd_create("layer", MFD_CLOEXEC);
     require(in >= 0 && fd_write_all(in, data, size) == 0 && lseek(in, 0, SEEK_SET) == 0);
-    int r = unpack_apply(in, root, &limits, geteuid() != 0, &result, &err);
+    int r = unpack_apply(in, root, UNPACK_LAYER, &limits, geteuid() != 0, &result, &err);
     require((r < 0) == (err.code != CAY_OK));
     require(result.bytes <= BYTES && result.skipped <= ENTRIES);
     require(result.entries <= (uint64_t)ENTRIES * DEPTH);
