@@ -90,20 +90,6 @@ static int ensure(struct request *q, const char *text, struct world *world, stru
     return pull(q, world, err);
 }
 
-/* The id, or in three lines the error's name, its message and its remedy: cay tells it in its own
- * way. */
-static int answer(int r, const char *id, struct cay_error *err) {
-    _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
-    if (r < 0) {
-        error_sanitize(err);
-        (void)buf_printf(&b, "%s\n%s\n%s\n", cay_code_name(err->code), err->message, err->remedy);
-    } else {
-        (void)buf_printf(&b, "%s\n", id);
-    }
-    int code = verb_print(&b);
-    return r < 0 ? cay_code_exit(err->code) : code;
-}
-
 int do_ensure(const void *values, int argc, char **argv) {
     (void)argc;
     struct cay_error err;
@@ -117,7 +103,7 @@ int do_ensure(const void *values, int argc, char **argv) {
     }
     if (r == 0)
         r = ensure(&q, argv[0], &world, &err);
-    int code = answer(r, q.id, &err);
+    int code = verbs_answer(r, (const char *const[]){q.id, NULL}, &err);
     verbs_leave(&world);
     access_close(&q.access);
     return code;

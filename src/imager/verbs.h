@@ -33,6 +33,8 @@ int do_build(const void *values, int argc, char **argv);
 int do_login(const void *values, int argc, char **argv);
 int do_logout(const void *values, int argc, char **argv);
 int do_snapshot(const void *values, int argc, char **argv);
+int do_archive(const void *values, int argc, char **argv);
+int do_restore(const void *values, int argc, char **argv);
 
 /* ---- the world ---- */
 
@@ -106,6 +108,11 @@ struct progress *verbs_progress(const struct verb_common *common, int choice);
 void verbs_put_digest(struct jsonw *w, const char *key, const char *hex);
 /* "sha256:HEX", or an object with id and name (NULL: none). */
 int verbs_print_id(const struct verb_common *common, const char *id, const struct reference *name);
+
+/* For verbs that programs start: the lines (NULL-terminated) if r is not negative, or in three
+ * lines the error's name, its message and its remedy, which they tell in their own way. Returns the
+ * exit code. */
+int verbs_answer(int r, const char *const *lines, struct cay_error *err);
 
 /* ---- the caller's terminal ---- */
 

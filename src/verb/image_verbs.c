@@ -172,6 +172,38 @@ const struct opt_command verb_image_snapshot = {
     .values_size = sizeof(struct verb_common),
 };
 
+/* What the daemon starts to archive and restore a sandbox. */
+const struct opt_command verb_image_archive = {
+    .name = "archive",
+    .path = "cay image archive",
+    .synopsis = "[OPTIONS] SANDBOX-ID",
+    .summary = "write the archive of a sandbox that does not run",
+    .hidden = true,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_size = sizeof(struct verb_common),
+};
+
+static const struct opt restore_options[] = {
+    {.name = "disk",
+     OPT_TO_SIZE(struct image_restore_options, disk_bytes),
+     .arg = "SIZE",
+     .help = "limit of the sandbox's disk"},
+    {0},
+};
+
+const struct opt_command verb_image_restore = {
+    .name = "restore",
+    .path = "cay image restore",
+    .synopsis = "[OPTIONS] SANDBOX-ID",
+    .summary = "make the files of a sandbox again from its archive",
+    .hidden = true,
+    .options = restore_options,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_size = sizeof(struct image_restore_options),
+};
+
 static const struct opt login_options[] = {
     {.letter = 'u',
      .name = "user",
@@ -379,7 +411,9 @@ const struct opt_command verb_image_build = {
 };
 
 const struct opt_command *const verb_image_all[] = {
-    &verb_image_ls,     &verb_image_inspect, &verb_image_pull,     &verb_image_build,
-    &verb_image_tag,    &verb_image_rm,      &verb_image_prune,    &verb_image_load,
-    &verb_image_save,   &verb_image_import,  &verb_image_export,   &verb_image_login,
-    &verb_image_logout, &verb_image_ensure,  &verb_image_snapshot, NULL};
+    &verb_image_ls,      &verb_image_inspect, &verb_image_pull,
+    &verb_image_build,   &verb_image_tag,     &verb_image_rm,
+    &verb_image_prune,   &verb_image_load,    &verb_image_save,
+    &verb_image_import,  &verb_image_export,  &verb_image_login,
+    &verb_image_logout,  &verb_image_ensure,  &verb_image_snapshot,
+    &verb_image_archive, &verb_image_restore, NULL};

@@ -53,10 +53,15 @@ struct image_file_options {
     struct strv changes;
 };
 
+struct image_restore_options {
+    struct verb_common common;
+    uint64_t disk_bytes; /* of the new disk; 0: without a limit */
+};
+
 extern const struct opt_command verb_image_ls, verb_image_inspect, verb_image_rm, verb_image_tag,
     verb_image_prune, verb_image_pull, verb_image_ensure, verb_image_load, verb_image_save,
     verb_image_import, verb_image_export, verb_image_build, verb_image_login, verb_image_logout,
-    verb_image_snapshot;
+    verb_image_snapshot, verb_image_archive, verb_image_restore;
 
 /* All of them, NULL-terminated. */
 extern const struct opt_command *const verb_image_all[];

@@ -118,6 +118,11 @@ int keep_watch(struct keep *k, struct kept *s, int pidfd, struct cay_error *err)
     return 0;
 }
 
+static struct kept *find_or_take(struct keep *k, const char *id) {
+    struct kept *s = keep_find(k, id);
+    return s != NULL ? s : keep_take_over_new(k, id);
+}
+
 static int not_found(const char *id, struct cay_error *err) {
     error_set(err, CAY_NOT_FOUND, "there is no sandbox %s", id);
     return error_remedy(err, "list them with: cay ls");
@@ -243,7 +248,7 @@ static int kill_it(struct kept *s, struct cay_error *err) {
 
 static void handle_keep(struct keep *k, const struct launcher_request *r, int listener) {
     struct cay_error err;
-    struct kept *s = keep_find(k, r->spec.id);
+    struct kept *s = find_or_take(k, r->spec.id);
     int code = 0;
     if (s != NULL && s->record.pid != 0) {
         error_set(&err, CAY_CONFLICT, "sandbox %s runs already", r->spec.id);
@@ -262,7 +267,7 @@ static void handle_keep(struct keep *k, const struct launcher_request *r, int li
 
 static void handle_stop(struct keep *k, const struct launcher_request *r, bool removes) {
     struct cay_error err;
-    struct kept *s = keep_find(k, r->spec.id);
+    struct kept *s = find_or_take(k, r->spec.id);
     if (s == NULL) {
         answer_result(k, r->tag, removes ? 0 : not_found(r->spec.id, &err), &err);
         return;

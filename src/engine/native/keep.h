@@ -10,6 +10,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+/* Names in STATE/sandboxes that are no sandbox yet: who makes one beside the launcher gives it its
+ * own name by renaming it, and holds a lock on the folder meanwhile. Without one it is swept. */
+#define KEEP_NEW_PREFIX ".new-"
+
 struct cay_error;
 struct keep;
 struct launcher_request;

@@ -66,6 +66,13 @@ static int take_over(struct keep *k, const char *id, struct cay_error *err) {
     return 0;
 }
 
+struct kept *keep_take_over_new(struct keep *k, const char *id) {
+    struct cay_error err;
+    if (faccessat(k->folder, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0 || take_over(k, id, &err) < 0)
+        return NULL;
+    return keep_find(k, id);
+}
+
 /* Calls fn for every sandbox that has a folder. */
 static int each_folder(int sandboxes, int (*fn)(void *arg, const char *id), void *arg) {
     int fd = openat(sandboxes, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -175,6 +176,13 @@ static void sweep_one(const struct keep *k, const char *name) {
     (void)path_remove_tree(k->folder, name);                 /* the next launcher tries again */
 }
 
+/* Of a restore that was killed; one that goes on has it locked. */
+static void sweep_new(const struct keep *k, const char *name) {
+    _cleanup_(closep) int folder = keep_open_folder(k, name);
+    if (folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) == 0)
+        (void)path_remove_tree(k->folder, name); /* the next launcher tries again */
+}
+
 void keep_sweep(struct keep *k) {
     if (fork_job(k, NULL, 0) != 0)
         return;
@@ -184,6 +192,8 @@ void keep_sweep(struct keep *k) {
     while (d != NULL && (e = readdir(d)) != NULL) /* NOLINT(concurrency-mt-unsafe): own stream */
         if (str_starts(e->d_name, OLD_PREFIX))
             sweep_one(k, e->d_name);
+        else if (str_starts(e->d_name, KEEP_NEW_PREFIX))
+            sweep_new(k, e->d_name);
     _exit(0);
 }
 

@@ -69,6 +69,8 @@ void keep_answer_error(const struct keep *k, uint64_t tag, const struct cay_erro
 
 /* Fills the table with what there is. */
 int keep_take_over(struct keep *k, struct cay_error *err);
+/* Takes over a sandbox whose folder came beside us, by a restore. NULL if there is none. */
+struct kept *keep_take_over_new(struct keep *k, const char *id);
 
 /* ---- keep_start.c ---- */
 
