@@ -12,12 +12,13 @@ struct create_options {
     double cpus;
     int64_t pids, auto_stop_ms, auto_delete_ms; /* -1: as configured */
     struct strv env, volumes, labels;
-    int tier, profile; /* 0: as the daemon likes */
+    int tier, profile, on_failure; /* 0: as the daemon likes */
     bool read_only;
 };
 
 static const char *const tiers[] = {"auto", "full", "rootless", "basic", NULL};
 static const char *const profiles[] = {"strict", "build", NULL};
+static const char *const policies[] = {"default", "keep", "recreate", "remove", NULL};
 
 static const struct opt options[] = {
     {.name = "image",
@@ -95,7 +96,12 @@ static const struct opt options[] = {
     {.name = "auto-delete",
      OPT_TO_DURATION(struct create_options, auto_delete_ms),
      .arg = "TIME",
-     .help = "remove it when it was stopped for this long (never)"},
+     .help = "remove it when it was stopped for this long, 0 for at once (never)"},
+    {.name = "on-failure",
+     OPT_TO_CHOICE(struct create_options, on_failure),
+     .arg = "POLICY",
+     .choices = policies,
+     .help = "if it ends unasked: keep it in error, recreate it with its files, or remove it"},
     {0},
 };
 
@@ -125,6 +131,7 @@ static int make_body(const struct create_options *o, struct buf *b, struct cay_e
     c.labels = (const char *const *)o->labels.v;
     c.auto_stop_minutes = minutes(o->auto_stop_ms);
     c.auto_delete_minutes = minutes(o->auto_delete_ms);
+    c.on_failure = o->on_failure > 0 ? policies[o->on_failure] : NULL;
     return create_body(&c, b, err);
 }
 

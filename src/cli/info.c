@@ -29,10 +29,15 @@ static const struct {
     {"lastActivityAt", "active", false},
     {"autoStopInterval", "auto-stop", false},
     {"autoDeleteInterval", "auto-delete", false},
+    {"onFailure", "on failure", false},
 };
 
-static const char *interval(const char *minutes, char out[static 32]) {
-    bool never = minutes[0] == '-' || strcmp(minutes, "0") == 0 || minutes[0] == '\0';
+/* 0 is "never" for all but the removal. */
+static const char *interval(const char *field, const char *minutes, char out[static 32]) {
+    bool zero = strcmp(minutes, "0") == 0;
+    if (zero && strcmp(field, "autoDeleteInterval") == 0)
+        return "at once when it stops";
+    bool never = zero || minutes[0] == '-' || minutes[0] == '\0';
     (void)snprintf(out, 32, never ? "never" : "%.16s min", minutes);
     return out;
 }
@@ -42,7 +47,7 @@ static void put_sandbox(struct buf *b, const struct table *t) {
         char text[32];
         const char *value = table_get(t, 0, lines[i].field);
         if (strncmp(lines[i].field, "auto", 4) == 0)
-            value = interval(value, text);
+            value = interval(lines[i].field, value, text);
         if (lines[i].is_size)
             value = str_bytes(table_number(t, 0, lines[i].field), text);
         if (value[0] != '\0')

@@ -1,10 +1,28 @@
 /* `cay stop`, `start`, `pause`, `resume`, `rm`: one request for each sandbox that is named. */
+#include <stdio.h>
+
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 
 struct rm_options {
     struct verb_common common;
-    bool force;
+    bool force, wait;
+};
+
+struct stop_options {
+    struct verb_common common;
+    int64_t grace_ms; /* -1: as configured */
+};
+
+static const struct opt stop_table[] = {
+    {.letter = 't',
+     .name = "grace",
+     OPT_TO_DURATION(struct stop_options, grace_ms),
+     .arg = "TIME",
+     .min = 0,
+     .max = 3600e3,
+     .help = "what runs gets so long to end by itself, 0 for nothing (10s)"},
+    {0},
 };
 
 static const struct opt rm_table[] = {
@@ -12,6 +30,9 @@ static const struct opt rm_table[] = {
      .name = "force",
      OPT_TO_FLAG(struct rm_options, force),
      .help = "also while something is done in it"},
+    {.name = "wait",
+     OPT_TO_FLAG(struct rm_options, wait),
+     .help = "wait until nothing is done in it any more"},
     {0},
 };
 
@@ -24,7 +45,11 @@ static int post(const void *values, const char *after, int argc, char **argv) {
 
 static int run_stop(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
-    return post(values, "/stop", argc, argv);
+    const struct stop_options *o = values;
+    char after[64] = "/stop";
+    if (o->grace_ms >= 0)
+        (void)snprintf(after, sizeof after, "/stop?grace=%lldms", (long long)o->grace_ms);
+    return post(&o->common, after, argc, argv);
 }
 
 static int run_start(const struct opt_command *cmd, void *values, int argc, char **argv) {
@@ -45,8 +70,9 @@ static int run_resume(const struct opt_command *cmd, void *values, int argc, cha
 static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
     const struct rm_options *o = values;
+    const char *how = o->force ? "?force=true" : o->wait ? "?wait=true" : NULL;
     const struct sandbox_request req = {
-        .method = "DELETE", .before = "/api/sandbox/", .after = o->force ? "?force=true" : NULL};
+        .method = "DELETE", .before = "/api/sandbox/", .after = how};
     return sandbox_each(&o->common, &req, argc, argv);
 }
 
@@ -65,8 +91,28 @@ static int run_rm(const struct opt_command *cmd, void *values, int argc, char **
         .run = run_##verb,                                                                         \
     }
 
-LIFECYCLE(stop, "end everything that runs in sandboxes; their files stay",
-          "Processes are asked to end (SIGTERM), given a moment, and killed.");
+static const struct stop_options stop_defaults = {.grace_ms = -1};
+
+const struct opt_command cli_stop = {
+    .name = "stop",
+    .path = "cay stop",
+    .synopsis = "[OPTIONS] SANDBOX...",
+    .summary = "end everything that runs in sandboxes; their files stay",
+    .help = "Every process inside is asked to end (SIGTERM; SIGHUP too if it has a terminal) and "
+            "given the grace of [manager] stop_timeout; then it is killed. A paused sandbox is "
+            "killed at once.",
+    .examples = "cay stop web\n"
+                "cay stop --grace 1m db\n",
+    .group = CLI_SANDBOXES,
+    .options = stop_table,
+    .candidates = CLI_CANDIDATES,
+    .min_operands = 1,
+    .max_operands = OPT_OPERANDS_ANY,
+    .values_size = sizeof(struct stop_options),
+    .defaults = &stop_defaults,
+    .run = run_stop,
+};
+
 LIFECYCLE(start, "start stopped sandboxes again",
           "Files are as they were; what ran before is not started again.");
 LIFECYCLE(pause, "freeze sandboxes",
@@ -82,7 +128,8 @@ const struct opt_command cli_rm = {
     .synopsis = "[OPTIONS] SANDBOX...",
     .summary = "remove sandboxes with all of their files",
     .help = "A sandbox that runs is ended first. One in which a command or a copy is under way is "
-            "refused, unless --force is given.",
+            "refused, unless --force ends it or --wait waits for it. One that is still being made "
+            "is given up.",
     .examples = "cay rm web\n"
                 "cay rm -f $(cay ls -aq)\n",
     .group = CLI_SANDBOXES,

@@ -48,6 +48,15 @@ static int check_pull(const char *what, const char *text, struct cay_error *err)
     return error_remedy(err, "use missing, always or never");
 }
 
+static int check_on_failure(const char *what, const char *text, struct cay_error *err) {
+    if (str_equal(text, "keep") || str_equal(text, "recreate") || str_equal(text, "remove"))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is no policy", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use keep, recreate or remove");
+}
+
 #define FIELD(name)     .offset = offsetof(struct config, name)
 #define RANGE(from, to) .min = (from), .max = (to)
 
@@ -90,6 +99,11 @@ static const struct config_key keys[] = {
     {"manager", "auto_delete_interval", CONFIG_INTEGER, "-1", FIELD(manager.auto_delete_minutes),
      RANGE(-1, 10 * YEAR_MINUTES),
      .help = "minutes until a stopped sandbox is deleted; 0: at once, -1: never"},
+    {"manager", "stop_timeout", CONFIG_DURATION, "10", FIELD(manager.stop_timeout_ms),
+     RANGE(0, 3600e3), .help = "what commands get to end by themselves when a sandbox stops"},
+    {"manager", "on_failure", CONFIG_STRING, "keep", FIELD(manager.on_failure),
+     .check = check_on_failure,
+     .help = "a sandbox that ends unasked: keep it in error, recreate or remove it"},
     {"manager", "pool_size", CONFIG_INTEGER, "4", FIELD(manager.pool_size), RANGE(0, 10000),
      .help = "prepared sandboxes per image; 0: none"},
 

@@ -4,6 +4,8 @@
 #include "daemon/shape.h"
 #include "manager/manager.h"
 
+enum { GRACE_MAX_MS = 3600 * 1000 };
+
 void call_init(struct call *c, struct manager *manager) {
     c->manager = manager;
     c->body = BUF_INIT(CALL_BODY_MAX);
@@ -109,8 +111,29 @@ static int start(struct call *c, struct cay_error *err) {
     return after(c, manager_start_sandbox(c->manager, c->who, err), err);
 }
 
+/* force is Daytona's word for no grace at all. */
+static int read_grace(const struct target *t, int64_t *ret_ms, struct cay_error *err) {
+    const char *text = target_query(t, "grace");
+    bool force;
+    *ret_ms = -1;
+    int r = target_flag(t, "force", &force, err);
+    if (r == 0 && text != NULL)
+        r = str_to_duration("grace", text, ret_ms, err);
+    if (r == 0 && *ret_ms > GRACE_MAX_MS) {
+        error_set(err, CAY_INVALID_ARGUMENT, "grace: '%.40s' is too long", text);
+        return error_remedy(err, "give at most an hour");
+    }
+    if (r == 0 && force)
+        *ret_ms = 0;
+    return r;
+}
+
 static int stop(struct call *c, struct cay_error *err) {
-    return after(c, manager_stop_sandbox(c->manager, c->who, err), err);
+    int64_t grace_ms;
+    int r = read_grace(&c->target, &grace_ms, err);
+    if (r == 0)
+        r = manager_stop_within(c->manager, c->who, grace_ms, err);
+    return after(c, r, err);
 }
 
 static int pause_it(struct call *c, struct cay_error *err) {
@@ -122,10 +145,13 @@ static int resume(struct call *c, struct cay_error *err) {
 }
 
 static int remove_it(struct call *c, struct cay_error *err) {
-    bool force;
+    bool force, wait = false;
     int r = target_flag(&c->target, "force", &force, err);
     if (r == 0)
-        r = manager_remove(c->manager, c->who, force, err);
+        r = target_flag(&c->target, "wait", &wait, err);
+    if (r == 0)
+        r = wait && !force ? manager_remove_when_idle(c->manager, c->who, err)
+                           : manager_remove(c->manager, c->who, force, err);
     c->answer.status = 204;
     return r;
 }
@@ -162,6 +188,7 @@ static const struct route routes[] = {
     {"GET", "/api/sandbox/{who}", get},
     {"DELETE", "/api/sandbox/{who}", remove_it},
     {"POST", "/api/sandbox/{who}/start", start},
+    {"POST", "/api/sandbox/{who}/recover", start},
     {"POST", "/api/sandbox/{who}/stop", stop},
     {"POST", "/api/sandbox/{who}/pause", pause_it},
     {"POST", "/api/sandbox/{who}/resume", resume},

@@ -26,7 +26,6 @@ enum {
     DRAIN_MS = 10 * 1000,
     ABANDONED_MS = 2 * 1000, /* without a supervisor a new daemon waits for us to go */
     ANSWER_MS = 500,         /* for the last answers to go out */
-    STOP_GRACE_MS = 5 * 1000,
 };
 
 struct front {
@@ -102,6 +101,7 @@ static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
     ret->tier = s->is_root ? TIER_FULL : TIER_ROOTLESS;
     ret->auto_stop_minutes = c->manager.auto_stop_minutes;
     ret->auto_delete_minutes = c->manager.auto_delete_minutes;
+    ret->on_failure = on_failure_from_name(c->manager.on_failure);
     return 0;
 }
 
@@ -112,7 +112,7 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .limits = {.max_sandboxes = c->manager.max_sandboxes,
                    .idle_timeout_ms = c->manager.idle_timeout_ms,
                    .cleanup_interval_ms = c->manager.cleanup_interval_ms,
-                   .stop_grace_ms = STOP_GRACE_MS},
+                   .stop_grace_ms = c->manager.stop_timeout_ms},
         .ensure = ensure,
         .describe = describe,
         .user = f,

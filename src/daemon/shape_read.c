@@ -155,6 +155,19 @@ static int read_intervals(const struct json *at, struct sandbox_record *ret,
                                  &ret->auto_delete_minutes, err);
 }
 
+static int read_on_failure(const struct json *at, enum on_failure *ret, struct cay_error *err) {
+    const char *name = NULL;
+    int r = json_get_string(at, "onFailure", JSON_OPTIONAL, &name, err);
+    if (r < 0 || name == NULL)
+        return r;
+    *ret = on_failure_from_name(name);
+    if (*ret != FAILURE_COUNT)
+        return 0;
+    *ret = FAILURE_DEFAULT;
+    error_set(err, CAY_INVALID_ARGUMENT, "onFailure: '%.40s' is no policy", name);
+    return error_remedy(err, "use keep, recreate or remove");
+}
+
 static int read_walls(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
     const char *profile = "strict", *tier = NULL;
     int r = json_get_string(at, "profile", JSON_OPTIONAL, &profile, err);
@@ -213,6 +226,7 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
         "volumes",
         "autoStopInterval",
         "autoDeleteInterval",
+        "onFailure",
         "tier",
         "profile",
         "readOnly",
@@ -235,6 +249,8 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
         r = read_volumes(&root, &ret->volumes, err);
     if (r == 0)
         r = read_intervals(&root, ret, err);
+    if (r == 0)
+        r = read_on_failure(&root, &ret->on_failure, err);
     return r < 0 ? r : read_walls(&root, ret, err);
 }
 

@@ -46,15 +46,6 @@ int op_ping(struct op_conn *c, const struct wire_message *request, struct cay_er
     return r < 0 ? error_sys(err, -r, "answering") : 0;
 }
 
-int op_shutdown(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
-    (void)request;
-    int r = wire_send(c->fd, WIRE_DONE, NULL);
-    if (r < 0)
-        return error_sys(err, -r, "answering");
-    r = c->stop < 0 ? 0 : fd_write_all(c->stop, "", 1); /* alone, PID 1 ends with the operation */
-    return r < 0 ? error_sys(err, -r, "stopping the init process") : 0;
-}
-
 static int check_version(const struct wire_message *request, struct cay_error *err) {
     uint64_t version = request->number[WIRE_TAG_VERSION];
     if (version == WIRE_VERSION)

@@ -21,12 +21,21 @@ struct tree_process {
     pid_t pid;
     pid_t parent;
     uint64_t started; /* in the kernel's ticks since boot */
+    bool dead;        /* but not reaped */
+    bool is_init;     /* by its name, which anybody can take: he is not asked for anything then */
+    bool on_terminal;
 };
 
-/* The parent is the second word after the name, which is in parentheses and may hold anything; the
- * time of the start is the 20th. */
+/* The words after the name, which is in parentheses and may hold anything. */
+static const char *word_at(const char *name_end, int number) {
+    const char *at = name_end;
+    for (int word = 0; word < number && at != NULL; word++)
+        at = strchr(at + 1, ' ');
+    return at;
+}
+
 static void read_process(int proc, const char *pid, struct tree_process *p) {
-    enum { START_WORD = 20 };
+    enum { TERMINAL_WORD = 5, START_WORD = 20 };
     char path[64], text[1024];
     p->parent = -1;
     if (str_format(path, sizeof path, "%s/stat", pid) < 0 ||
@@ -35,10 +44,13 @@ static void read_process(int proc, const char *pid, struct tree_process *p) {
     const char *at = strrchr(text, ')');
     if (at == NULL || strlen(at) < 5)
         return;
+    const char *name = strchr(text, '(');
+    const char *terminal = word_at(at, TERMINAL_WORD), *start = word_at(at, START_WORD);
     p->parent = (pid_t)strtol(at + 4, NULL, 10);
-    for (int word = 0; word < START_WORD && at != NULL; word++)
-        at = strchr(at + 1, ' ');
-    p->started = at != NULL ? strtoull(at, NULL, 10) : 0;
+    p->dead = at[2] == 'Z' || at[2] == 'X';
+    p->is_init = str_starts(name, "(cay-init)") && name + strlen("(cay-init") == at;
+    p->on_terminal = terminal != NULL && strtol(terminal, NULL, 10) != 0;
+    p->started = start != NULL ? strtoull(start, NULL, 10) : 0;
 }
 
 static size_t list_processes(struct tree_process **ret) {
@@ -96,6 +108,16 @@ struct tree tree_take(void) {
     return t;
 }
 
+struct tree tree_take_commands(void) {
+    struct tree t;
+    size_t n = list_processes(&t.list);
+    t.count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (t.list[i].parent >= 0 && !t.list[i].dead && !t.list[i].is_init)
+            t.list[t.count++] = t.list[i];
+    return t;
+}
+
 void tree_free(struct tree *t) {
     free(t->list);
     *t = (struct tree){0};
@@ -114,6 +136,17 @@ void tree_signal(int number, const struct tree *before) {
     for (size_t i = 0; i < now.count; i++)
         if (!has_process(before, &now.list[i]))
             (void)kill(now.list[i].pid, number); /* gone already is fine */
+}
+
+void tree_ask_to_end(const struct tree *now, const struct tree *before) {
+    for (size_t i = 0; i < now->count; i++) {
+        if (has_process(before, &now->list[i]))
+            continue;
+        (void)kill(now->list[i].pid, SIGTERM); /* gone already is fine, here and below */
+        if (now->list[i].on_terminal)          /* a shell at a prompt ignores the other */
+            (void)kill(now->list[i].pid, SIGHUP);
+        (void)kill(now->list[i].pid, SIGCONT); /* what stands still hears nothing */
+    }
 }
 
 static unsigned count_children(void) {

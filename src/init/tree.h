@@ -16,7 +16,12 @@ struct tree {
 };
 
 struct tree tree_take(void);
+/* Every process of the sandbox but cay-init's own, at one moment. */
+struct tree tree_take_commands(void);
 void tree_free(struct tree *t);
 
 /* Sends a signal to every descendant that is not in `before` (NULL: none is). */
 void tree_signal(int number, const struct tree *before);
+
+/* Asks those of `now` that are not in `before` to end, as a shutdown does. */
+void tree_ask_to_end(const struct tree *now, const struct tree *before);

@@ -13,7 +13,7 @@
 #include "base/path.h"
 #include "manager/manager_internal.h"
 
-enum { TRANSITION_MS = 60 * 1000 };
+enum { TRANSITION_MS = 60 * 1000, RECOVER_MS = 1000 };
 
 /* ---- opening ---- */
 
@@ -81,6 +81,8 @@ int manager_open(const struct manager_options *options, struct manager **ret,
     m->limits = options->limits;
     if (m->limits.transition_ms <= 0)
         m->limits.transition_ms = TRANSITION_MS;
+    if (m->limits.recover_ms <= 0)
+        m->limits.recover_ms = RECOVER_MS;
     m->ensure = options->ensure;
     m->describe = options->describe;
     m->user = options->user;

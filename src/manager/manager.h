@@ -18,8 +18,9 @@ struct manager_limits {
     int64_t max_sandboxes;
     int64_t idle_timeout_ms; /* 0: never */
     int64_t cleanup_interval_ms;
-    int64_t stop_grace_ms; /* what operations under way are given before a stop ends them */
+    int64_t stop_grace_ms; /* what is inside gets to end by itself when it is stopped; 0: nothing */
     int64_t transition_ms; /* what takes longer is an error; 0: a minute */
+    int64_t recover_ms;    /* between failures and new starts, doubled each time; 0: a second */
 };
 
 /* Makes sure that an image is there: id of "NAME", progress lines to progress_fd (or -1). May take
@@ -78,12 +79,18 @@ int manager_find(struct manager *m, const struct key *caller, const char *who,
 int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
                 struct cay_error *err);
 int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err);
+/* Everything inside gets SIGTERM, is given the configured grace, and is killed. */
 int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *err);
+/* The same with a grace of its own: 0 kills at once, a negative one is the configured. */
+int manager_stop_within(struct manager *m, const char *who, int64_t grace_ms,
+                        struct cay_error *err);
 int manager_pause(struct manager *m, const char *who, struct cay_error *err);
 int manager_resume(struct manager *m, const char *who, struct cay_error *err);
 /* With force it is ended whatever it does; without, -CAY_CONFLICT while operations are under way.
  */
 int manager_remove(struct manager *m, const char *who, bool force, struct cay_error *err);
+/* The same once no operation is under way any more, however long that takes. */
+int manager_remove_when_idle(struct manager *m, const char *who, struct cay_error *err);
 int manager_rename(struct manager *m, const char *who, const char *name, struct cay_error *err);
 int manager_label(struct manager *m, const char *who, const struct strv *labels,
                   struct cay_error *err);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "manager/manager_internal.h"
+#include "wire/client_shutdown.h"
 
 #define BIT(state) (1U << (state))
 
@@ -32,18 +33,31 @@ static const struct verb verb_resume = {"resumed", BIT(SANDBOX_PAUSED), SANDBOX_
 
 typedef int (*change)(struct manager *m, struct sandbox *s, struct cay_error *err);
 
+/* Takes its turn, if the verb may begin. *ret_go_on: there is something to do. */
+static int begin_verb(struct manager *m, const char *who, const struct verb *verb,
+                      struct sandbox **ret, bool *ret_go_on, struct cay_error *err) {
+    int r = turn_take(m, who, ret, err);
+    if (r < 0)
+        return r;
+    struct sandbox *s = *ret;
+    (void)pthread_mutex_lock(&m->lock); /* the clean-up may call what takes too long an error */
+    *ret_go_on = (BIT(s->record.state) & verb->from) != 0;
+    if (!*ret_go_on && s->record.state != verb->to)
+        r = turn_refuse(s, verb->done, err);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        turn_end(m, s);
+    return r;
+}
+
 static int run_verb(struct manager *m, const char *who, const struct verb *verb, change do_it,
                     struct cay_error *err) {
     struct sandbox *s;
-    int r = turn_take(m, who, &s, err);
+    bool go_on;
+    int r = begin_verb(m, who, verb, &s, &go_on, err);
     if (r < 0)
         return r;
-    (void)pthread_mutex_lock(&m->lock); /* the clean-up may call what takes too long an error */
-    bool allowed = (BIT(s->record.state) & verb->from) != 0;
-    if (!allowed && s->record.state != verb->to)
-        r = turn_refuse(s, verb->done, err);
-    (void)pthread_mutex_unlock(&m->lock);
-    if (allowed)
+    if (go_on)
         r = do_it(m, s, err);
     turn_end(m, s);
     return r;
@@ -70,7 +84,7 @@ static int settle_started(struct manager *m, struct sandbox *s, struct cay_error
     return r < 0 ? error_prefix(err, "recording that sandbox %s runs", s->record.id) : 0;
 }
 
-static int do_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
+int change_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
     struct cay_error here = {0};
     int r = quota_wake(m, s, err);
     if (r == 0)
@@ -91,18 +105,33 @@ static int do_start(struct manager *m, struct sandbox *s, struct cay_error *err)
 }
 
 int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err) {
-    return run_verb(m, who, &verb_start, do_start, err);
+    return run_verb(m, who, &verb_start, change_start, err);
 }
 
 /* ---- stopping, pausing ---- */
 
-static void wait_for_operations(struct manager *m, struct sandbox *s, int64_t grace_ms) {
-    int64_t until = clock_ms() + grace_ms;
+enum { LAST_WORDS_MS = 100 }; /* for how a command ended to reach who waits for it */
+
+static void wait_for_operations(struct manager *m, struct sandbox *s, int64_t until) {
     (void)pthread_mutex_lock(&m->lock);
-    s->deadline = clock_deadline(m->limits.transition_ms + grace_ms);
     while (s->operations > 0 && clock_ms() < until)
         table_wait(m, until);
     (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* Everything inside is asked to end, and operations under way are waited for. What does not end,
+ * or does not even answer, is killed afterwards. */
+static void ask_to_end(struct manager *m, struct sandbox *s, int64_t grace_ms) {
+    int64_t until = clock_ms() + grace_ms;
+    (void)pthread_mutex_lock(&m->lock);
+    s->deadline = clock_deadline(m->limits.transition_ms + grace_ms);
+    (void)pthread_mutex_unlock(&m->lock);
+    struct cay_error ignored;
+    _cleanup_(closep) int fd = socket_connect(s->record.id, &ignored);
+    struct wire_call call = {.fd = fd, .deadline_ms = until + MIN(grace_ms, LAST_WORDS_MS)};
+    if (fd >= 0)
+        (void)wire_shutdown(&call, grace_ms, &ignored);
+    wait_for_operations(m, s, MAX(until, clock_ms() + MIN(grace_ms, LAST_WORDS_MS)));
 }
 
 int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
@@ -112,7 +141,7 @@ int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t gr
     if (r < 0)
         return r;
     if (grace_ms > 0)
-        wait_for_operations(m, s, grace_ms);
+        ask_to_end(m, s, grace_ms);
     r = drive_stop(m, s->record.id, &here);
     if (r == 0)
         return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
@@ -122,15 +151,28 @@ int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t gr
     return r;
 }
 
-static int do_stop(struct manager *m, struct sandbox *s, struct cay_error *err) {
+static int do_stop(struct manager *m, struct sandbox *s, int64_t grace_ms, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
     bool frozen = s->record.state == SANDBOX_PAUSED; /* what is frozen does not end by waiting */
     (void)pthread_mutex_unlock(&m->lock);
-    return change_stop(m, s, NULL, frozen ? 0 : m->limits.stop_grace_ms, err);
+    return change_stop(m, s, NULL, frozen ? 0 : grace_ms, err);
+}
+
+int manager_stop_within(struct manager *m, const char *who, int64_t grace_ms,
+                        struct cay_error *err) {
+    struct sandbox *s;
+    bool go_on;
+    int r = begin_verb(m, who, &verb_stop, &s, &go_on, err);
+    if (r < 0)
+        return r;
+    if (go_on)
+        r = do_stop(m, s, grace_ms >= 0 ? grace_ms : m->limits.stop_grace_ms, err);
+    turn_end(m, s);
+    return r;
 }
 
 int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *err) {
-    return run_verb(m, who, &verb_stop, do_stop, err);
+    return manager_stop_within(m, who, -1, err);
 }
 
 static int do_pause(struct manager *m, struct sandbox *s, struct cay_error *err) {
@@ -189,6 +231,32 @@ int manager_remove(struct manager *m, const char *who, bool force, struct cay_er
         return r;
     r = change_remove(m, s, force ? NULL : has_no_operation, err);
     turn_end(m, s);
+    return r;
+}
+
+/* True if there were any; id is what it found. */
+static bool await_no_operation(struct manager *m, const char *who, char id[static ID_SIZE]) {
+    struct sandbox *s = NULL;
+    bool waited = false;
+    (void)pthread_mutex_lock(&m->lock);
+    if (table_find(m, who, &s, NULL) == 0) {
+        (void)sandbox_ref(s);
+        memcpy(id, s->record.id, ID_SIZE);
+        for (; s->operations > 0 && !s->gone && !m->closing; waited = true)
+            table_wait(m, 0);
+        sandbox_unref(s);
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return waited;
+}
+
+int manager_remove_when_idle(struct manager *m, const char *who, struct cay_error *err) {
+    char id[ID_SIZE] = "";
+    int r;
+    do {
+        (void)await_no_operation(m, who, id);
+        r = manager_remove(m, id[0] != '\0' ? id : who, false, err);
+    } while (r == -CAY_CONFLICT && await_no_operation(m, who, id)); /* others came meanwhile */
     return r;
 }
 

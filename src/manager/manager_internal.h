@@ -27,6 +27,9 @@ struct sandbox {
     int64_t active_at;  /* monotonic, as all that is compared */
     int64_t stopped_at; /* or when we learned of it */
     int64_t saved_active_ms;
+    unsigned failures; /* since first_failure: how often it ended unasked */
+    int64_t first_failure;
+    int64_t recover_at; /* it is started again then; 0: not by itself */
 };
 
 struct manager {
@@ -109,6 +112,17 @@ int drive_remove(struct manager *m, const char *id, struct cay_error *err);
 int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
                 struct cay_error *err);
 int change_remove(struct manager *m, struct sandbox *s, permission may, struct cay_error *err);
+
+/* Starts it, from any state in which it does not run. */
+int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
+
+/* ---- manager_failure.c: for who has the turn ---- */
+
+/* It does not run although it should: stopped if that was in peace, else what its policy says.
+ * first: as in reconcile. */
+int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err);
+/* SANDBOX_ERROR; by its policy with a start to come. */
+void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why);
 
 /* ---- manager_key.c; with the lock held ---- */
 int keys_load(struct manager *m, struct cay_error *err); /* before anybody else is there */

@@ -15,11 +15,15 @@ static void stamp(struct sandbox *s) {
     s->record.active_ms = clock_wall_ms();
 }
 
+static bool is_coming(const struct sandbox *s) {
+    bool starting = s->record.state == SANDBOX_CREATING || s->record.state == SANDBOX_STARTING;
+    return !s->gone && (s->recover_at != 0 || (s->changing && starting));
+}
+
 /* Whoever comes while it starts gets it when it has started. */
 static int wait_until_started(struct manager *m, struct sandbox *s, struct cay_error *err) {
     int64_t until = clock_deadline(m->limits.transition_ms);
-    while (s->changing && !s->gone && !clock_expired(until) &&
-           (s->record.state == SANDBOX_CREATING || s->record.state == SANDBOX_STARTING))
+    while (is_coming(s) && !clock_expired(until))
         table_wait(m, until);
     if (s->gone)
         return error_set(err, CAY_NOT_FOUND, "sandbox '%s' has been removed", s->record.name);

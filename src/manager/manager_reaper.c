@@ -1,6 +1,7 @@
 /* The clean-up: a thread that looks after sandboxes every interval, and when one has ended. Only
  * monotonic time counts, so that a clock that jumps stops nothing. */
 #include <signal.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -61,7 +62,7 @@ static void note_stuck(struct manager *m, struct sandbox *s) {
 
 /* ---- one sandbox ---- */
 
-enum chore { CHORE_NOTHING, CHORE_STOP, CHORE_REMOVE, CHORE_SAVE };
+enum chore { CHORE_NOTHING, CHORE_STOP, CHORE_REMOVE, CHORE_RECOVER, CHORE_SAVE };
 
 static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *turns) {
     enum chore what = CHORE_NOTHING;
@@ -71,18 +72,31 @@ static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *t
         what = CHORE_STOP;
     else if (may_remove(m, s))
         what = CHORE_REMOVE;
+    else if (s->recover_at != 0 && clock_expired(s->recover_at))
+        what = CHORE_RECOVER;
     else if (s->unsaved || s->record.active_ms != s->saved_active_ms)
         what = CHORE_SAVE;
     (void)pthread_mutex_unlock(&m->lock);
     return what;
 }
 
+static int recover(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int r = change_start(m, s, err);
+    if (r < 0)
+        failure_plan(m, s, err);
+    else
+        log_event(LOG_LEVEL_INFO, "sandbox started again", "id", "%s", s->record.id);
+    return r;
+}
+
 static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struct cay_error *err) {
     switch (what) {
     case CHORE_STOP:
-        return change_stop(m, s, may_stop, 0, err);
+        return change_stop(m, s, may_stop, m->limits.stop_grace_ms, err);
     case CHORE_REMOVE:
         return change_remove(m, s, may_remove, err);
+    case CHORE_RECOVER:
+        return recover(m, s, err);
     case CHORE_SAVE:
         return turn_save(m, s, DB_FLUSH_LATER, err);
     case CHORE_NOTHING:
@@ -91,17 +105,52 @@ static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struc
     return 0;
 }
 
-static void look_after(struct manager *m, struct sandbox *s) {
+/* A chore with a turn that was taken for it. */
+struct errand {
+    struct manager *m;
+    struct sandbox *s;
+    enum chore what;
+};
+
+static void run_errand(const struct errand *e) {
     struct cay_error err = {0};
+    int r = do_chore(e->m, e->s, e->what, &err);
+    if (r < 0 && r != -CAY_CONFLICT) /* a conflict: it came into use just now */
+        log_event(LOG_LEVEL_WARN, "clean-up failed", "why", "%s: %s", e->s->record.id, err.message);
+    turn_end(e->m, e->s);
+}
+
+static void *run_apart(void *arg) {
+    struct errand e = *(struct errand *)arg;
+    free(arg);
+    run_errand(&e);
+    return NULL;
+}
+
+/* One that takes long to end must not hold up the others. The turn keeps the manager open. */
+static bool send_apart(const struct errand *e) {
+    struct errand *copy = malloc(sizeof *copy);
+    pthread_t thread;
+    if (copy == NULL)
+        return false;
+    *copy = *e;
+    if (pthread_create(&thread, NULL, run_apart, copy) != 0) {
+        free(copy);
+        return false;
+    }
+    (void)pthread_detach(thread);
+    return true;
+}
+
+static void look_after(struct manager *m, struct sandbox *s) {
     unsigned turns;
     note_stuck(m, s);
-    enum chore what = choose(m, s, &turns);
-    if (what == CHORE_NOTHING || !turn_try(m, s, turns))
+    struct errand e = {.m = m, .s = s, .what = choose(m, s, &turns)};
+    if (e.what == CHORE_NOTHING || !turn_try(m, s, turns))
         return;
-    int r = do_chore(m, s, what, &err);
-    if (r < 0 && r != -CAY_CONFLICT) /* a conflict: it came into use just now */
-        log_event(LOG_LEVEL_WARN, "clean-up failed", "why", "%s: %s", s->record.id, err.message);
-    turn_end(m, s);
+    bool is_long = e.what == CHORE_STOP || e.what == CHORE_RECOVER;
+    if (!is_long || !send_apart(&e))
+        run_errand(&e);
 }
 
 /* ---- the thread ---- */
@@ -119,22 +168,23 @@ static void tidy(struct manager *m) {
     table_snapshot_free(m, all, count);
 }
 
-/* With the lock held. */
-static bool wants_second_look(const struct manager *m) {
-    for (size_t i = 0; i < m->count; i++)
+/* When somebody has to be looked at, at the latest. With the lock held. */
+static int64_t next_look(const struct manager *m) {
+    int64_t now = clock_ms(), at = now + m->limits.cleanup_interval_ms;
+    for (size_t i = 0; i < m->count; i++) {
         if (m->boxes[i]->missed)
-            return true;
-    return false;
+            at = MIN(at, now + SOON_MS);
+        if (m->boxes[i]->recover_at != 0 && !m->boxes[i]->changing)
+            at = MIN(at, MAX(m->boxes[i]->recover_at, now + 1));
+    }
+    return at;
 }
 
 static void *reap(void *arg) {
     struct manager *m = arg;
     (void)pthread_mutex_lock(&m->lock);
     while (!m->closing) {
-        int64_t pause = m->limits.cleanup_interval_ms;
-        if (wants_second_look(m))
-            pause = MIN(pause, (int64_t)SOON_MS);
-        int64_t until = clock_deadline(pause);
+        int64_t until = next_look(m);
         while (!m->closing && !m->wake && !clock_expired(until))
             table_wait(m, until);
         m->wake = false;

@@ -1,9 +1,7 @@
 /* Table and engine, compared. The engine is right about what runs, the table about what should. */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "base/auto.h"
 #include "base/error.h"
@@ -64,38 +62,6 @@ static enum seen look(const struct view *view, const char *id) {
 
 /* ---- the repairs; with the turn ---- */
 
-static bool ended_well(const struct engine_end *end) {
-    return !end->oom_killed && (end->status == -1 || end->status == 0);
-}
-
-static void tell_end(const struct sandbox *s, const struct engine_end *end, struct cay_error *why) {
-    char memory[32];
-    if (end->oom_killed) {
-        error_set(why, CAY_RESOURCE_EXHAUSTED, "it ran out of memory (limit %s)",
-                  str_bytes(s->record.memory_bytes, memory));
-        (void)error_remedy(why, "let it use less memory, or create one with more");
-    } else if (WIFSIGNALED(end->status)) {
-        error_set(why, CAY_INTERNAL, "its first process was killed by signal %d (SIG%s)",
-                  WTERMSIG(end->status), sigabbrev_np(WTERMSIG(end->status)));
-    } else {
-        error_set(why, CAY_INTERNAL, "its first process ended with status %d",
-                  WEXITSTATUS(end->status));
-    }
-}
-
-static int note_end(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    (void)pthread_mutex_lock(&m->lock);
-    bool known = s->has_end;
-    struct engine_end end = s->end;
-    (void)pthread_mutex_unlock(&m->lock);
-    if (!known || ended_well(&end))
-        return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
-    struct cay_error why = {0};
-    tell_end(s, &end, &why);
-    turn_fail(m, s, &why);
-    return 0;
-}
-
 static void note_loss(struct manager *m, struct sandbox *s) {
     struct cay_error why = {0};
     error_set(&why, CAY_NOT_FOUND, "its files are gone");
@@ -103,7 +69,8 @@ static void note_loss(struct manager *m, struct sandbox *s) {
     turn_fail(m, s, &why);
 }
 
-static int repair(struct manager *m, struct sandbox *s, enum repair what, struct cay_error *err) {
+static int repair(struct manager *m, struct sandbox *s, enum repair what, bool first,
+                  struct cay_error *err) {
     switch (what) {
     case BE_STARTED:
         return turn_become(m, s, SANDBOX_STARTED, NULL, err);
@@ -112,7 +79,7 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, struct
     case BE_STOPPED:
         return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
     case ENDED:
-        return note_end(m, s, err);
+        return failure_note_end(m, s, first, err);
     case LOST:
         note_loss(m, s);
         return 0;
@@ -158,7 +125,7 @@ static void settle(struct manager *m, const struct before *b, enum seen seen, bo
     enum repair what = choose(m, b, seen, first);
     if (what == KEEP || !turn_try(m, b->s, b->turns))
         return;
-    if (repair(m, b->s, what, &err) < 0)
+    if (repair(m, b->s, what, first, &err) < 0)
         log_event(LOG_LEVEL_WARN, "sandbox not repaired", "why", "%s: %s", b->s->record.id,
                   err.message);
     turn_end(m, b->s);

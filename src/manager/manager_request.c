@@ -152,6 +152,8 @@ static void take_defaults(const struct sandbox_record *d, struct sandbox_record 
         r->tier = d->tier;
     if (r->profile == PROFILE_STRICT)
         r->profile = d->profile;
+    if (r->on_failure == FAILURE_DEFAULT)
+        r->on_failure = d->on_failure;
     r->read_only = r->read_only || d->read_only;
 }
 

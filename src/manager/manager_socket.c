@@ -74,7 +74,10 @@ int socket_connect(const char *id, struct cay_error *err) {
                          CONNECT_MS / 1000);
     if (r == -ECONNREFUSED || r == -ENOENT) {
         error_set(err, CAY_UNAVAILABLE, "nobody answers in sandbox %s: it has just ended", id);
-        return error_remedy(err, "see its state with: cay info %s", id);
+        return error_remedy(err,
+                            "nothing was done, so it is safe to try again; see its state with: "
+                            "cay info %s",
+                            id);
     }
     return r < 0 ? error_sys(err, -r, "connecting to sandbox %s", id) : TAKE_FD(fd);
 }

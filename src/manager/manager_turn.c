@@ -62,7 +62,7 @@ bool turn_try(struct manager *m, struct sandbox *s, unsigned turns) {
 
 /* News that came while nobody could look, or nothing left to wait for. */
 static bool is_for_reaper(const struct sandbox *s) {
-    return s->has_end ||
+    return s->has_end || s->recover_at != 0 ||
            (s->record.state == SANDBOX_STOPPED && s->record.auto_delete_minutes == 0 && !s->gone);
 }
 
@@ -113,6 +113,7 @@ static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state s
     (void)str_escape(s->record.reason, sizeof s->record.reason, reason);
     (void)str_escape(s->record.remedy, sizeof s->record.remedy, remedy);
     s->missed = false;
+    s->recover_at = 0;
     if (state == SANDBOX_STARTED)
         s->active_at = now;
     if (state == SANDBOX_STARTING || state == SANDBOX_STOPPED)

@@ -22,6 +22,7 @@ enum sandbox_state sandbox_state_from_name(const char *name) {
 }
 
 static const char *const failure_names[FAILURE_COUNT] = {
+    [FAILURE_DEFAULT] = "keep",
     [FAILURE_KEEP] = "keep",
     [FAILURE_RECREATE] = "recreate",
     [FAILURE_REMOVE] = "remove",
@@ -32,7 +33,7 @@ const char *on_failure_name(enum on_failure f) {
 }
 
 enum on_failure on_failure_from_name(const char *name) {
-    for (size_t i = 0; i < ARRAY_LEN(failure_names); i++)
+    for (size_t i = FAILURE_KEEP; i < ARRAY_LEN(failure_names); i++)
         if (str_equal(failure_names[i], name))
             return (enum on_failure)i;
     return FAILURE_COUNT;

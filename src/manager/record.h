@@ -33,7 +33,13 @@ const char *sandbox_state_name(enum sandbox_state state);
 enum sandbox_state sandbox_state_from_name(const char *name);
 
 /* What becomes of a sandbox that ended although nobody asked for it. */
-enum on_failure { FAILURE_KEEP, FAILURE_RECREATE, FAILURE_REMOVE, FAILURE_COUNT };
+enum on_failure {
+    FAILURE_DEFAULT, /* in a request; as good as keep elsewhere */
+    FAILURE_KEEP,
+    FAILURE_RECREATE,
+    FAILURE_REMOVE,
+    FAILURE_COUNT,
+};
 const char *on_failure_name(enum on_failure f); /* "keep", "recreate", "remove" */
 /* FAILURE_COUNT if there is no such name. */
 enum on_failure on_failure_from_name(const char *name);

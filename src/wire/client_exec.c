@@ -203,8 +203,14 @@ static void read_sandbox(struct carry *c) {
         return;
     c->ended = true;
     c->ret->exit_code = 125;
+    if (!c->ret->started) {
+        error_set(c->err, CAY_UNAVAILABLE, "the sandbox ended before the command began");
+        c->result = error_remedy(c->err, "nothing was done, so it is safe to try again");
+        return;
+    }
     error_set(c->err, CAY_UNAVAILABLE, "the sandbox ended before its command did");
-    c->result = error_remedy(c->err, "it may have run out of memory: try a larger --memory");
+    c->result = error_remedy(c->err, "it was stopped, or ran out of memory (--memory); the command "
+                                     "had begun, so look what it did before it is run again");
 }
 
 /* ---- to the caller ---- */

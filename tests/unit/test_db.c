@@ -57,6 +57,7 @@ static struct db *open_db(const struct place *p) {
 
 static struct sandbox_record make_row(unsigned number) {
     struct sandbox_record r = {.state = SANDBOX_CREATING, .memory_bytes = 1, .created_ms = number};
+    r.on_failure = FAILURE_KEEP;
     assert_int_equal(str_format(r.id, sizeof r.id, "%016x", number), 0);
     assert_int_equal(str_format(r.name, sizeof r.name, "box-%u", number), 0);
     return r;

@@ -469,20 +469,41 @@ static void test_remove_in_use(void **state) {
     assert_int_equal(totals.operations, 0);
 }
 
+/* A cay-init whose commands all end when they are asked to. */
+static void *answer_shutdown(void *arg) {
+    static const unsigned char done[8] = {[4] = 20};
+    char request[256];
+    int fd = accept4(*(int *)arg, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_true(read(fd, request, sizeof request) > 8);
+    assert_int_equal(write(fd, done, sizeof done), sizeof done);
+    (void)close(fd);
+    return NULL;
+}
+
 static void test_stop_gives_grace(void **state) {
     struct world *w = *state;
     struct cay_error err = {0};
     struct operation *op;
+    pthread_t init;
+    w->options.limits.stop_grace_ms = 400;
     open_manager(w);
-    (void)make_box(w, "lab");
+    const char *id = make_box(w, "lab");
     int64_t before = clock_ms();
+    assert_int_equal(
+        pthread_create(&init, NULL, answer_shutdown, &fake_find(&w->fake, id)->listener), 0);
     assert_int_equal(manager_stop_sandbox(w->m, "lab", &err), 0); /* nothing to wait for */
-    assert_true(clock_ms() - before < 150);
+    assert_true(clock_ms() - before < 400);
+    assert_int_equal(pthread_join(init, NULL), 0);
+    assert_int_equal(manager_start_sandbox(w->m, "lab", &err), 0);
+    before = clock_ms();
+    assert_int_equal(manager_stop_within(w->m, "lab", 0, &err), 0); /* not even asked */
+    assert_true(clock_ms() - before < 400);
     assert_int_equal(manager_start_sandbox(w->m, "lab", &err), 0);
     int fd = begin(w, "lab", &op);
     before = clock_ms();
-    assert_int_equal(manager_stop_sandbox(w->m, "lab", &err), 0);
-    assert_true(clock_ms() - before >= 200);
+    assert_int_equal(manager_stop_sandbox(w->m, "lab", &err), 0); /* nobody answers inside */
+    assert_true(clock_ms() - before >= 400);
     assert_string_equal(state_of(w, "lab"), "stopped");
     end(w, fd, op);
 }

@@ -1,0 +1,98 @@
+/* A sandbox that ended although nobody asked for it, and what its owner wants to be done then. */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "manager/manager_internal.h"
+
+enum {
+    FAILURES_MAX = 5, /* within the window; then it stays in error */
+    WINDOW_MS = 10 * 60 * 1000,
+};
+
+static void tell_end(const struct sandbox *s, const struct engine_end *end, struct cay_error *why) {
+    char memory[32];
+    if (end->oom_killed) {
+        error_set(why, CAY_RESOURCE_EXHAUSTED, "it ran out of memory (limit %s)",
+                  str_bytes(s->record.memory_bytes, memory));
+        (void)error_remedy(why,
+                           "let it use less memory, or give it more: cay update %s --memory SIZE",
+                           s->record.id);
+    } else if (end->status == -1) {
+        error_set(why, CAY_INTERNAL, "its first process has ended");
+    } else if (WIFSIGNALED(end->status)) {
+        error_set(why, CAY_INTERNAL, "its first process was killed by signal %d (SIG%s)",
+                  WTERMSIG(end->status), sigabbrev_np(WTERMSIG(end->status)));
+    } else {
+        error_set(why, CAY_INTERNAL, "its first process ended with status %d",
+                  WEXITSTATUS(end->status));
+    }
+}
+
+/* How one ended that another launcher had started is not known: perhaps the host was started anew,
+ * if it is found so at the beginning. */
+static bool is_failure(const struct sandbox *s, bool first) {
+    if (!s->has_end || s->end.status == -1)
+        return (s->has_end && s->end.oom_killed) || (!first && s->record.on_failure > FAILURE_KEEP);
+    return s->end.oom_killed || s->end.status != 0;
+}
+
+/* When it is to be started again, the first time at once; 0 if it has failed too often. With the
+ * lock held. */
+static int64_t next_start(const struct manager *m, struct sandbox *s) {
+    int64_t now = clock_ms();
+    if (s->failures == 0 || now - s->first_failure > WINDOW_MS) {
+        s->failures = 0;
+        s->first_failure = now;
+    }
+    if (++s->failures > FAILURES_MAX)
+        return 0;
+    return s->failures == 1 ? now : now + (m->limits.recover_ms << (s->failures - 2));
+}
+
+static void plan_start(struct manager *m, struct sandbox *s, struct cay_error *why) {
+    (void)pthread_mutex_lock(&m->lock);
+    int64_t at = next_start(m, s);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (at == 0)
+        (void)error_prefix(why, "it failed %d times within %d minutes", FAILURES_MAX + 1,
+                           WINDOW_MS / 60000);
+    turn_fail(m, s, why);
+    (void)pthread_mutex_lock(&m->lock);
+    s->recover_at = at;
+    if (at != 0) /* nobody has to do anything */
+        (void)snprintf(s->record.remedy, sizeof s->record.remedy,
+                       "it is started again by itself in a moment");
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why) {
+    if (s->record.on_failure == FAILURE_RECREATE)
+        plan_start(m, s, why);
+    else
+        turn_fail(m, s, why);
+}
+
+int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err) {
+    struct cay_error why = {0};
+    (void)pthread_mutex_lock(&m->lock);
+    bool failed = is_failure(s, first);
+    struct engine_end end = {.status = -1};
+    if (s->has_end)
+        end = s->end;
+    enum on_failure policy = s->record.on_failure;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (!failed)
+        return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
+    tell_end(s, &end, &why);
+    log_event(LOG_LEVEL_WARN, "sandbox ended unasked", "why", "%s (%s): %s; on_failure=%s",
+              s->record.id, s->record.name, why.message, on_failure_name(policy));
+    if (policy == FAILURE_REMOVE)
+        return change_remove(m, s, NULL, err);
+    failure_plan(m, s, &why);
+    return 0;
+}

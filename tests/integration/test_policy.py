@@ -1,0 +1,173 @@
+"""What happens to sandboxes in the end, and in between: stops with a grace, failures and what
+follows them, removals that wait."""
+
+import os
+import signal
+import tempfile
+import threading
+import time
+
+import pytest
+import support
+from daemons import Refused, serving
+from launching import until
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    with tempfile.TemporaryDirectory(prefix="policy-", dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        support.own(folder)
+        with serving(folder) as one:
+            yield one
+
+
+@pytest.fixture
+def box(daemon):
+    made = daemon.create()["id"]
+    yield made
+    daemon.ask("DELETE", f"/api/sandbox/{made}?force=true")
+
+
+class Running(threading.Thread):
+    """A command that is under way: begun when this is made."""
+
+    def __init__(self, daemon, who, script):
+        super().__init__()
+        self.result = None
+        self.connection = daemon.connect(who)
+        self.connection.exec("sh", "-c", script)
+        daemon_ready = lambda: daemon.exec(who, "test", "-e", "/tmp/ready")[0] == 0
+        assert until(daemon_ready, 20)
+        self.start()
+
+    def run(self):
+        with self.connection:
+            try:
+                self.result = self.connection.finish()[:2]
+            except Exception as error:  # the sandbox ended
+                self.result = error
+
+    def end(self):
+        self.join(30)
+        assert not self.is_alive()
+        return self.result
+
+
+def stop(daemon, who, query=""):
+    began = time.monotonic()
+    assert daemon.call("POST", f"/api/sandbox/{who}/stop{query}")["state"] == "stopped"
+    return time.monotonic() - began
+
+
+# ---- stopping ----
+
+def test_commands_get_sigterm(daemon, box):
+    command = Running(daemon, box, "trap 'echo bye; exit 7' TERM; touch /tmp/ready; "
+                                   "while :; do sleep 0.1; done")
+    assert stop(daemon, box) < 9
+    code, text = command.end()
+    assert code == 7 and "bye\n" in text  # the shell may tell of its sleep too
+
+
+def test_default_action_of_sigterm(daemon, box):
+    command = Running(daemon, box, "touch /tmp/ready; exec sleep 1000")
+    assert stop(daemon, box) < 9
+    assert command.end() == (143, "")
+
+
+def test_background_processes_get_sigterm(daemon, box):
+    script = ("(trap 'echo ended > /workspace/note; exit' TERM; touch /tmp/ready; "
+              "while :; do sleep 0.1; done) >/dev/null 2>&1 </dev/null &")
+    assert daemon.exec(box, "sh", "-c", script)[0] == 0
+    assert until(lambda: daemon.exec(box, "test", "-e", "/tmp/ready")[0] == 0, 20)
+    assert stop(daemon, box) < 9
+    daemon.call("POST", f"/api/sandbox/{box}/start")
+    assert daemon.exec(box, "cat", "/workspace/note") == (0, "ended\n")
+
+
+def test_what_ignores_sigterm_is_killed(daemon, box):
+    command = Running(daemon, box, "trap '' TERM HUP; touch /tmp/ready; while :; do sleep 0.1; done")
+    assert 0.4 <= stop(daemon, box, "?grace=400ms") < 8
+    assert not isinstance(command.end(), tuple)
+
+
+def test_no_grace_at_all(daemon, box):
+    Running(daemon, box, "trap '' TERM; touch /tmp/ready; while :; do sleep 0.1; done")
+    assert stop(daemon, box, "?force=true") < 8
+
+
+@pytest.mark.parametrize("grace", ["nonsense", "-1s", "2h"])
+def test_bad_grace(daemon, box, grace):
+    with pytest.raises(Refused) as refused:
+        daemon.call("POST", f"/api/sandbox/{box}/stop?grace={grace}")
+    assert refused.value.status == 400
+    assert daemon.state_of(box) == "started"
+
+
+# ---- failures ----
+
+def kill_init(daemon, who):
+    """Its PID 1, as the host sees it, dies."""
+    record = (daemon.state / "sandboxes" / who / "record").read_text()
+    pid = next(int(line.split("=")[1]) for line in record.splitlines() if line.startswith("pid = "))
+    os.kill(pid, signal.SIGKILL)
+
+
+needs_root = pytest.mark.skipif(bool(support.USER), reason="its processes are another user's")
+
+
+@needs_root
+def test_recreate(daemon):
+    who = daemon.create(onFailure="recreate")["id"]
+    try:
+        assert daemon.exec(who, "sh", "-c", "echo kept > /workspace/file")[0] == 0
+        kill_init(daemon, who)
+        assert until(lambda: runs(daemon, who, "/workspace/file"), 20)
+    finally:
+        daemon.call("DELETE", f"/api/sandbox/{who}?force=true")
+
+
+def runs(daemon, who, path):
+    try:
+        return daemon.exec(who, "cat", path)[0] == 0
+    except (AssertionError, OSError, EOFError):
+        return False
+
+
+@needs_root
+def test_keep_and_recover(daemon, box):
+    kill_init(daemon, box)
+    assert until(lambda: daemon.state_of(box) == "error", 20)
+    assert "SIGKILL" in daemon.call("GET", f"/api/sandbox/{box}")["errorReason"]
+    assert daemon.call("POST", f"/api/sandbox/{box}/recover")["state"] == "started"
+    assert daemon.exec(box, "true")[0] == 0
+
+
+@needs_root
+def test_remove_on_failure(daemon):
+    who = daemon.create(onFailure="remove")["id"]
+    kill_init(daemon, who)
+    assert until(lambda: daemon.get(f"/api/sandbox/{who}").status == 404, 20)
+
+
+def test_bad_policy(daemon):
+    with pytest.raises(Refused) as refused:
+        daemon.create(onFailure="panic")
+    assert refused.value.status == 400 and "recreate" in refused.value.error["remedy"]
+
+
+# ---- removal ----
+
+def test_removal_waits(daemon):
+    who = daemon.create()["id"]
+    command = Running(daemon, who, "touch /tmp/ready; while [ ! -e /tmp/go ]; do sleep 0.05; done")
+    assert daemon.ask("DELETE", f"/api/sandbox/{who}").status == 409
+    answers = []
+    remover = threading.Thread(
+        target=lambda: answers.append(daemon.ask("DELETE", f"/api/sandbox/{who}?wait=true").status))
+    remover.start()
+    assert daemon.exec(who, "touch", "/tmp/go")[0] == 0
+    assert command.end() == (0, "")
+    remover.join(30)
+    assert answers == [204] and daemon.get(f"/api/sandbox/{who}").status == 404
