@@ -23,6 +23,7 @@ enum engine_state { ENGINE_STOPPED, ENGINE_RUNNING, ENGINE_PAUSED };
 struct engine_sandbox {
     char id[ID_SIZE];
     enum engine_state state;
+    uint64_t disk_bytes; /* the limit of its disk; 0: none */
 };
 
 struct engine_stats {
@@ -30,6 +31,7 @@ struct engine_stats {
     uint64_t cpu_us;
     uint64_t pids, oom_kills;
     uint64_t disk_bytes; /* what it has written */
+    uint64_t disk_limit; /* 0: none */
 };
 
 /* The end of a sandbox that nobody asked for, or that was asked for. */
@@ -50,8 +52,8 @@ struct engine_ops {
     int (*resume)(struct engine *e, const char *id, struct cay_error *err);
     /* Kills it and removes all that there is of it. Gone already is fine. */
     int (*remove)(struct engine *e, const char *id, struct cay_error *err);
-    /* New limits while it runs: memory_bytes, cpu_quota_us and pids of spec; 0 leaves one as it is.
-     */
+    /* New limits: memory_bytes, cpu_quota_us and pids of spec for one that runs, disk_bytes, which
+     * can only grow, for any. 0 leaves one as it is. */
     int (*resize)(struct engine *e, const struct sandbox_spec *spec, struct cay_error *err);
     int (*stats)(struct engine *e, const char *id, struct engine_stats *ret, struct cay_error *err);
     /* Everything that exists, for recovery. The caller frees the array. */

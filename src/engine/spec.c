@@ -24,6 +24,9 @@ enum {
     CPU_QUOTA_MIN_US = 1000, /* the kernel's own minimum */
 };
 
+#define KEPT_DISK_MIN (UINT64_C(16) << 20)
+#define KEPT_DISK_MAX (UINT64_C(4) << 40)
+
 static const char *const tier_names[] = {
     [TIER_NONE] = "none",
     [TIER_BASIC] = "basic",
@@ -183,6 +186,19 @@ static int check_memory(const struct sandbox_spec *spec, uint64_t total, struct 
     return 0;
 }
 
+uint64_t spec_inodes(uint64_t disk_bytes) {
+    return MIN(MAX(disk_bytes / BYTES_PER_INODE, (uint64_t)INODES_MIN), (uint64_t)INODES_MAX);
+}
+
+int spec_check_kept_disk(uint64_t bytes, struct cay_error *err) {
+    char want[32];
+    if (bytes >= KEPT_DISK_MIN && bytes <= KEPT_DISK_MAX)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "--disk %s is too %s", str_bytes(bytes, want),
+              bytes < KEPT_DISK_MIN ? "little" : "much");
+    return error_remedy(err, "ask for at least 16m and at most 4t");
+}
+
 /* The writable layer of a throw-away sandbox lives in its memory, so filling the disk must not end
  * in an out-of-memory kill where the user expects "no space left". */
 static int finish_disk(struct sandbox_spec *spec, struct cay_error *err) {
@@ -201,8 +217,7 @@ static int finish_disk(struct sandbox_spec *spec, struct cay_error *err) {
         return error_remedy(err, "ask for at least 64k");
     }
     if (spec->inodes == 0)
-        spec->inodes = MIN(MAX(spec->disk_bytes / BYTES_PER_INODE, (uint64_t)INODES_MIN),
-                           (uint64_t)INODES_MAX);
+        spec->inodes = spec_inodes(spec->disk_bytes);
     return 0;
 }
 

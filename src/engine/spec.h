@@ -66,6 +66,11 @@ bool spec_has_writable_mount(const struct sandbox_spec *spec);
 /* Releases what spec_add_mount made. */
 void spec_free_mounts(struct sandbox_spec *spec);
 
+/* How many files and folders go with a disk of so many bytes. */
+uint64_t spec_inodes(uint64_t disk_bytes);
+/* The disk limit of a sandbox that stays; its files do not lie in its memory. */
+int spec_check_kept_disk(uint64_t bytes, struct cay_error *err);
+
 /* What this host has; it changes rarely enough to be looked up once. */
 struct spec_host {
     uint64_t memory_bytes;

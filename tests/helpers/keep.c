@@ -7,9 +7,10 @@
  *     NUMBER start|stop|pause|resume|remove|resize|stats|list [ID] [KEY=VALUE …]
  *     NUMBER restart                      a new launcher in place of the one that was killed
  *
- * with the keys image, memory, cpus, pids, volume and tier. A sandbox listens at FOLDER/ID.sock.
- * Prints a JSON object per line: {number, ok, …} for each request, {ended, …} for each end, and
- * {launcher} with the pid of each launcher. The end of the input hangs up; sandboxes live on. */
+ * with the keys image, memory, disk, cpus, pids, volume and tier. A sandbox listens at
+ * FOLDER/ID.sock. Prints a JSON object per line: {number, ok, …} for each request, {ended, …} for
+ * each end, and {launcher} with the pid of each launcher. The end of the input hangs up; sandboxes
+ * live on. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -83,6 +84,8 @@ static int set_field(struct sandbox_spec *spec, const char **image, const char *
         *image = value;
     else if (str_equal(key, "tier"))
         spec->tier = tier_from_name(value);
+    else if (str_equal(key, "disk"))
+        return str_to_size("disk", value, &spec->disk_bytes, err);
     else if (str_equal(key, "memory"))
         return str_to_size("memory", value, &spec->memory_bytes, err);
     else if (str_equal(key, "volume"))
@@ -194,6 +197,7 @@ static int do_stats(const char *id, struct jsonw *w, struct cay_error *err) {
     jsonw_put_unsigned(w, "pids", s.pids);
     jsonw_put_unsigned(w, "oom_kills", s.oom_kills);
     jsonw_put_unsigned(w, "disk", s.disk_bytes);
+    jsonw_put_unsigned(w, "disk_limit", s.disk_limit);
     return 0;
 }
 

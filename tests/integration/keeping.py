@@ -17,6 +17,7 @@ import support
 from launching import LAUNCHER, Connection, is_alive
 
 KEEP = support.HELPERS / "keep"
+HAS_DISKS = not support.USER  # with a limit
 IDS = itertools.count(int.from_bytes(os.urandom(7), "big") << 8)
 
 
@@ -87,6 +88,8 @@ class Keep:
 
     def start(self, box=None, **fields):
         box = box or new_id()
+        if HAS_DISKS:
+            fields.setdefault("disk", "1g")
         self.ask("start", box, **fields)
         return box
 
@@ -178,7 +181,10 @@ def marks():
 def leftovers(state, boxes):
     """What is left of these sandboxes on the host."""
     left = [group for box in boxes for group in groups_of(box)]
-    left += [str(p) for p in (state / "sandboxes").iterdir()]
+    left += [str(p) for p in (state / "sandboxes").iterdir()
+             if not p.name.startswith(".template-1-")]
+    left += [str(p) for p in Path("/sys/block").glob("loop*/loop/backing_file")
+             if str(state) in p.read_text()]
     left += [str(p) for p in (state / "images/store/pins").glob("*")]
     left += [line for line in Path("/proc/self/mountinfo").read_text().splitlines()
              if str(state) in line]

@@ -146,7 +146,7 @@ def test_pause_and_resume(keep):
     with keep.connect(box) as c:
         c.exec("sh", "-c", "while :; do echo x >> /workspace/count; sleep 0.02; done")
         c.expect(STARTED)
-        counter = keep.state / "sandboxes" / box / "fs/workspace/count"
+        counter = Path(f"/proc/{keep.pid(box)}/root/workspace/count")
         assert until(lambda: counter.exists() and counter.stat().st_size > 4)
         keep.ask("pause", box)
         size = counter.stat().st_size

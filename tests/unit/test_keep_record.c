@@ -26,6 +26,7 @@ static const struct keep_record running = {
     .id = ID,
     .image = IMAGE,
     .memory_bytes = UINT64_C(1) << 40,
+    .disk_bytes = UINT64_C(5) << 30,
     .cpu_quota_us = 150000,
     .pids = 256,
     .pid = 4194303,
@@ -39,6 +40,7 @@ static void assert_same(const struct keep_record *a, const struct keep_record *b
     assert_string_equal(a->image, b->image);
     assert_string_equal(a->boot, b->boot);
     assert_true(a->memory_bytes == b->memory_bytes && a->start == b->start);
+    assert_true(a->disk_bytes == b->disk_bytes);
     assert_true(a->cpu_quota_us == b->cpu_quota_us && a->pids == b->pids);
     assert_true(a->pid == b->pid && a->base == b->base);
 }
@@ -50,6 +52,7 @@ static void test_round_trip(void **state) {
         {.id = ID},
         {.id = ID,
          .memory_bytes = INT64_MAX,
+         .disk_bytes = INT64_MAX,
          .cpu_quota_us = UINT32_MAX,
          .pids = UINT32_MAX,
          .pid = INT32_MAX,
@@ -74,6 +77,9 @@ static void test_numbers_that_no_record_holds(void **state) {
     assert_int_equal(keep_record_format(&r, text), -ERANGE);
     r = running;
     r.start = UINT64_MAX;
+    assert_int_equal(keep_record_format(&r, text), -ERANGE);
+    r = running;
+    r.disk_bytes = UINT64_MAX;
     assert_int_equal(keep_record_format(&r, text), -ERANGE);
 }
 
@@ -100,6 +106,8 @@ static const struct {
     {BOOT, BOOT "0"},
     {"boot = \"", "boot = "},
     {"memory = ", "memory ? "},
+    {"disk = 5368709120", "disk = -1"},
+    {"disk = 5368709120", "disk = \"5g\""},
 };
 
 static void test_refuses_damage(void **state) {
@@ -143,6 +151,19 @@ static void test_unknown_keys_are_a_newer_ones(void **state) {
     assert_same(&running, &r);
 }
 
+static void test_records_of_before_have_no_disk_limit(void **state) {
+    (void)state;
+    static const char part[] = "disk = 5368709120\n";
+    char good[KEEP_RECORD_SIZE];
+    struct keep_record r;
+    assert_int_equal(keep_record_format(&running, good), 0);
+    char *at = strstr(good, part);
+    assert_non_null(at);
+    memmove(at, at + strlen(part), strlen(at + strlen(part)) + 1);
+    assert_int_equal(keep_record_parse(good, strlen(good), &r, NULL), 0);
+    assert_true(r.disk_bytes == 0 && r.memory_bytes == running.memory_bytes);
+}
+
 static void test_on_disk(void **state) {
     (void)state;
     char path[] = "/tmp/cay-record-test-XXXXXX";
@@ -171,6 +192,7 @@ int main(void) {
         cmocka_unit_test(test_refuses_damage),
         cmocka_unit_test(test_refuses_every_beginning),
         cmocka_unit_test(test_unknown_keys_are_a_newer_ones),
+        cmocka_unit_test(test_records_of_before_have_no_disk_limit),
         cmocka_unit_test(test_on_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

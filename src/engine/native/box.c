@@ -42,7 +42,8 @@ struct native_box {
     bool has_cgroup;
     const struct image *image; /* NULL: the host image */
     int disk;                  /* borrowed while starting; -1: none */
-    int idmap;                 /* from the store's ids to ours; -1: not needed */
+    bool disk_is_mount;
+    int idmap; /* from the store's ids to ours; -1: not needed */
     struct image_trees trees;
     int dev;
     struct rootfs root;
@@ -161,6 +162,7 @@ static int prepare_root(struct native_box *b, struct cay_error *err) {
         .own_userns = b->n->own_userns,
         .idmap = b->idmap,
         .disk = b->disk,
+        .disk_is_mount = b->disk_is_mount,
     };
     return rootfs_prepare(&b->spec, &b->trees, &owner, &b->root, err);
 }
@@ -339,6 +341,7 @@ static struct native_box *new_box(struct native *n, const struct sandbox_spec *s
             .cgroup = CGROUP_EMPTY,
             .image = root != NULL ? root->image : NULL,
             .disk = root != NULL ? root->disk : -1,
+            .disk_is_mount = root != NULL && root->disk_is_mount,
             .idmap = -1,
             .trees = IMAGE_TREES_EMPTY,
             .dev = -1,

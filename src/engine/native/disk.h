@@ -7,10 +7,22 @@
  * others see it: a mount lives as long as its descriptors and the sandbox that runs on it. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct cay_error;
+
+/* 0 if this process can make disks with a limit; -CAY_UNSUPPORTED says what is missing. */
+int disk_probe(struct cay_error *err);
+
+/* What there is in a sandbox's folder. */
+enum disk_kind {
+    DISK_NONE,
+    DISK_PLAIN,   /* folders, without a limit */
+    DISK_BOUNDED, /* a file system of its own */
+};
+enum disk_kind disk_look(int folder);
 
 /* Makes an empty disk for so many bytes in the sandbox's folder, which has none. 0 bytes: without a
  * limit, as plain folders. owner gets the folders: IMAGE_IDS_FIRST as root of the host, 0 for root
@@ -18,9 +30,18 @@ struct cay_error;
 int disk_make(int folder, uint64_t bytes, uid_t owner, struct cay_error *err);
 
 /* A descriptor of the folder that holds fs, work and local, to be used with openat(); the sandbox
- * may run or not. Others may hold it at the same time: it is the same file system. */
+ * may run or not. Others may hold it at the same time: it is the same file system. One with a limit
+ * is the root of a detached mount. */
 int disk_open(int folder, struct cay_error *err);
+
+/* Raises the limit, whether or not the sandbox runs; as large already is fine. A disk without a
+ * limit is -CAY_UNSUPPORTED, less than it has -CAY_CONFLICT. */
+int disk_grow(int folder, uint64_t bytes, struct cay_error *err);
 
 /* Removes the disk and all that is on it; the sandbox does not run. The folder and what else is in
  * it stay, and another disk may be made. None is fine. */
 int disk_remove(int folder, struct cay_error *err);
+
+/* Bytes that files take on the disk of a sandbox whose first process is pid, or does not run (0).
+ * False if it cannot be told at once. */
+bool disk_used(int folder, pid_t pid, uint64_t *ret);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "engine/native/disk.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "engine/native/syscalls.h"
@@ -324,7 +325,22 @@ static int write_limits(struct keep *k, struct kept *s, const struct keep_record
                       : keep_record_write(folder, r, err);
 }
 
-static int resize(struct keep *k, const struct sandbox_spec *spec, struct cay_error *err) {
+/* Whether or not it runs. */
+static int resize_disk(struct keep *k, struct kept *s, uint64_t bytes, struct cay_error *err) {
+    int r = spec_check_kept_disk(bytes, err);
+    if (r < 0)
+        return r;
+    _cleanup_(closep) int folder = keep_open_folder(k, s->record.id);
+    if (folder < 0)
+        return error_sys(err, -folder, "opening the folder of sandbox %s", s->record.id);
+    r = disk_grow(folder, bytes, err);
+    if (r < 0)
+        return r;
+    s->record.disk_bytes = bytes;
+    return keep_record_write(folder, &s->record, err);
+}
+
+static int resize_running(struct keep *k, const struct sandbox_spec *spec, struct cay_error *err) {
     struct kept *s = find_running(k, spec->id, err);
     if (s == NULL)
         return -(int)err->code;
@@ -343,6 +359,16 @@ static int resize(struct keep *k, const struct sandbox_spec *spec, struct cay_er
                                  .pids = record.pids};
     r = spec_finish(&whole, k->host, err);
     return r < 0 ? r : write_limits(k, s, &record, err);
+}
+
+/* The disk last: what it has got it keeps. */
+static int resize(struct keep *k, const struct sandbox_spec *spec, struct cay_error *err) {
+    struct kept *s = keep_find(k, spec->id);
+    if (s == NULL)
+        return not_found(spec->id, err);
+    bool others = spec->memory_bytes != 0 || spec->cpu_quota_us != 0 || spec->pids != 0;
+    int r = others || spec->disk_bytes == 0 ? resize_running(k, spec, err) : 0;
+    return r < 0 || spec->disk_bytes == 0 ? r : resize_disk(k, s, spec->disk_bytes, err);
 }
 
 static void handle_stats(struct keep *k, const struct launcher_request *r) {
@@ -365,8 +391,9 @@ static void handle_stats(struct keep *k, const struct launcher_request *r) {
         .cpu_us = now.cpu_us,
         .pids = now.pids,
         .oom_kills = now.oom_kills,
+        .disk_limit = s->record.disk_bytes,
     };
-    keep_measure(k, r->spec.id, &a);
+    keep_measure(k, s, &a);
 }
 
 static enum engine_state state_of(const struct kept *s) {
@@ -384,6 +411,7 @@ static void handle_list(const struct keep *k, const struct launcher_request *r) 
         struct engine_sandbox *e = &a.list.entries[a.list.count++];
         memcpy(e->id, k->all[at]->record.id, ID_SIZE);
         e->state = state_of(k->all[at]);
+        e->disk_bytes = k->all[at]->record.disk_bytes;
     }
     keep_answer(k, &a);
 }

@@ -32,31 +32,25 @@ enum {
 
 /* ---- making ---- */
 
-/* The kernel looks into the folder as the sandbox's root, who is nobody to it; and nobody else
- * reaches it, since the one above is closed. */
-static int fill_folder(const struct keep *k, int folder, struct cay_error *err) {
-    if (fchmod(folder, 0711) < 0)
-        return error_errno(err, "opening the folder of a sandbox to its root");
-    return disk_make(folder, 0, k->n->own_userns ? 0 : IMAGE_IDS_FIRST, err);
-}
-
 int keep_open_folder(const struct keep *k, const char *id) {
     int fd = openat(k->folder, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
 
+/* The kernel looks into the folder as the sandbox's root, who is nobody to it; and nobody else
+ * reaches it, since the one above is closed. */
 int keep_make_folder(const struct keep *k, const char *id, bool *ret_new, struct cay_error *err) {
     *ret_new = mkdirat(k->folder, id, 0700) == 0;
     if (!*ret_new && errno != EEXIST)
         return error_errno(err, "making the folder of sandbox %s", id);
     _cleanup_(closep) int folder = keep_open_folder(k, id);
-    int r = folder < 0 ? error_sys(err, -folder, "opening the folder of sandbox %s", id)
-                       : fill_folder(k, folder, err);
-    if (r == 0)
+    if (folder >= 0 && fchmod(folder, 0711) == 0)
         return TAKE_FD(folder);
+    int sys = folder < 0 ? -folder : errno;
     if (*ret_new)
         keep_unmake_folder(k, id);
-    return r;
+    error_sys(err, sys, "making the folder of sandbox %s", id);
+    return error_remedy(err, "the state folder needs room and must be writable");
 }
 
 void keep_unmake_folder(const struct keep *k, const char *id) {
@@ -231,7 +225,7 @@ static void measure_folder(struct measure *m, int fd) {
         measure_entry(m, dirfd(d), e->d_name);
 }
 
-void keep_measure(struct keep *k, const char *id, const struct launcher_answer *stats) {
+static void measure_by_job(struct keep *k, const char *id, const struct launcher_answer *stats) {
     if (k->job_count >= JOBS_MAX) {
         struct cay_error err;
         error_set(&err, CAY_LIMIT_REACHED, "%d sandboxes are being measured already", JOBS_MAX);
@@ -254,4 +248,13 @@ void keep_measure(struct keep *k, const char *id, const struct launcher_answer *
     a.stats.disk_bytes = m.bytes;
     keep_answer(k, &a);
     _exit(0);
+}
+
+void keep_measure(struct keep *k, const struct kept *s, const struct launcher_answer *stats) {
+    struct launcher_answer a = *stats;
+    _cleanup_(closep) int folder = keep_open_folder(k, s->record.id);
+    if (folder < 0 || !disk_used(folder, s->record.pid, &a.stats.disk_bytes))
+        measure_by_job(k, s->record.id, stats);
+    else
+        keep_answer(k, &a);
 }

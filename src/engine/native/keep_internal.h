@@ -80,16 +80,16 @@ int keep_start(struct keep *k, struct kept *s, const struct launcher_request *r,
 
 /* ---- keep_files.c ---- */
 
-/* The folder of a sandbox, made with all that belongs in it; *ret_new says whether it was. */
+/* The folder of a sandbox, made if need be; *ret_new says whether it was. */
 int keep_make_folder(const struct keep *k, const char *id, bool *ret_new, struct cay_error *err);
 int keep_open_folder(const struct keep *k, const char *id);
 /* Takes a folder that is being filled, or half removed, away at once. */
 void keep_unmake_folder(const struct keep *k, const char *id);
 
-/* Both in a job of their own, which answers. What is removed does not run; its folder loses its
- * name at once, and s is no more, or it is answered why not. */
+/* Both answer, if it takes long from a job of their own. What is removed does not run; its folder
+ * loses its name at once, and s is no more, or it is answered why not. */
 void keep_remove(struct keep *k, struct kept *s, const uint64_t *tags, size_t count);
-void keep_measure(struct keep *k, const char *id, const struct launcher_answer *stats);
+void keep_measure(struct keep *k, const struct kept *s, const struct launcher_answer *stats);
 /* Removes what an earlier launcher did not come to. */
 void keep_sweep(struct keep *k);
 

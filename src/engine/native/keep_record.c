@@ -22,14 +22,14 @@ enum { FORMAT = 1 }; /* a launcher that knows only this refuses what a later one
 /* ---- text ---- */
 
 int keep_record_format(const struct keep_record *r, char out[static KEEP_RECORD_SIZE]) {
-    if (r->memory_bytes > INT64_MAX || r->start > INT64_MAX)
+    if (r->memory_bytes > INT64_MAX || r->disk_bytes > INT64_MAX || r->start > INT64_MAX)
         return -ERANGE;
     return str_format(out, KEEP_RECORD_SIZE,
                       "format = %d\nid = \"%s\"\nimage = \"%s\"\nmemory = %" PRIu64
-                      "\ncpu = %" PRIu32 "\npids = %" PRIu32 "\npid = %d\nstart = %" PRIu64
-                      "\nboot = \"%s\"\nbase = %u\n",
-                      FORMAT, r->id, r->image, r->memory_bytes, r->cpu_quota_us, r->pids, r->pid,
-                      r->start, r->boot, r->base);
+                      "\ndisk = %" PRIu64 "\ncpu = %" PRIu32 "\npids = %" PRIu32
+                      "\npid = %d\nstart = %" PRIu64 "\nboot = \"%s\"\nbase = %u\n",
+                      FORMAT, r->id, r->image, r->memory_bytes, r->disk_bytes, r->cpu_quota_us,
+                      r->pids, r->pid, r->start, r->boot, r->base);
 }
 
 static int damaged(struct cay_error *err, const char *key) {
@@ -73,6 +73,10 @@ static int read_numbers(const struct toml_value *root, struct keep_record *r,
         if (code < 0)
             return code;
     }
+    int64_t disk = 0;
+    if (toml_get(root, "disk") != NULL && read_number(root, "disk", INT64_MAX, &disk, err) < 0)
+        return -CAY_INVALID_ARGUMENT;
+    r->disk_bytes = (uint64_t)disk;
     r->memory_bytes = (uint64_t)number[1];
     r->cpu_quota_us = (uint32_t)number[2];
     r->pids = (uint32_t)number[3];

@@ -18,6 +18,7 @@ struct keep_record {
     char id[ID_SIZE];
     char image[HEX_SIZE]; /* "": the host image */
     uint64_t memory_bytes;
+    uint64_t disk_bytes; /* 0: without a limit, as all were once */
     uint32_t cpu_quota_us, pids;
     pid_t pid; /* of its PID 1; 0: it does not run, and the rest means nothing */
     uint64_t start;

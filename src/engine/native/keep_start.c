@@ -8,6 +8,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/native/disk.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "image/store.h"
@@ -19,6 +20,7 @@ struct starting {
     struct keep *k;
     struct sandbox_spec spec;
     struct keep_record record;
+    uint64_t disk_bytes; /* what was asked for */
     int folder;
     bool new_folder;
     struct image image;
@@ -36,10 +38,14 @@ static int check_image(const struct kept *s, const char *image, struct cay_error
 static int finish_spec(struct starting *st, const struct launcher_request *r,
                        struct cay_error *err) {
     st->spec = r->spec;
+    st->disk_bytes = r->spec.disk_bytes;
+    int code = st->disk_bytes == 0 ? 0 : spec_check_kept_disk(st->disk_bytes, err);
+    if (code < 0)
+        return code;
     st->spec.disk_bytes = st->spec.inodes = 0;
     if (st->spec.hostname[0] == '\0')
         memcpy(st->spec.hostname, st->spec.id, ID_SIZE);
-    int code = spec_finish(&st->spec, st->k->host, err);
+    code = spec_finish(&st->spec, st->k->host, err);
     st->record.memory_bytes = st->spec.memory_bytes;
     st->record.cpu_quota_us = st->spec.cpu_quota_us;
     st->record.pids = st->spec.pids;
@@ -48,8 +54,22 @@ static int finish_spec(struct starting *st, const struct launcher_request *r,
     return code;
 }
 
+/* One that has a disk keeps it; what was made without a limit stays so. */
+static int prepare_disk(struct starting *st, const struct kept *s, struct cay_error *err) {
+    uid_t owner = st->k->n->own_userns ? 0 : IMAGE_IDS_FIRST;
+    uint64_t had = s != NULL ? s->record.disk_bytes : 0;
+    enum disk_kind kind = disk_look(st->folder);
+    int r = 0;
+    if (kind == DISK_NONE)
+        r = disk_make(st->folder, st->disk_bytes, owner, err);
+    else if (kind == DISK_BOUNDED && st->disk_bytes > had)
+        r = disk_grow(st->folder, st->disk_bytes, err);
+    st->record.disk_bytes = kind == DISK_PLAIN ? 0 : MAX(st->disk_bytes, had);
+    return r;
+}
+
 /* The image is held before it is pinned, so that no prune comes between. */
-static int prepare(struct starting *st, struct cay_error *err) {
+static int prepare(struct starting *st, const struct kept *s, struct cay_error *err) {
     const char *state = st->k->n->state_path, *image = st->record.image;
     int r = image[0] == '\0' ? 0 : image_open(state, image, &st->image, err);
     if (r < 0)
@@ -57,16 +77,22 @@ static int prepare(struct starting *st, struct cay_error *err) {
     st->folder = keep_make_folder(st->k, st->record.id, &st->new_folder, err);
     if (st->folder < 0)
         return st->folder;
-    r = keep_record_write(st->folder, &st->record, err);
+    r = prepare_disk(st, s, err);
+    if (r == 0)
+        r = keep_record_write(st->folder, &st->record, err);
     return r < 0 || image[0] == '\0' ? r : image_store_pin(state, st->record.id, image, err);
 }
 
 /* Some kernels refuse a writable layer for the moment that the last overlay on it takes to go. */
 static int start_box(struct starting *st, struct cay_error *err) {
     struct native_root root = {.image = st->record.image[0] == '\0' ? NULL : &st->image,
-                               .disk = st->folder};
+                               .disk_is_mount = disk_look(st->folder) == DISK_BOUNDED};
     int64_t deadline = clock_deadline(BUSY_MS);
     for (;;) {
+        _cleanup_(closep) int disk = disk_open(st->folder, err);
+        if (disk < 0)
+            return disk;
+        root.disk = disk;
         int r = native_start_kept(st->k->n, &st->spec, &root, &st->box, err);
         if (r == 0 || err->sys != EBUSY || clock_expired(deadline))
             return r;
@@ -115,7 +141,7 @@ static void take(struct starting *st, struct kept *s) {
 
 static int make(struct starting *st, struct kept *s, int listener, struct kept **ret,
                 struct cay_error *err) {
-    int r = prepare(st, err);
+    int r = prepare(st, s, err);
     if (r == 0)
         r = start_box(st, err);
     if (r == 0)

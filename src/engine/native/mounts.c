@@ -15,6 +15,10 @@ static int set_string(int fs, const char *key, const char *value) {
     return fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0) < 0 ? -errno : 0;
 }
 
+static int set_flag(int fs, const char *key) {
+    return fsconfig(fs, FSCONFIG_SET_FLAG, key, NULL, 0) < 0 ? -errno : 0;
+}
+
 /* Creates the superblock of a configured context and takes its mount. */
 static int finish(int fs, unsigned attributes) {
     if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
@@ -43,7 +47,8 @@ int mounts_simple(const char *type, const char *const *options, unsigned attribu
     if (fs < 0)
         return -errno;
     for (; options[0] != NULL; options += 2) {
-        int r = set_string(fs, options[0], options[1]);
+        int r =
+            options[1] == NULL ? set_flag(fs, options[0]) : set_string(fs, options[0], options[1]);
         if (r < 0)
             return r;
     }
@@ -78,8 +83,7 @@ int mounts_overlay(const int *lowers, size_t count, int upper, int work, unsigne
     if (fsconfig(fs, FSCONFIG_SET_FD, "upperdir", NULL, upper) < 0 ||
         fsconfig(fs, FSCONFIG_SET_FD, "workdir", NULL, work) < 0)
         return -errno;
-    if ((flags & OVERLAY_USER_XATTR) != 0 &&
-        fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0) < 0)
+    if ((flags & OVERLAY_USER_XATTR) != 0 && set_flag(fs, "userxattr") < 0)
         return -errno;
     if ((flags & OVERLAY_METACOPY) != 0 && set_string(fs, "metacopy", "on") < 0)
         return -errno;

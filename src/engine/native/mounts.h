@@ -25,7 +25,7 @@ enum {
 int mounts_overlay(const int *lowers, size_t count, int upper, int work, unsigned flags);
 
 /* A detached instance of a file system that has few options ("proc", "devpts"). Pairs of option
- * and value, NULL-terminated. */
+ * and value, or of option and NULL for one without; NULL-terminated. */
 int mounts_simple(const char *type, const char *const *options, unsigned attributes);
 
 /* Puts a detached mount at path below root; no component may be a symlink. 0 or -errno. */

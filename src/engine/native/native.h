@@ -58,6 +58,7 @@ struct native_root {
     int disk; /* a folder with "fs" and "work", of the image store's ids: what is written goes to
                * fs, without a limit of our own; with the host image "local" too, for /usr/local.
                * Borrowed for the call. -1: kept in memory */
+    bool disk_is_mount; /* the root of a detached mount, which becomes the sandbox's */
 };
 
 /* A sandbox from the spec, running, with cay-init as PID 1; root NULL is the host image in memory.

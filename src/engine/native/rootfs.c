@@ -463,15 +463,33 @@ static int make_overlay(struct rootfs *root, const struct image_trees *trees,
     return root->overlay < -1 ? root->overlay : 0;
 }
 
+/* A mount of its own gets the sandbox's ids itself. */
+static int take_disk(const struct rootfs_owner *owner) {
+    struct mount_attr attr = {
+        .attr_set = owner->idmap >= 0 ? MOUNT_ATTR_IDMAP : 0,
+        .propagation = MS_PRIVATE,
+        .userns_fd = owner->idmap >= 0 ? (uint64_t)owner->idmap : 0,
+    };
+    if (mount_setattr(owner->disk, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+        return -errno;
+    int disk = fcntl(owner->disk, F_DUPFD_CLOEXEC, 3);
+    return disk < 0 ? -errno : disk;
+}
+
 /* Where /usr is the host's, what is written to /usr/local lies beside it. */
 static int clone_disk(struct rootfs *root, const struct rootfs_owner *owner, bool local,
                       bool read_only) {
     unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    root->disk = mounts_clone(owner->disk, "", false, attributes, owner->idmap);
+    root->disk = owner->disk_is_mount
+                     ? take_disk(owner)
+                     : mounts_clone(owner->disk, "", false, attributes, owner->idmap);
     if (root->disk < 0 || !local)
         return MIN(root->disk, 0);
+    if (owner->disk_is_mount && !box_can_be_cloned(root))
+        return 0; /* nor can this one, until it is attached */
     attributes |= read_only ? MOUNT_ATTR_RDONLY : 0;
-    root->local = mounts_clone(owner->disk, "local", false, attributes, owner->idmap);
+    root->local = mounts_clone(owner->disk, "local", false, attributes,
+                               owner->disk_is_mount ? -1 : owner->idmap);
     return MIN(root->local, 0);
 }
 

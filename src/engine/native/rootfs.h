@@ -68,8 +68,9 @@ struct rootfs {
     int lower;   /* borrowed from the trees, or owned with lower_owned: a copy in the box */
     bool lower_owned;
     int shift;      /* detached tmpfs for changed owners (shift.h); -1: the image is id-mapped */
-    int disk;       /* detached clone of the folder that keeps what is written; -1: the box does */
-    int local;      /* detached clone of its folder for /usr/local; -1: the box has one */
+    int disk;       /* detached mount of the folder that keeps what is written; -1: the box does */
+    int local;      /* detached clone of its folder for /usr/local; -1: made from disk when that is
+                     * attached, or the box has one */
     int pts;        /* detached devpts */
     bool assembled; /* what lies over the overlay is in its place already */
     struct {
@@ -90,6 +91,7 @@ struct rootfs_owner {
     int idmap;       /* as for image_trees_open_store; used for disk only */
     int disk; /* a folder with "fs" and "work" for what is written, or -1; with the host image
                * "local" too */
+    bool disk_is_mount; /* the root of a detached mount: used itself, not cloned */
 };
 int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees,
                    const struct rootfs_owner *owner, struct rootfs *ret, struct cay_error *err);

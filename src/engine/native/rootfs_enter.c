@@ -96,10 +96,11 @@ static int attach_binds(const struct rootfs_entry *e, int root) {
     for (size_t i = 0; i < masks; i++) {
         const struct host_mask *m = &e->trees->image->masks[i];
         unsigned attributes = e->spec->read_only ? MOUNT_ATTR_RDONLY : 0;
+        int from = m->writable && e->root->disk >= 0 ? e->root->disk : e->root->box;
         int r = m->writable && e->root->local >= 0
                     ? mounts_attach(e->root->local, root, m->path)
-                    : mounts_attach_clone(e->root->box, m->writable ? "local" : "void", root,
-                                          m->path, attributes);
+                    : mounts_attach_clone(from, m->writable ? "local" : "void", root, m->path,
+                                          attributes);
         if (r < 0 && r != -ENOENT)
             return r;
     }
