@@ -195,6 +195,7 @@ static const struct route routes[] = {
     {"PUT", "/api/sandbox/{who}/labels", label},
     {"POST", "/api/cay/sandbox/{who}/rename", rename_it},
     {"GET", "/api/cay/sandbox/{who}/stats", stats},
+    {"GET", "/api/cay/sandbox/{who}/events", events_handle},
     {"GET", "/api/cay/sandbox/{who}/connect", connect_handle, NEED_USE},
     {"GET", "/api/cay/status", status, NEED_NOTHING},
     {"GET", "/api/api-keys", key_list_handle, NEED_ADMIN},

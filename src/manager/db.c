@@ -27,6 +27,10 @@ static const char *const query_texts[DB_QUERIES] = {
                    " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     [DB_KEY_REMOVE] = "DELETE FROM key WHERE id = ?1",
     [DB_KEY_LIST] = "SELECT " DB_KEY_COLUMNS " FROM key ORDER BY created_ms, name",
+    [DB_EVENT_ADD] = "INSERT INTO event (sandbox, time_ms, state, text)"
+                     " SELECT id, ?2, state, ?3 FROM sandbox WHERE id = ?1",
+    [DB_EVENT_LIST] = "SELECT number, time_ms, state, text FROM event"
+                      " WHERE sandbox = ?1 AND number > ?2 ORDER BY number",
 };
 
 /* ---- failures ---- */

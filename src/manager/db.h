@@ -40,3 +40,17 @@ int db_key_remove(struct db *db, const char *id, struct cay_error *err);
 /* Every key, oldest first; ends with the first negative result, which is returned. */
 typedef int (*db_key_visit)(void *user, const struct key *k, struct cay_error *err);
 int db_key_list(struct db *db, db_key_visit visit, void *user, struct cay_error *err);
+
+/* What became of a sandbox: every state with its reason is recorded with the row, and these notes
+ * between them. The last 200 of each sandbox are kept. */
+struct db_event {
+    int64_t number; /* ever growing */
+    int64_t time_ms;
+    const char *state, *text;
+};
+int db_event_add(struct db *db, const char *id, int64_t time_ms, const char *text,
+                 struct cay_error *err);
+/* Those of a sandbox behind the number `after`, oldest first; texts are valid during the call. */
+typedef int (*db_event_visit)(void *user, const struct db_event *e, struct cay_error *err);
+int db_event_list(struct db *db, const char *id, int64_t after, db_event_visit visit, void *user,
+                  struct cay_error *err);

@@ -15,6 +15,8 @@ enum db_query {
     DB_KEY_ADD,
     DB_KEY_REMOVE,
     DB_KEY_LIST,
+    DB_EVENT_ADD,
+    DB_EVENT_LIST,
     DB_QUERIES
 };
 

@@ -105,7 +105,34 @@ static const char *const steps[] = {
     " name TEXT NOT NULL,"
     " created_ms INTEGER NOT NULL,"
     " UNIQUE (owner, name)"
-    ") STRICT;",
+    ") STRICT;"
+    /* What became of each sandbox, the last 200 of it. By triggers, so that whoever writes a state
+     * writes its event with it, and whoever removes a sandbox leaves none. */
+    "CREATE TABLE event ("
+    " number INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " sandbox TEXT NOT NULL,"
+    " time_ms INTEGER NOT NULL,"
+    " state TEXT NOT NULL,"
+    " text TEXT NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX event_of ON event (sandbox, number);"
+    "CREATE TRIGGER event_new AFTER INSERT ON sandbox BEGIN"
+    " INSERT INTO event (sandbox, time_ms, state, text)"
+    "  VALUES (NEW.id, NEW.updated_ms, NEW.state, NEW.reason);"
+    "END;"
+    "CREATE TRIGGER event_change AFTER UPDATE ON sandbox"
+    " WHEN OLD.state <> NEW.state OR OLD.reason <> NEW.reason BEGIN"
+    " INSERT INTO event (sandbox, time_ms, state, text)"
+    "  VALUES (NEW.id, NEW.updated_ms, NEW.state, NEW.reason);"
+    "END;"
+    "CREATE TRIGGER event_gone AFTER DELETE ON sandbox BEGIN"
+    " DELETE FROM event WHERE sandbox = OLD.id;"
+    "END;"
+    "CREATE TRIGGER event_old AFTER INSERT ON event BEGIN"
+    " DELETE FROM event WHERE sandbox = NEW.sandbox AND number <="
+    "  (SELECT number FROM event WHERE sandbox = NEW.sandbox"
+    "   ORDER BY number DESC LIMIT 1 OFFSET 200);"
+    "END;",
 };
 const struct db_steps db_layout = {steps, ARRAY_LEN(steps)};
 

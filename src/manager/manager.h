@@ -115,3 +115,14 @@ struct manager_totals {
 };
 /* Of what the caller sees; NULL: of all. */
 void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret);
+
+/* What became of a sandbox: its states, why, and what was done to it in between. */
+struct manager_event {
+    int64_t number; /* ever growing */
+    int64_t time_ms;
+    char state[16];
+    char text[SANDBOX_TEXT_SIZE];
+};
+/* Those behind the number `after`, oldest first; the caller frees the array. */
+int manager_events(struct manager *m, const char *who, int64_t after, struct manager_event **ret,
+                   size_t *ret_count, struct cay_error *err);

@@ -158,6 +158,12 @@ void socket_remove(const char *id);
 /* Makes table and engine agree. first: nothing is under way, and nothing is waited for. */
 int reconcile(struct manager *m, bool first, struct cay_error *err);
 
+/* ---- manager_event.c ---- */
+
+/* A note between the states, which record themselves. Not with the lock held; a failure is logged.
+ */
+void event_note(struct manager *m, const struct sandbox *s, const char *text);
+
 /* ---- manager_reaper.c ---- */
 int reaper_start(struct manager *m, struct cay_error *err);
 void reaper_wake(struct manager *m); /* with the lock held */

@@ -92,6 +92,7 @@ static int recover(struct manager *m, struct sandbox *s, struct cay_error *err) 
 static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struct cay_error *err) {
     switch (what) {
     case CHORE_STOP:
+        event_note(m, s, "nothing was done in it for long enough: stopping");
         return change_stop(m, s, may_stop, m->limits.stop_grace_ms, err);
     case CHORE_REMOVE:
         return change_remove(m, s, may_remove, err);

@@ -156,6 +156,57 @@ static void test_rows(void **state) {
     assert_int_equal(st.st_mode & 0777, 0600);
 }
 
+struct seen_events {
+    size_t count;
+    int64_t last;
+    char text[512]; /* "state:text " of each */
+};
+
+static int see_event(void *user, const struct db_event *e, struct cay_error *err) {
+    (void)err;
+    struct seen_events *s = user;
+    size_t len = strlen(s->text);
+    assert_true(e->number > s->last);
+    s->last = e->number;
+    s->count++;
+    (void)snprintf(s->text + len, sizeof s->text - len, "%s:%s ", e->state, e->text);
+    return 0;
+}
+
+static struct seen_events events_of(struct db *db, const char *id, int64_t after) {
+    struct seen_events s = {0};
+    assert_int_equal(db_event_list(db, id, after, see_event, &s, NULL), 0);
+    return s;
+}
+
+static void test_events(void **state) {
+    struct db *db = open_db(*state);
+    struct sandbox_record r = make_row(1), other = make_row(2);
+    assert_int_equal(db_add(db, &r, DB_FLUSH, NULL), 0);
+    assert_int_equal(db_add(db, &other, DB_FLUSH, NULL), 0);
+    r.state = SANDBOX_STARTED;
+    assert_int_equal(db_update(db, &r, DB_FLUSH, NULL), 0);
+    r.active_ms = 5; /* not worth a word */
+    assert_int_equal(db_update(db, &r, DB_FLUSH, NULL), 0);
+    assert_int_equal(db_event_add(db, r.id, 7, "note", NULL), 0);
+    r.state = SANDBOX_ERROR;
+    assert_int_equal(str_copy(r.reason, sizeof r.reason, "out of memory"), 0);
+    assert_int_equal(db_update(db, &r, DB_FLUSH, NULL), 0);
+    struct seen_events s = events_of(db, r.id, 0);
+    assert_string_equal(s.text, "creating: started: started:note error:out of memory ");
+    assert_string_equal(events_of(db, r.id, s.last - 1).text, "error:out of memory ");
+    assert_int_equal(events_of(db, r.id, s.last).count, 0);
+    for (int i = 0; i < 250; i++)
+        assert_int_equal(db_event_add(db, r.id, i, "x", NULL), 0);
+    assert_int_equal(events_of(db, r.id, 0).count, 200);
+    assert_int_equal(events_of(db, other.id, 0).count, 1);
+    assert_int_equal(db_remove(db, r.id, DB_FLUSH, NULL), 0);
+    assert_int_equal(db_event_add(db, r.id, 1, "late", NULL), 0); /* nobody's */
+    assert_int_equal(events_of(db, r.id, 0).count, 0);
+    assert_int_equal(events_of(db, other.id, 0).count, 1);
+    db_close(db);
+}
+
 static void test_refusals(void **state) {
     struct db *db = open_db(*state);
     struct cay_error err = {0};
@@ -492,6 +543,7 @@ static void test_disk_full(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_events, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_migrations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newer_is_refused, setup, teardown),
