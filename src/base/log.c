@@ -10,10 +10,12 @@
 
 enum { FIELDS = 4, LINE = 1024 };
 
-static enum log_level max_level = LOG_LEVEL_WARN;
-static struct {
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+static _Atomic(enum log_level) max_level = LOG_LEVEL_WARN;
+static _Thread_local struct {
     const char *key;
-    char value[64];
+    char value[72];
 } fields[FIELDS];
 
 void log_set_level(enum log_level level) {
@@ -22,6 +24,16 @@ void log_set_level(enum log_level level) {
 
 bool log_enabled(enum log_level level) {
     return level <= max_level;
+}
+
+bool log_level_from_name(const char *name, enum log_level *ret) {
+    for (size_t i = 0; i < ARRAY_LEN(level_names); i++) {
+        if (!str_equal(level_names[i], name))
+            continue;
+        *ret = (enum log_level)i;
+        return true;
+    }
+    return false;
 }
 
 void log_set_field(const char *key, const char *value) {
@@ -57,20 +69,40 @@ static size_t put_field(char *out, size_t size, size_t at, const char *key, cons
     return at;
 }
 
-int log_format(char *out, unsigned long size, enum log_level level, const char *event,
-               const char *key, const char *value) {
-    static const char *const names[] = {"error", "warn", "info", "debug"};
+static size_t put_head(char *out, size_t size, enum log_level level, const char *event) {
     char when[32];
     int n = snprintf(out, size, "time=%s", clock_iso8601(clock_wall_ms(), when));
     size_t at = MIN((size_t)MAX(n, 0), size - 1);
-    at = put_field(out, size, at, "level", names[level]);
+    at = put_field(out, size, at, "level", level_names[level]);
     at = put_field(out, size, at, "event", event);
     for (size_t i = 0; i < FIELDS; i++)
         if (fields[i].key != NULL)
             at = put_field(out, size, at, fields[i].key, fields[i].value);
+    return at;
+}
+
+int log_format(char *out, unsigned long size, enum log_level level, const char *event,
+               const char *key, const char *value) {
+    size_t at = put_head(out, size, level, event);
     if (key != NULL)
         at = put_field(out, size, at, key, value);
     return (int)at;
+}
+
+/* line has room for one more byte. */
+static void write_line(char *line, size_t len) {
+    line[len] = '\n';
+    (void)fd_write_all(STDERR_FILENO, line, len + 1); /* nowhere else to report it */
+}
+
+void log_line(enum log_level level, const char *event, const struct log_field *more, size_t count) {
+    if (!log_enabled(level))
+        return;
+    char line[LINE];
+    size_t at = put_head(line, sizeof line - 1, level, event);
+    for (size_t i = 0; i < count; i++)
+        at = put_field(line, sizeof line - 1, at, more[i].key, more[i].value);
+    write_line(line, at);
 }
 
 void log_event(enum log_level level, const char *event, const char *key, const char *fmt, ...) {
@@ -84,7 +116,5 @@ void log_event(enum log_level level, const char *event, const char *key, const c
         va_end(ap);
     }
     char line[LINE];
-    int n = log_format(line, sizeof line - 1, level, event, key, value);
-    line[n] = '\n';
-    (void)fd_write_all(STDERR_FILENO, line, (size_t)n + 1); /* nowhere else to report it */
+    write_line(line, (size_t)log_format(line, sizeof line - 1, level, event, key, value));
 }

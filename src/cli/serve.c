@@ -10,6 +10,7 @@ struct serve_options {
     struct verb_common common;
     const char *listen;
     const char *socket;
+    const char *log_level;
 };
 
 static const struct opt options[] = {
@@ -22,6 +23,10 @@ static const struct opt options[] = {
      .arg = "PATH",
      .help = "unix socket; default: daemon/cay.sock in the state folder",
      .complete = OPT_COMPLETE_FILE},
+    {.name = "log-level",
+     OPT_TO_STRING(struct serve_options, log_level),
+     .arg = "LEVEL",
+     .help = "error, warn, info or debug; default: log_level in [server]"},
     {0},
 };
 
@@ -41,6 +46,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     size_t n = 1;
     add(words, &n, "--listen", o->listen);
     add(words, &n, "--socket", o->socket);
+    add(words, &n, "--log-level", o->log_level);
     add(words, &n, "--state-dir", o->common.state_dir);
     add(words, &n, "--config", o->common.config);
     if (o->common.verbose)

@@ -65,14 +65,19 @@ struct config {
         int64_t auto_archive_minutes; /* 0: never */
         int64_t auto_delete_minutes;  /* -1: never, 0: when it stops */
         int64_t stop_timeout_ms;
-        const char *on_failure; /* "keep", "recreate", "remove" */
-        int64_t pool_size;      /* 0: no pool */
+        const char *on_failure;     /* "keep", "recreate", "remove" */
+        int64_t pool_size;          /* 0: no pool */
+        struct strv pool_images;    /* empty: the default image */
+        int64_t sample_interval_ms; /* 0: never */
+        int64_t warn_after_ms;      /* 0: never */
     } manager;
     struct {
         const char *listen;
         const char *socket;             /* "": in the state folder */
         const char *tls_cert, *tls_key; /* both or none ("") */
         struct strv allowed_hosts, allowed_origins;
+        const char *log_level; /* "error", "warn", "info", "debug" */
+        bool metrics_public;
     } server;
     struct {
         const char *pull;    /* "missing", "always", "never" */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/path.h"
 
 static int check_not_empty(const char *what, const char *text, struct cay_error *err) {
@@ -57,6 +58,16 @@ static int check_on_failure(const char *what, const char *text, struct cay_error
     return error_remedy(err, "use keep, recreate or remove");
 }
 
+static int check_log_level(const char *what, const char *text, struct cay_error *err) {
+    enum log_level ignored;
+    if (log_level_from_name(text, &ignored))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is no level of the log", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use error, warn, info or debug");
+}
+
 #define FIELD(name)     .offset = offsetof(struct config, name)
 #define RANGE(from, to) .min = (from), .max = (to)
 
@@ -106,6 +117,12 @@ static const struct config_key keys[] = {
      .help = "a sandbox that ends unasked: keep it in error, recreate or remove it"},
     {"manager", "pool_size", CONFIG_INTEGER, "4", FIELD(manager.pool_size), RANGE(0, 10000),
      .help = "prepared sandboxes per image; 0: none"},
+    {"manager", "pool_images", CONFIG_LIST, "", FIELD(manager.pool_images),
+     .help = "images of prepared sandboxes; empty: the image of new sandboxes"},
+    {"manager", "sample_interval", CONFIG_DURATION, "10", FIELD(manager.sample_interval_ms),
+     RANGE(0, day_ms), .help = "how often the use of each sandbox is measured; 0: never"},
+    {"manager", "warn_after", CONFIG_DURATION, "60", FIELD(manager.warn_after_ms), RANGE(0, day_ms),
+     .help = "time near a limit until a warning is logged; 0: never"},
 
     {"server", "listen", CONFIG_STRING, "127.0.0.1:3986", FIELD(server.listen),
      .check = check_listen, .help = "address and port of the daemon"},
@@ -119,6 +136,10 @@ static const struct config_key keys[] = {
      .help = "further Host names that requests may carry"},
     {"server", "allowed_origins", CONFIG_LIST, "", FIELD(server.allowed_origins),
      .help = "further web origins that may call the API"},
+    {"server", "log_level", CONFIG_STRING, "info", FIELD(server.log_level),
+     .check = check_log_level, .help = "what the daemon logs: error, warn, info or debug"},
+    {"server", "metrics_public", CONFIG_BOOL, "false", FIELD(server.metrics_public),
+     .help = "serve /metrics on TCP without a key"},
 
     {"images", "pull", CONFIG_STRING, "missing", FIELD(images.pull), .check = check_pull,
      .help = "when a registry is asked for an image: missing, always or never"},

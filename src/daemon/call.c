@@ -1,6 +1,10 @@
 #include "daemon/call.h"
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "daemon/metrics.h"
+#include "daemon/prometheus.h"
 #include "daemon/shape.h"
 #include "manager/manager.h"
 
@@ -24,6 +28,7 @@ void call_free(struct call *c) {
 }
 
 void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
+    metrics_failed(err->code);
     c->answer.status = status != 0 ? status : (unsigned)cay_code_http(err->code);
     buf_clear(&c->answer.body);
     shape_error(&c->answer.body, c->wants_tsv, err, c->answer.status);
@@ -108,7 +113,11 @@ static int after(struct call *c, int r, struct cay_error *err) {
 }
 
 static int start(struct call *c, struct cay_error *err) {
-    return after(c, manager_start_sandbox(c->manager, c->who, err), err);
+    int64_t began = clock_us();
+    int r = manager_start_sandbox(c->manager, c->who, err);
+    if (r == 0)
+        metrics_observe(METRICS_START, clock_us() - began);
+    return after(c, r, err);
 }
 
 /* force is Daytona's word for no grace at all. */
@@ -181,8 +190,11 @@ static int stats(struct call *c, struct cay_error *err) {
     return r;
 }
 
+static int metrics(struct call *c, struct cay_error *err);
+
 static const struct route routes[] = {
     {"GET", "/healthz", health, NEED_NOTHING},
+    {"GET", "/metrics", metrics},
     {"GET", "/api/sandbox", list},
     {"POST", "/api/sandbox", create_handle},
     {"GET", "/api/sandbox/{who}", get},
@@ -204,6 +216,16 @@ static const struct route routes[] = {
     {"GET", "/api/api-keys/{name}", key_get_handle, NEED_ADMIN},
     {"DELETE", "/api/api-keys/{name}", key_remove_handle, NEED_ADMIN},
 };
+
+_Static_assert(ARRAY_LEN(routes) < METRICS_ROUTES_MAX, "more routes than metrics count");
+
+static int metrics(struct call *c, struct cay_error *err) {
+    (void)err;
+    c->answer.type = PROMETHEUS_CONTENT_TYPE;
+    metrics_write(&c->answer.body, c->manager, c->sees_metrics ? NULL : &c->caller, routes,
+                  ARRAY_LEN(routes));
+    return 0;
+}
 
 /* ---- running ---- */
 
@@ -240,6 +262,9 @@ void call_run(struct call *c, const char *method) {
         refuse_route(c, method, allow);
         return;
     }
+    c->route = route;
+    c->row = (size_t)(route - routes);
+    log_set_field("sandbox", c->who);
     if (answer_route(c, route, &err) < 0) {
         call_fail(c, &err, 0);
     } else if (c->answer.body.failed) {

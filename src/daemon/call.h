@@ -23,7 +23,8 @@ struct stream {
 
 struct answer {
     unsigned status;
-    bool is_plain; /* neither JSON nor a table */
+    bool is_plain;    /* neither JSON nor a table */
+    const char *type; /* its Content-Type, if it is none of all these */
     struct buf body;
     struct strv headers;         /* name, value, name, value … */
     struct stream *stream;       /* in place of a body, if not NULL */
@@ -34,7 +35,10 @@ struct answer {
 struct call {
     struct manager *manager;
     struct target target;
-    struct key caller; /* who asks */
+    struct key caller;         /* who asks */
+    bool sees_metrics;         /* of everybody, whoever asks */
+    const struct route *route; /* NULL until it is known, and if there is none */
+    size_t row;                /* its place in the table */
     /* What {who} in the path is. A sandbox's id when it is one: looked up among those that the
      * caller sees, before the handler is called. */
     const char *who;

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "daemon/call.h"
+#include "daemon/metrics.h"
 #include "daemon/shape.h"
 #include "manager/manager.h"
 
@@ -29,9 +31,20 @@ struct creation {
     struct buf waiting; /* to be sent */
 };
 
+static int make_measured(struct manager *m, const struct sandbox_record *request, int progress,
+                         struct sandbox_record *ret, struct cay_error *err) {
+    int64_t began = clock_us();
+    int r = manager_create(m, request, progress, ret, err);
+    if (r == 0)
+        metrics_observe(METRICS_CREATE, clock_us() - began);
+    return r;
+}
+
 static void *make(void *user) {
     struct creation *c = user;
-    c->result = manager_create(c->manager, &c->request, c->progress[1], &c->made, &c->err);
+    c->result = make_measured(c->manager, &c->request, c->progress[1], &c->made, &c->err);
+    if (c->result < 0)
+        metrics_failed(c->err.code);
     fd_close(&c->progress[1]); /* which ends what the reader waits for */
     return NULL;
 }
@@ -140,7 +153,7 @@ static int create_with_progress(struct call *call, struct sandbox_record *reques
 
 static int create(struct call *call, const struct sandbox_record *request, struct cay_error *err) {
     struct sandbox_record made = {0};
-    int r = manager_create(call->manager, request, -1, &made, err);
+    int r = make_measured(call->manager, request, -1, &made, err);
     if (r == 0)
         call_answer(call, &shape_sandbox, &made);
     sandbox_record_free(&made);

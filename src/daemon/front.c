@@ -16,6 +16,7 @@
 #include "daemon/control.h"
 #include "daemon/describe.h"
 #include "daemon/http.h"
+#include "daemon/metrics.h"
 #include "daemon/pulls.h"
 #include "engine/native/idrange.h"
 #include "engine/native/native_engine.h"
@@ -112,7 +113,9 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .limits = {.max_sandboxes = c->manager.max_sandboxes,
                    .idle_timeout_ms = c->manager.idle_timeout_ms,
                    .cleanup_interval_ms = c->manager.cleanup_interval_ms,
-                   .stop_grace_ms = c->manager.stop_timeout_ms},
+                   .stop_grace_ms = c->manager.stop_timeout_ms,
+                   .sample_interval_ms = c->manager.sample_interval_ms,
+                   .warn_after_ms = c->manager.warn_after_ms},
         .ensure = ensure,
         .describe = describe,
         .user = f,
@@ -134,6 +137,7 @@ static int start_http(struct front *f, struct cay_error *err) {
         .owner = s->is_root ? 0 : getuid(),
         .key = s->key,
         .hosts = &s->config->server.allowed_hosts,
+        .metrics_public = s->config->server.metrics_public,
     };
     return http_start(&options, &f->http, err);
 }
@@ -182,6 +186,7 @@ static int take_launcher(struct front *f, int sock) {
     if (sock < 0)
         return -EPROTO;
     int r = native_engine_reconnect(f->engine, sock, &err);
+    metrics_count(METRICS_LAUNCHER_RESTARTS, 1);
     if (r < 0)
         log_event(LOG_LEVEL_ERROR, "the new launcher is of no use", "why", "%s", err.message);
     return r;
@@ -224,6 +229,8 @@ int front_run(const struct front_options *options) {
     struct control_message m = {.op = CONTROL_READY};
     (void)prctl(PR_SET_NAME, "cayd-front", 0, 0, 0);
     reset_signals();
+    metrics_count(METRICS_FRONT_RESTARTS, options->front_restarts);
+    metrics_count(METRICS_LAUNCHER_RESTARTS, options->launcher_restarts);
     int r = start(&f, &m.err);
     if (r < 0)
         m.op = CONTROL_FAILED;

@@ -7,8 +7,9 @@
 struct front_options {
     const struct settings *settings;
     struct places_sockets sockets;
-    int control;  /* to the supervisor */
-    int launcher; /* to cay-launcher */
+    int control;                                /* to the supervisor */
+    int launcher;                               /* to cay-launcher */
+    unsigned front_restarts, launcher_restarts; /* so far */
 };
 
 /* Serves until the supervisor says so or is gone. To be called in a process of its own, in the

@@ -14,7 +14,9 @@
 #include "base/log.h"
 #include "daemon/access.h"
 #include "daemon/call.h"
+#include "daemon/metrics.h"
 #include "daemon/relay.h"
+#include "daemon/request_log.h"
 
 enum {
     CONNECTIONS_MAX = 1024,
@@ -46,6 +48,7 @@ struct request {
     struct http *http;
     struct cay_error target_error; /* of its path, if target_result is negative */
     int target_result;
+    struct request_log log;
     bool has_begun;    /* its head was looked at */
     size_t body_bytes; /* also those that were not kept */
 };
@@ -79,9 +82,13 @@ static void run_operation(void *cls, struct MHD_Connection *connection, void *co
     (void)cls, (void)connection;
     struct request *q = con_cls;
     tune(sock);
-    int r = relay_run(sock, q->call.answer.connection, early, early_len);
+    int64_t first_us = 0;
+    int r = relay_run(sock, q->call.answer.connection, early, early_len, &first_us);
     if (r < 0)
         log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);
+    if (first_us != 0)
+        metrics_observe(METRICS_FIRST, first_us - q->log.began_us);
+    metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
     call_free(&q->call); /* before the client sees the end */
     call_init(&q->call, q->call.manager);
     (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
@@ -109,21 +116,26 @@ static struct MHD_Response *make_response(struct call *c) {
 }
 
 static const char *content_type(const struct call *c) {
+    if (c->answer.type != NULL)
+        return c->answer.type;
     if (c->answer.is_plain)
         return "text/plain; charset=utf-8";
     return c->wants_tsv ? "text/tab-separated-values; charset=utf-8" : "application/json";
 }
 
-static enum MHD_Result answer(struct MHD_Connection *connection, struct call *c) {
+static enum MHD_Result answer(struct MHD_Connection *connection, struct request *q) {
+    struct call *c = &q->call;
     struct MHD_Response *response = make_response(c);
     if (response == NULL)
         return MHD_NO;
+    q->log.status = c->answer.status;
     const struct strv *headers = &c->answer.headers;
     bool has_content =
         c->answer.status != MHD_HTTP_SWITCHING_PROTOCOLS && c->answer.status != MHD_HTTP_NO_CONTENT;
     if (has_content)
         (void)MHD_add_response_header(response, "Content-Type", content_type(c));
     (void)MHD_add_response_header(response, "Cache-Control", "no-store");
+    (void)MHD_add_response_header(response, "X-Request-Id", q->log.id);
     enum MHD_Result result = MHD_YES;
     for (size_t i = 0; i + 1 < headers->len && result == MHD_YES; i += 2)
         result = MHD_add_response_header(response, headers->v[i], headers->v[i + 1]);
@@ -133,11 +145,11 @@ static enum MHD_Result answer(struct MHD_Connection *connection, struct call *c)
     return result;
 }
 
-static enum MHD_Result refuse(struct MHD_Connection *connection, struct call *c,
+static enum MHD_Result refuse(struct MHD_Connection *connection, struct request *q,
                               const struct cay_error *err, unsigned status) {
-    call_fail(c, err, status);
-    (void)call_add_header(c, "Connection", "close", NULL); /* its body was not read */
-    return answer(connection, c);
+    call_fail(&q->call, err, status);
+    (void)call_add_header(&q->call, "Connection", "close", NULL); /* its body was not read */
+    return answer(connection, q);
 }
 
 /* ---- the head of a request ---- */
@@ -177,9 +189,15 @@ static bool match_admin(const struct http *h, const char *text, struct key *ret)
     return true;
 }
 
+/* Metrics, where everybody may see them. */
+static bool is_public(const struct http *h, const struct target *t) {
+    return h->options.metrics_public && t->segments == 1 && str_equal(t->segment[0], "metrics");
+}
+
 /* What is wrong with a key is not told: only that it does not work. */
-static int identify_key(const struct http *h, struct MHD_Connection *connection, struct key *ret,
+static int identify_key(const struct http *h, struct MHD_Connection *connection, struct call *c,
                         struct cay_error *err) {
+    struct key *ret = &c->caller;
     if (!access_host_is_allowed(header(connection, "Host"), h->options.hosts)) {
         error_set(err, CAY_FORBIDDEN, "the request is for another host");
         return error_remedy(err, "add the name to allowed_hosts in [server]");
@@ -188,6 +206,11 @@ static int identify_key(const struct http *h, struct MHD_Connection *connection,
     if (text != NULL &&
         (match_admin(h, text, ret) || manager_key_match(h->options.manager, text, ret)))
         return 0;
+    if (is_public(h, &c->target)) {
+        *ret = (struct key){.name = "public", .scopes = SCOPE_READ};
+        c->sees_metrics = true;
+        return 0;
+    }
     error_set(err, CAY_UNAUTHORIZED, "the key is missing or not valid");
     return error_remedy(err, "send 'Authorization: Bearer KEY'; a key is made by: cay key create");
 }
@@ -199,12 +222,12 @@ static bool is_too_large(struct MHD_Connection *connection) {
     return length != NULL && str_to_u64(length, IGNORED_MAX, &bytes) < 0;
 }
 
-static enum MHD_Result refuse_size(struct MHD_Connection *connection, struct call *c) {
+static enum MHD_Result refuse_size(struct MHD_Connection *connection, struct request *q) {
     struct cay_error err;
     error_set(&err, CAY_INVALID_ARGUMENT, "the request body is larger than %d bytes",
               CALL_BODY_MAX);
     (void)error_remedy(&err, "send less");
-    return refuse(connection, c, &err, MHD_HTTP_CONTENT_TOO_LARGE);
+    return refuse(connection, q, &err, MHD_HTTP_CONTENT_TOO_LARGE);
 }
 
 static bool names_upgrade(struct MHD_Connection *connection) {
@@ -225,18 +248,18 @@ static void read_wishes(struct MHD_Connection *connection, struct call *c) {
 }
 
 static enum MHD_Result begin(const struct port *port, struct MHD_Connection *connection,
-                             struct request *q) {
+                             const char *method, struct request *q) {
     struct cay_error err;
     q->has_begun = true;
+    request_log_begin(&q->log, method, header(connection, "X-Request-Id"));
     read_wishes(connection, &q->call);
-    struct key *caller = &q->call.caller;
-    int r = port->is_tcp ? identify_key(q->http, connection, caller, &err)
-                         : identify_peer(q->http, connection, caller, &err);
+    int r = port->is_tcp ? identify_key(q->http, connection, &q->call, &err)
+                         : identify_peer(q->http, connection, &q->call.caller, &err);
     if (r < 0)
-        return refuse(connection, &q->call, &err, 0);
+        return refuse(connection, q, &err, 0);
     if (q->target_result < 0)
-        return refuse(connection, &q->call, &q->target_error, 0);
-    return is_too_large(connection) ? refuse_size(connection, &q->call) : MHD_YES;
+        return refuse(connection, q, &q->target_error, 0);
+    return is_too_large(connection) ? refuse_size(connection, q) : MHD_YES;
 }
 
 /* ---- the life of a request ---- */
@@ -262,6 +285,8 @@ static void end_request(void *cls, struct MHD_Connection *connection, void **con
     if (q == NULL)
         return;
     *con_cls = NULL;
+    if (q->has_begun)
+        request_log_end(&q->log, q->call.route, q->call.row, q->call.caller.name);
     call_free(&q->call);
     (void)atomic_fetch_sub(&q->http->under_way, 1);
     free(q);
@@ -273,7 +298,7 @@ static enum MHD_Result run(struct MHD_Connection *connection, const char *method
     (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
     call_run(&q->call, method);
     bool lasts = q->call.answer.stream != NULL || q->call.answer.operation != NULL;
-    enum MHD_Result result = answer(connection, &q->call);
+    enum MHD_Result result = answer(connection, q);
     if (!lasts)
         (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, IDLE_SECONDS);
     return result;
@@ -295,11 +320,11 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *connection, cons
     if (q == NULL)
         return MHD_NO;
     if (!q->has_begun)
-        return begin(port, connection, q);
+        return begin(port, connection, method, q);
     if (*len > 0)
         return take_body(q, data, len);
     if (q->call.body.failed)
-        return refuse_size(connection, &q->call);
+        return refuse_size(connection, q);
     return run(connection, method, q);
 }
 

@@ -17,6 +17,7 @@ struct http_options {
     uid_t owner;                 /* who may use the unix socket, besides root */
     const char *key;             /* for TCP */
     const struct strv *hosts;    /* what Host may say on TCP, besides this machine's own names */
+    bool metrics_public;         /* /metrics needs no key */
 };
 
 /* Serves from threads of its own. What options point to must stay. */

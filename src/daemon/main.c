@@ -26,6 +26,7 @@ struct daemon_options {
     struct verb_common common;
     const char *listen;
     const char *socket;
+    const char *log_level;
     bool background;
 };
 
@@ -39,6 +40,10 @@ static const struct opt options[] = {
      .arg = "PATH",
      .help = "unix socket; default: daemon/cay.sock in the state folder",
      .complete = OPT_COMPLETE_FILE},
+    {.name = "log-level",
+     OPT_TO_STRING(struct daemon_options, log_level),
+     .arg = "LEVEL",
+     .help = "error, warn, info or debug; default: log_level in [server]"},
     {.name = "background",
      OPT_TO_FLAG(struct daemon_options, background),
      .help = "return as soon as it serves; log to daemon/log in the state folder"},
@@ -72,6 +77,16 @@ static int keep_socket(struct settings *s, const char *given, char path[static P
     return path_normalize("--socket", given[0] == '/' ? given : whole, path, PATH_MAX, err);
 }
 
+/* What the command line says counts more than the configuration, also when that is read again. */
+static int keep_level(struct settings *s, const struct daemon_options *o, struct cay_error *err) {
+    s->log_level = o->log_level != NULL ? o->log_level : o->common.verbose ? "debug" : NULL;
+    if (s->log_level == NULL || log_level_from_name(s->log_level, &(enum log_level){0}))
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "--log-level: '%.40s' is no level of the log",
+              s->log_level);
+    return error_remedy(err, "use error, warn, info or debug");
+}
+
 static int read_settings(const struct daemon_options *o, struct settings *ret,
                          struct cay_error *err) {
     static char config_path[PATH_MAX], socket_path[PATH_MAX];
@@ -83,6 +98,10 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
         r = config_load(o->common.config, (const char *const *)environ, &ret->config, err);
     if (r == 0)
         r = keep_file(ret, config_path, err);
+    if (r == 0)
+        r = keep_level(ret, o, err);
+    if (r == 0)
+        settings_apply_level(ret);
     return r < 0 ? r : keep_socket(ret, o->socket, socket_path, err);
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/fd.h"
 
 enum { CHUNK = 64 * 1024 };
@@ -20,6 +21,7 @@ struct flow {
     bool passed_on;    /* and the other side knows */
     char *data;
     size_t size;
+    int64_t first_us; /* when its first byte came; 0: none did */
 };
 
 /* Who leaves with unread bytes resets the connection; for us that is an end like any other. */
@@ -32,6 +34,8 @@ static int fill(struct flow *f) {
     f->ended = n == 0;
     f->start = 0;
     f->len = (size_t)n;
+    if (n > 0 && f->first_us == 0)
+        f->first_us = clock_us();
     return 0;
 }
 
@@ -105,7 +109,7 @@ static int flow_init(struct flow *f, int from, int to, size_t size) {
     return f->data == NULL ? -ENOMEM : 0;
 }
 
-int relay_run(int a, int b, const char *early, size_t early_len) {
+int relay_run(int a, int b, const char *early, size_t early_len, int64_t *ret_first_us) {
     struct flow ab = {0}, ba = {0};
     int r = flow_init(&ab, a, b, MAX((size_t)CHUNK, early_len));
     if (r == 0)
@@ -120,6 +124,7 @@ int relay_run(int a, int b, const char *early, size_t early_len) {
         ab.len = early_len;
         r = run(&ab, &ba);
     }
+    *ret_first_us = ba.first_us;
     free(ab.data);
     free(ba.data);
     return r;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* Copies until both directions have ended, or one side is gone. early is what was read from a
  * already. An end of one direction is passed on by shutdown(2); the other goes on. Both
- * descriptors become non-blocking and stay open. 0 or -errno. */
-int relay_run(int a, int b, const char *early, size_t early_len);
+ * descriptors become non-blocking and stay open. *ret_first_us is when b's first byte came, by
+ * clock_us(); 0: none did. 0 or -errno. */
+int relay_run(int a, int b, const char *early, size_t early_len, int64_t *ret_first_us);

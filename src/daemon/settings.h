@@ -14,7 +14,11 @@ struct settings {
     struct config *config;
     const char *listen; /* "ADDRESS:PORT" for TCP, or NULL */
     const char *socket; /* path of the unix socket, relative to the daemon's folder or absolute */
-    bool is_root;       /* of the host: the front becomes another user then */
+    const char *log_level; /* as given, or NULL: the configuration's */
+    bool is_root;          /* of the host: the front becomes another user then */
     bool in_background;
     char key[ADMIN_KEY_SIZE]; /* for TCP; empty if there is none */
 };
+
+/* Logs as the command line, or else the configuration, says. */
+void settings_apply_level(const struct settings *s);

@@ -44,7 +44,8 @@ struct supervisor {
     int control; /* to the front */
     struct child front, launcher;
     struct pulls pulls;
-    int64_t pause, start_at; /* how long, and until when, nothing is started */
+    unsigned fronts, launchers; /* started so far */
+    int64_t pause, start_at;    /* how long, and until when, nothing is started */
     int report;
     bool has_served; /* once, in which case failures are tried again */
     bool is_stopping;
@@ -92,6 +93,7 @@ static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error 
     if (r < 0)
         return r;
     s->launcher = (struct child){.pid = client.pid, .born = clock_ms()};
+    s->launchers++;
     *ret_sock = client.sock;
     return 0;
 }
@@ -103,8 +105,12 @@ static _noreturn_ void become_front(const struct supervisor *s, int control, int
     (void)close(wake[1]);
     if (s->report >= 0)
         (void)close(s->report);
-    struct front_options options = {
-        .settings = s->settings, .sockets = s->sockets, .control = control, .launcher = launcher};
+    struct front_options options = {.settings = s->settings,
+                                    .sockets = s->sockets,
+                                    .control = control,
+                                    .launcher = launcher,
+                                    .front_restarts = s->fronts,
+                                    .launcher_restarts = s->launchers - 1};
     _exit(front_run(&options));
 }
 
@@ -124,6 +130,7 @@ static int start_front(struct supervisor *s, int launcher, struct cay_error *err
         return error_sys(err, sys, "starting the front");
     }
     s->front = (struct child){.pid = pid, .born = clock_ms()};
+    s->fronts++;
     s->control = pair[0];
     (void)fd_set_nonblocking(s->control, true); /* whether or not it reads what we send */
     return 0;

@@ -56,6 +56,8 @@ struct engine_ops {
      * can only grow, for any. 0 leaves one as it is. */
     int (*resize)(struct engine *e, const struct sandbox_spec *spec, struct cay_error *err);
     int (*stats)(struct engine *e, const char *id, struct engine_stats *ret, struct cay_error *err);
+    /* As stats, without what takes long to find out: disk_bytes is 0. May be NULL. */
+    int (*usage)(struct engine *e, const char *id, struct engine_stats *ret, struct cay_error *err);
     /* Everything that exists, for recovery. The caller frees the array. */
     int (*list)(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
                 struct cay_error *err);

@@ -119,6 +119,8 @@ int manager_start(struct manager *m, struct engine *engine, struct cay_error *er
     int r = reconcile(m, true, err);
     if (r == 0)
         r = reaper_start(m, err);
+    if (r == 0)
+        r = sampler_start(m, err);
     if (r < 0)
         return error_prefix(err, "starting the manager");
     (void)pthread_mutex_lock(&m->lock);
@@ -142,7 +144,7 @@ void manager_ended(void *manager, const struct engine_end *end) {
 /* ---- closing ---- */
 
 static bool is_quiet(const struct manager *m) {
-    return m->operations == 0 && m->changes == 0 && !m->reaping;
+    return m->operations == 0 && m->changes == 0 && !m->reaping && !m->sampling;
 }
 
 void manager_drain(struct manager *m, int64_t wait_ms) {
@@ -164,8 +166,11 @@ void manager_close(struct manager *m, int64_t wait_ms) {
     (void)pthread_mutex_unlock(&m->lock);
     if (!quiet) /* somebody is still in here */
         return;
-    if (ready)
+    if (ready) {
         (void)pthread_join(m->reaper, NULL);
+        if (m->has_sampler)
+            (void)pthread_join(m->sampler, NULL);
+    }
     release(m);
 }
 
@@ -227,7 +232,8 @@ void manager_totals(struct manager *m, const struct key *caller, struct manager_
             continue;
         ret->total++;
         ret->operations += s->operations;
-        ret->started += s->record.state == SANDBOX_STARTED;
+        ret->by_state[s->record.state]++;
     }
+    ret->started = ret->by_state[SANDBOX_STARTED];
     (void)pthread_mutex_unlock(&m->lock);
 }

@@ -21,6 +21,8 @@ struct manager_limits {
     int64_t stop_grace_ms; /* what is inside gets to end by itself when it is stopped; 0: nothing */
     int64_t transition_ms; /* what takes longer is an error; 0: a minute */
     int64_t recover_ms;    /* between failures and new starts, doubled each time; 0: a second */
+    int64_t sample_interval_ms; /* how often the use of running sandboxes is measured; 0: never */
+    int64_t warn_after_ms;      /* a warning if it is above 90 % of a limit for so long; 0: never */
 };
 
 /* Makes sure that an image is there: id of "NAME", progress lines to progress_fd (or -1). May take
@@ -108,10 +110,17 @@ int manager_begin(struct manager *m, const char *who, struct operation **ret_ope
                   struct sandbox_record *ret, struct cay_error *err);
 void manager_end(struct manager *m, struct operation *operation);
 
+struct manager_pool_totals {
+    size_t size, target;
+    uint64_t hits, misses, dropped;
+};
+
 struct manager_totals {
     size_t total, started, operations;
+    size_t by_state[SANDBOX_STATE_COUNT];
     int64_t limit;
     bool shutting_down;
+    struct manager_pool_totals pool;
 };
 /* Of what the caller sees; NULL: of all. */
 void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret);
@@ -126,3 +135,14 @@ struct manager_event {
 /* Those behind the number `after`, oldest first; the caller frees the array. */
 int manager_events(struct manager *m, const char *who, int64_t after, struct manager_event **ret,
                    size_t *ret_count, struct cay_error *err);
+
+/* What each sandbox used when it was last measured. */
+struct manager_usage {
+    char id[ID_SIZE];
+    char name[NAME_MAX_LEN + 1];
+    bool is_measured;
+    struct engine_stats stats;
+};
+/* Of every sandbox that the caller sees, NULL: of all. The caller frees the array. */
+int manager_usage(struct manager *m, const struct key *caller, struct manager_usage **ret,
+                  size_t *ret_count, struct cay_error *err);

@@ -11,6 +11,12 @@
 #include "manager/key.h"
 #include "manager/manager.h"
 
+/* One limit of a sandbox, watched. */
+struct pressure {
+    int64_t since; /* monotonic; 0: it is not above */
+    bool is_told;
+};
+
 struct sandbox {
     struct sandbox_record record;
     unsigned references; /* the table's, and one of everybody who works with it */
@@ -29,7 +35,10 @@ struct sandbox {
     int64_t saved_active_ms;
     unsigned failures; /* since first_failure: how often it ended unasked */
     int64_t first_failure;
-    int64_t recover_at; /* it is started again then; 0: not by itself */
+    int64_t recover_at;        /* it is started again then; 0: not by itself */
+    struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
+    int64_t usage_at;
+    struct pressure memory_pressure, cpu_pressure;
 };
 
 struct manager {
@@ -51,6 +60,8 @@ struct manager {
     bool ready;                 /* compared with the engine: what is asked for can be done */
     bool closing, reaping, wake;
     pthread_t reaper;
+    bool sampling, has_sampler;
+    pthread_t sampler;
 };
 
 /* May it be done now? Asked under the lock, in the moment that decides. */
@@ -164,6 +175,17 @@ int reconcile(struct manager *m, bool first, struct cay_error *err);
  */
 void event_note(struct manager *m, const struct sandbox *s, const char *text);
 
+/* ---- manager_sample.c: a thread that measures what runs ---- */
+int sampler_start(struct manager *m, struct cay_error *err);
+/* One round, for tests; with_disk: also what takes long. */
+void sampler_round(struct manager *m, bool with_disk);
+
 /* ---- manager_reaper.c ---- */
+
+/* Starts a thread that gets no signals; *running is set first. */
+int worker_start(struct manager *m, pthread_t *ret, void *(*run)(void *), bool *running,
+                 struct cay_error *err);
+/* The end of one: the last thing that it does. */
+void worker_end(struct manager *m, bool *running);
 int reaper_start(struct manager *m, struct cay_error *err);
 void reaper_wake(struct manager *m); /* with the lock held */

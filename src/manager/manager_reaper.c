@@ -195,22 +195,33 @@ static void *reap(void *arg) {
         tidy(m);
         (void)pthread_mutex_lock(&m->lock);
     }
-    m->reaping = false;
-    (void)pthread_cond_broadcast(&m->changed);
     (void)pthread_mutex_unlock(&m->lock);
+    worker_end(m, &m->reaping);
     return NULL;
 }
 
 /* Signals are the main thread's business. */
-int reaper_start(struct manager *m, struct cay_error *err) {
+int worker_start(struct manager *m, pthread_t *ret, void *(*run)(void *), bool *running,
+                 struct cay_error *err) {
     sigset_t all, before;
     (void)sigfillset(&all);
-    m->reaping = true;
+    *running = true;
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = pthread_create(&m->reaper, NULL, reap, m);
+    int r = pthread_create(ret, NULL, run, m);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r == 0)
         return 0;
-    m->reaping = false;
-    return error_sys(err, r, "starting the clean-up");
+    *running = false;
+    return error_sys(err, r, "starting a thread");
+}
+
+void worker_end(struct manager *m, bool *running) {
+    (void)pthread_mutex_lock(&m->lock);
+    *running = false;
+    (void)pthread_cond_broadcast(&m->changed);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int reaper_start(struct manager *m, struct cay_error *err) {
+    return worker_start(m, &m->reaper, reap, &m->reaping, err);
 }

@@ -22,12 +22,13 @@ struct bench {
     const char *early;
     size_t early_len;
     int result;
+    int64_t first_us;
     pthread_t thread;
 };
 
 static void *relay(void *user) {
     struct bench *b = user;
-    b->result = relay_run(b->inner[0], b->inner[1], b->early, b->early_len);
+    b->result = relay_run(b->inner[0], b->inner[1], b->early, b->early_len, &b->first_us);
     (void)close(b->inner[0]);
     (void)close(b->inner[1]);
     return NULL;

@@ -393,7 +393,10 @@ static void handle_stats(struct keep *k, const struct launcher_request *r) {
         .oom_kills = now.oom_kills,
         .disk_limit = s->record.disk_bytes,
     };
-    keep_measure(k, s, &a);
+    if (r->op == LAUNCHER_USAGE)
+        keep_answer(k, &a);
+    else
+        keep_measure(k, s, &a);
 }
 
 static enum engine_state state_of(const struct kept *s) {
@@ -434,6 +437,7 @@ void keep_handle(struct keep *k, const struct launcher_request *r, int listener)
         answer_result(k, r->tag, resize(k, &r->spec, &err), &err);
         break;
     case LAUNCHER_STATS:
+    case LAUNCHER_USAGE:
         handle_stats(k, r);
         break;
     default:

@@ -37,6 +37,7 @@ enum launcher_op {
     LAUNCHER_RESIZE = 8, /* to the limits in spec that are not 0 */
     LAUNCHER_STATS = 9,  /* STATS */
     LAUNCHER_LIST = 10,  /* LIST, of those whose ids follow spec.id, which may be "" */
+    LAUNCHER_USAGE = 20, /* STATS at once, without disk_bytes */
 };
 
 enum { LAUNCHER_CONNECTION = 1, LAUNCHER_LISTENER = 2 }; /* bits of `fds`, in this order */

@@ -71,6 +71,7 @@ int launcher_check(const struct launcher_request *r, size_t len) {
     case LAUNCHER_REMOVE:
     case LAUNCHER_RESIZE:
     case LAUNCHER_STATS:
+    case LAUNCHER_USAGE:
     case LAUNCHER_LIST:
         return bare_is_sane(r, len) ? 0 : -EINVAL;
     default:

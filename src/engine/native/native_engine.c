@@ -230,6 +230,15 @@ static int engine_stats(struct engine *e, const char *id, struct engine_stats *r
     return r;
 }
 
+static int engine_usage(struct engine *e, const char *id, struct engine_stats *ret,
+                        struct cay_error *err) {
+    struct launcher_answer answer;
+    int r = ask_about(e, LAUNCHER_USAGE, id, &answer, err);
+    if (r == 0)
+        *ret = answer.stats;
+    return r;
+}
+
 /* Entries that are none would be trusted by whoever finds them. */
 static bool page_is_sane(const struct launcher_answer *page) {
     for (uint32_t i = 0; i < page->list.count; i++) {
@@ -316,6 +325,7 @@ static const struct engine_ops ops = {
     .remove = engine_remove,
     .resize = engine_resize,
     .stats = engine_stats,
+    .usage = engine_usage,
     .list = engine_list,
     .close = engine_close,
 };

@@ -1,0 +1,131 @@
+#include "daemon/metrics.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/auto.h"
+#include "daemon/metrics_page.h"
+#include "daemon/prometheus.h"
+#include "daemon/route.h"
+
+static const int64_t bounds_us[] = {1000,    2000,    5000,     10000,    25000,
+                                    50000,   100000,  250000,   500000,   1000000,
+                                    2500000, 5000000, 10000000, 30000000, 60000000};
+enum { BOUNDS = ARRAY_LEN(bounds_us) };
+
+/* Statuses that we answer with; the last row is for whatever else. */
+static const unsigned statuses[] = {101, 200, 201, 202, 204, 400, 401, 403, 404, 405,
+                                    409, 413, 429, 500, 501, 503, 504, 507, 0};
+enum { STATUSES = ARRAY_LEN(statuses), CODES = CAY_INTERNAL + 1 };
+
+struct histogram {
+    atomic_uint_fast64_t counts[BOUNDS + 1];
+    atomic_uint_fast64_t sum_us;
+};
+
+static atomic_uint_fast64_t counters[METRICS_COUNTER_COUNT];
+static struct histogram histograms[METRICS_HISTOGRAM_COUNT];
+static atomic_uint_fast64_t failures[CODES];
+static atomic_uint_fast64_t requests[METRICS_ROUTES_MAX][STATUSES];
+
+static void add(atomic_uint_fast64_t *to, uint64_t n) {
+    (void)atomic_fetch_add_explicit(to, n, memory_order_relaxed);
+}
+
+static uint64_t get(atomic_uint_fast64_t *from) {
+    return atomic_load_explicit(from, memory_order_relaxed);
+}
+
+/* ---- counting ---- */
+
+void metrics_count(enum metrics_counter which, uint64_t times) {
+    add(&counters[which], times);
+}
+
+void metrics_observe(enum metrics_histogram which, int64_t us) {
+    size_t i = 0;
+    while (i < BOUNDS && us > bounds_us[i])
+        i++;
+    add(&histograms[which].counts[i], 1);
+    add(&histograms[which].sum_us, (uint64_t)MAX(us, (int64_t)0));
+}
+
+void metrics_failed(enum cay_code code) {
+    add(&failures[(unsigned)code < CODES ? code : CAY_INTERNAL], 1);
+}
+
+void metrics_request(size_t route, unsigned status) {
+    size_t i = 0;
+    while (i < STATUSES - 1 && statuses[i] != status)
+        i++;
+    add(&requests[MIN(route, (size_t)METRICS_ROUTES_MAX - 1)][i], 1);
+}
+
+/* ---- writing ---- */
+
+static void write_counters(struct buf *out) {
+    static const struct {
+        const char *name, *help;
+    } rows[] = {
+#define METRICS_ROW(id, name, help) [id] = {name, help},
+        METRICS_COUNTERS(METRICS_ROW)};
+    for (size_t i = 0; i < METRICS_COUNTER_COUNT; i++)
+        prometheus_counter(out, rows[i].name, rows[i].help, (double)get(&counters[i]));
+}
+
+static void write_histograms(struct buf *out) {
+    static const struct { const char *name, *help; } rows[] = {METRICS_HISTOGRAMS(METRICS_ROW)};
+#undef METRICS_ROW
+    for (size_t i = 0; i < METRICS_HISTOGRAM_COUNT; i++) {
+        uint64_t counts[BOUNDS + 1];
+        for (size_t k = 0; k <= BOUNDS; k++)
+            counts[k] = get(&histograms[i].counts[k]);
+        prometheus_histogram(out, rows[i].name, rows[i].help, bounds_us, BOUNDS, counts,
+                             get(&histograms[i].sum_us));
+    }
+}
+
+static void write_failures(struct buf *out) {
+    static const char name[] = "cay_errors_total";
+    prometheus_family(out, name, "counter", "Requests that failed, by the class of the error.");
+    for (int code = CAY_OK + 1; code < CODES; code++) {
+        const struct prometheus_label labels[] = {{"class", cay_code_name((enum cay_code)code)},
+                                                  {NULL, NULL}};
+        prometheus_sample(out, name, labels, (double)get(&failures[code]));
+    }
+}
+
+static void write_route(struct buf *out, const char *name, size_t row, const char *method,
+                        const char *pattern) {
+    char status[16];
+    for (size_t i = 0; i < STATUSES; i++) {
+        uint64_t n = get(&requests[row][i]);
+        if (n == 0)
+            continue;
+        (void)snprintf(status, sizeof status, "%u", statuses[i]);
+        const struct prometheus_label labels[] = {{"method", method},
+                                                  {"route", pattern},
+                                                  {"status", statuses[i] != 0 ? status : "other"},
+                                                  {NULL, NULL}};
+        prometheus_sample(out, name, labels, (double)n);
+    }
+}
+
+static void write_requests(struct buf *out, const struct route *routes, size_t count) {
+    static const char name[] = "cay_http_requests_total";
+    prometheus_family(out, name, "counter", "Requests by pattern of the path, and by status.");
+    for (size_t i = 0; i < MIN(count, (size_t)METRICS_ROUTES_MAX - 1); i++)
+        write_route(out, name, i, routes[i].method, routes[i].pattern);
+    write_route(out, name, METRICS_ROUTES_MAX - 1, "", "none");
+}
+
+void metrics_write(struct buf *out, struct manager *m, const struct key *caller,
+                   const struct route *routes, size_t count) {
+    metrics_page_build(out);
+    metrics_page_sandboxes(out, m, caller);
+    write_histograms(out);
+    write_failures(out);
+    write_requests(out, routes, count);
+    write_counters(out);
+    metrics_page_process(out);
+}

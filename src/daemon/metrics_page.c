@@ -1,0 +1,151 @@
+#include "daemon/metrics_page.h"
+
+#include <cay.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "daemon/prometheus.h"
+#include "manager/manager.h"
+
+void metrics_page_build(struct buf *out) {
+    const struct prometheus_label labels[] = {{"version", cay_version()}, {NULL, NULL}};
+    prometheus_family(out, "cay_build_info", "gauge", "The version that runs; always 1.");
+    prometheus_sample(out, "cay_build_info", labels, 1);
+}
+
+/* ---- sandboxes ---- */
+
+static void write_states(struct buf *out, const struct manager_totals *t) {
+    static const char name[] = "cay_sandboxes";
+    prometheus_family(out, name, "gauge", "Sandboxes by state.");
+    for (int i = 0; i < SANDBOX_STATE_COUNT; i++) {
+        const struct prometheus_label labels[] = {
+            {"state", sandbox_state_name((enum sandbox_state)i)}, {NULL, NULL}};
+        prometheus_sample(out, name, labels, (double)t->by_state[i]);
+    }
+}
+
+static void write_pool(struct buf *out, const struct manager_pool_totals *p) {
+    double tries = (double)(p->hits + p->misses);
+    prometheus_gauge(out, "cay_pool_size", "Sandboxes made ahead that wait to be taken.",
+                     (double)p->size);
+    prometheus_gauge(out, "cay_pool_target", "Sandboxes that shall wait to be taken.",
+                     (double)p->target);
+    prometheus_counter(out, "cay_pool_hits_total", "New sandboxes that came out of the pool.",
+                       (double)p->hits);
+    prometheus_counter(out, "cay_pool_misses_total",
+                       "New sandboxes of images with a pool that had to be made.",
+                       (double)p->misses);
+    prometheus_counter(out, "cay_pool_dropped_total",
+                       "Sandboxes of the pool that were removed unused.", (double)p->dropped);
+    prometheus_gauge(out, "cay_pool_hit_ratio", "Hits of hits and misses; 0 before the first.",
+                     tries > 0 ? (double)p->hits / tries : 0);
+}
+
+/* One figure of every sandbox that has been measured. */
+static void write_figure(struct buf *out, const struct manager_usage *all, size_t count,
+                         const char *name, const char *type, const char *help, size_t offset,
+                         double unit) {
+    prometheus_family(out, name, type, help);
+    for (size_t i = 0; i < count; i++) {
+        if (!all[i].is_measured)
+            continue;
+        const struct prometheus_label labels[] = {
+            {"id", all[i].id}, {"name", all[i].name}, {NULL, NULL}};
+        uint64_t value;
+        memcpy(&value, (const char *)&all[i].stats + offset, sizeof value);
+        prometheus_sample(out, name, labels, (double)value / unit);
+    }
+}
+
+#define FIGURE(name) offsetof(struct engine_stats, name)
+
+static void write_usage(struct buf *out, struct manager *m, const struct key *caller) {
+    _cleanup_(freep) struct manager_usage *all = NULL;
+    size_t n = 0;
+    if (manager_usage(m, caller, &all, &n, NULL) < 0)
+        return; /* the page says less then */
+    write_figure(out, all, n, "cay_sandbox_cpu_seconds_total", "counter",
+                 "Processor time of a sandbox since it started.", FIGURE(cpu_us), 1e6);
+    write_figure(out, all, n, "cay_sandbox_memory_bytes", "gauge", "Memory that a sandbox uses.",
+                 FIGURE(memory_bytes), 1);
+    write_figure(out, all, n, "cay_sandbox_memory_limit_bytes", "gauge",
+                 "Memory that a sandbox may use.", FIGURE(memory_limit), 1);
+    write_figure(out, all, n, "cay_sandbox_processes", "gauge",
+                 "Processes and threads of a sandbox.", FIGURE(pids), 1);
+    write_figure(out, all, n, "cay_sandbox_oom_kills_total", "counter",
+                 "Processes of a sandbox that were killed for want of memory.", FIGURE(oom_kills),
+                 1);
+    write_figure(out, all, n, "cay_sandbox_disk_bytes", "gauge",
+                 "What a sandbox has written; measured every few minutes.", FIGURE(disk_bytes), 1);
+}
+
+void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key *caller) {
+    struct manager_totals t;
+    manager_totals(m, caller, &t);
+    write_states(out, &t);
+    prometheus_gauge(out, "cay_sandboxes_limit", "Sandboxes that there may be at the same time.",
+                     (double)t.limit);
+    prometheus_gauge(out, "cay_operations", "Operations in sandboxes that are under way.",
+                     (double)t.operations);
+    write_pool(out, &t.pool);
+    write_usage(out, m, caller);
+}
+
+/* ---- this process ---- */
+
+static double seconds(struct timeval t) {
+    return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+/* Pages of memory, all and resident. */
+static bool read_memory(uint64_t *ret_all, uint64_t *ret_resident) {
+    char text[128];
+    _cleanup_(fclosep) FILE *f = fopen("/proc/self/statm", "re");
+    if (f == NULL || fgets(text, sizeof text, f) == NULL)
+        return false;
+    char *end;
+    *ret_all = strtoull(text, &end, 10);
+    *ret_resident = strtoull(end, NULL, 10);
+    return true;
+}
+
+static size_t count_entries(const char *folder) {
+    DIR *d = opendir(folder);
+    size_t n = 0;
+    if (d == NULL)
+        return 0;
+    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        n += e->d_name[0] != '.';
+    (void)closedir(d);
+    return n;
+}
+
+void metrics_page_process(struct buf *out) {
+    struct rusage use;
+    struct rlimit files;
+    uint64_t all = 0, resident = 0;
+    if (getrusage(RUSAGE_SELF, &use) == 0)
+        prometheus_counter(out, "process_cpu_seconds_total", "Processor time of the front.",
+                           seconds(use.ru_utime) + seconds(use.ru_stime));
+    if (read_memory(&all, &resident)) {
+        double page = (double)sysconf(_SC_PAGESIZE);
+        prometheus_gauge(out, "process_virtual_memory_bytes", "Address space of the front.",
+                         (double)all * page);
+        prometheus_gauge(out, "process_resident_memory_bytes", "Memory of the front.",
+                         (double)resident * page);
+    }
+    prometheus_gauge(out, "process_open_fds", "Open descriptors of the front.",
+                     (double)count_entries("/proc/self/fd"));
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0)
+        prometheus_gauge(out, "process_max_fds", "Descriptors that the front may open.",
+                         (double)files.rlim_cur);
+    prometheus_gauge(out, "process_threads", "Threads of the front.",
+                     (double)count_entries("/proc/self/task"));
+}

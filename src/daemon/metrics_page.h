@@ -1,0 +1,12 @@
+/* The parts of the page of metrics that are looked up when somebody asks. */
+#pragma once
+
+struct buf;
+struct key;
+struct manager;
+
+void metrics_page_build(struct buf *out);
+/* Sandboxes by state, their use, limits and the pool: of what the caller sees, NULL of all. */
+void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key *caller);
+/* This process, by the names that Prometheus' own libraries use. */
+void metrics_page_process(struct buf *out);
