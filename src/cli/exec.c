@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "cli/attach.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/detach_keys.h"
 #include "cli/sandbox.h"
 #include "cli/terminal.h"
 #include "config/config.h"
@@ -13,6 +15,7 @@
 struct exec_options {
     struct verb_common common;
     const char *workdir, *user;
+    const char *name, *detach_keys; /* of a shell that stays */
     int64_t timeout_ms, idle_output_ms;
     uint64_t output_max;
     struct strv env;
@@ -195,12 +198,25 @@ static int run_exec(const struct opt_command *cmd, void *values, int argc, char 
     return verb_fail_with(&err, 125);
 }
 
+static int run_named_shell(const struct exec_options *o, const char *who) {
+    struct cay_error err;
+    const struct session_program program = {
+        .user = o->user, .workdir = o->workdir, .env = (const char *const *)o->env.v, .tty = true};
+    if (isatty(STDIN_FILENO))
+        return attach_shell(&o->common, who, o->name, &program, o->detach_keys);
+    error_set(&err, CAY_INVALID_ARGUMENT, "--name needs a terminal on standard input");
+    (void)error_remedy(&err, "use 'cay terminal create' and 'cay terminal attach'");
+    return verb_fail_with(&err, 125);
+}
+
 static int run_shell(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
     static const char *const shell[] = {
         "sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l", NULL};
     struct exec_options *o = values;
     o->tty = isatty(STDIN_FILENO);
+    if (o->name != NULL)
+        return run_named_shell(o, argv[0]);
     return run_in(o, argv[0], shell);
 }
 
@@ -232,6 +248,15 @@ const struct opt_command cli_exec = {
 };
 
 static const struct opt shell_table[] = {
+    {.letter = 'n',
+     .name = "name",
+     OPT_TO_STRING(struct exec_options, name),
+     .arg = "TERMINAL",
+     .help = "on a terminal that stays, made if missing: see 'cay terminal'"},
+    {.name = "detach-keys",
+     OPT_TO_STRING(struct exec_options, detach_keys),
+     .arg = "KEYS",
+     .help = "with --name: what leaves it (" DETACH_KEYS_DEFAULT ")"},
     {.letter = 'u',
      .name = "user",
      OPT_TO_STRING(struct exec_options, user),
@@ -256,7 +281,12 @@ const struct opt_command cli_shell = {
     .synopsis = "[OPTIONS] SANDBOX",
     .summary = "open a shell in a sandbox",
     .help = "A login shell, bash where there is one, on a terminal of its own. It has no time "
-            "limit.",
+            "limit, and ends with the caller.\n\n"
+            "With --name it stays: " DETACH_KEYS_DEFAULT " leaves it, and the same command comes "
+            "back to it, with what was printed before. Its exit code is the shell's, 0 after "
+            "leaving.",
+    .examples = "cay shell web\n"
+                "cay shell --name main web\n",
     .group = CLI_SANDBOXES,
     .options = shell_table,
     .candidates = CLI_CANDIDATES,

@@ -2,9 +2,8 @@
 #include "cli/session.h"
 
 #include <cay.h>
-#include <limits.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -45,6 +44,25 @@ int session_fail(const struct session_verb *v, int code) {
     return command_print(&b, code);
 }
 
+int session_begin(struct session_verb *v, const struct session_program *p,
+                  struct session_beginning *ret) {
+    const struct daemon_connection *c = &v->connection;
+    const struct command_defaults defaults = {.user = c->user, .hostname = c->name, .env = c->env};
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.env = p->env;
+    exec.tty = p->tty;
+    int r = path_normalize("--workdir", p->workdir != NULL ? p->workdir : c->work_dir, ret->cwd,
+                           sizeof ret->cwd, &v->err);
+    if (r < 0)
+        return r;
+    ret->env = command_env(&defaults, &exec, ret->hostname, sizeof ret->hostname, &v->err);
+    if (ret->env == NULL)
+        return -(int)v->err.code;
+    v->call.user = p->user != NULL ? p->user : c->user;
+    v->call.cwd = ret->cwd;
+    return 0;
+}
+
 /* ---- create ---- */
 
 struct create_options {
@@ -78,26 +96,17 @@ static const struct opt create_table[] = {
 
 static int create_session(struct session_verb *v, const struct create_options *o,
                           const char *name) {
-    char cwd[PATH_MAX], hostname[CELL_MAX];
-    const struct daemon_connection *c = &v->connection;
-    const struct command_defaults defaults = {.user = c->user, .hostname = c->name, .env = c->env};
-    struct cay_exec exec = CAY_EXEC_INIT;
-    exec.env = (const char *const *)o->env.v;
-    int r = path_normalize("--workdir", o->workdir != NULL ? o->workdir : c->work_dir, cwd,
-                           sizeof cwd, &v->err);
-    if (r < 0)
-        return r;
-    _cleanup_(freep) const char **env =
-        command_env(&defaults, &exec, hostname, sizeof hostname, &v->err);
-    if (env == NULL)
-        return -(int)v->err.code;
-    struct wire_call call = v->call;
-    call.user = o->user != NULL ? o->user : c->user;
-    call.cwd = cwd;
-    return wire_session_create(&call, name, o->shell, env, &v->err);
+    const struct session_program program = {
+        .user = o->user, .workdir = o->workdir, .env = (const char *const *)o->env.v};
+    struct session_beginning b = {0};
+    int r = session_begin(v, &program, &b);
+    if (r == 0)
+        r = wire_session_create(&v->call, name, o->shell, b.env, &v->err);
+    free(b.env);
+    return r;
 }
 
-static int tell_name(const struct session_verb *v, const char *name) {
+int session_tell_name(const struct session_verb *v, const char *name) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
     if (v->common->output == OUTPUT_JSON) {
         struct jsonw w = JSONW_INIT(&b);
@@ -117,7 +126,7 @@ static int run_create(const struct opt_command *cmd, void *values, int argc, cha
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(&o->common);
     if (session_open(&v, argv[0]) < 0 || create_session(&v, o, argv[1]) < 0)
         return session_fail(&v, 0);
-    return tell_name(&v, argv[1]);
+    return session_tell_name(&v, argv[1]);
 }
 
 static const struct opt_command create = {
@@ -284,7 +293,7 @@ static int remove_one(const struct verb_common *common, const char *sandbox, con
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(common);
     if (session_open(&v, sandbox) < 0 || wire_session_delete(&v.call, name, &v.err) < 0)
         return session_fail(&v, 0);
-    return common->quiet ? 0 : tell_name(&v, name);
+    return common->quiet ? 0 : session_tell_name(&v, name);
 }
 
 static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {

@@ -1,6 +1,8 @@
 /* What the verbs of `cay session` share. */
 #pragma once
 
+#include <limits.h>
+
 #include "client/daemon.h"
 #include "verb/verb.h"
 #include "wire/client_session.h"
@@ -23,6 +25,26 @@ void session_close(struct session_verb *v);
 
 /* Tells the failure, as JSON if that was asked for; code 0: that of its class. */
 int session_fail(const struct session_verb *v, int code);
+
+/* Prints the name of what was made or removed, as JSON if that was asked for. */
+int session_tell_name(const struct session_verb *v, const char *name);
+
+/* What is to be started inside, as far as the user said; NULL elsewhere. */
+struct session_program {
+    const char *user, *workdir;
+    const char *const *env;
+    bool tty;
+};
+
+/* What goes with the request; the caller frees env. */
+struct session_beginning {
+    const char **env;
+    char cwd[PATH_MAX], hostname[128];
+};
+
+/* Completes v's call and the environment by what the sandbox has by default. */
+int session_begin(struct session_verb *v, const struct session_program *p,
+                  struct session_beginning *ret);
 
 /* Verbs that carry the streams of a command. */
 extern const struct opt_command session_exec, session_logs, session_input;

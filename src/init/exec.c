@@ -359,10 +359,7 @@ const char **op_environment(const struct op_conn *c, const struct wire_message *
 /* A command that cannot start is an answer like any other: with a shell's exit code. */
 static int send_failure(int fd, const struct cay_error *failure, int code) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_DATA_MAX);
-    wire_put_number(&b, WIRE_TAG_CODE, failure->code);
-    wire_put_number(&b, WIRE_TAG_ERRNO, (uint64_t)failure->sys);
-    wire_put_string(&b, WIRE_TAG_MESSAGE, failure->message);
-    wire_put_string(&b, WIRE_TAG_REMEDY, failure->remedy);
+    wire_put_error(&b, failure);
     wire_put_number(&b, WIRE_TAG_EXIT, (uint64_t)code);
     return wire_send(fd, WIRE_ERROR, &b);
 }

@@ -66,7 +66,7 @@ static bool is_ready(const struct poll_set *s, int at) {
 
 static void add_all(struct keeper *k, struct poll_set *s, int own[static OWN_FDS]) {
     own[0] = add(s, k->signals, POLLIN);
-    own[1] = add(s, k->start->listener, POLLIN);
+    own[1] = add(s, k->start->at.listener, POLLIN);
     own[2] = add(s, k->shell.out, POLLIN);
     own[3] = add(s, k->shell.err, POLLIN);
     for (size_t i = 0; i < k->command_count; i++) {
@@ -163,19 +163,10 @@ static int prepare(struct keeper *k, struct cay_error *err) {
     return shell_start(k, err);
 }
 
-static void remove_folder(int place, const char *prefix, const char *name, const struct user *u) {
-    char path[SESSION_PATH_MAX];
-    if (str_format(path, sizeof path, "%s%s", prefix, name) < 0)
-        return;
-    session_act_as(u);
-    (void)path_remove_tree(place, path); /* the sandbox may have done so itself */
-    session_act_as(NULL);
-}
-
 static void end_session(struct keeper *k) {
     (void)tree_kill(clock_ms() + KEEPER_KILL_MS); /* the kernel holds what is left */
-    remove_folder(k->start->io_place, SESSION_IO, k->start->name, k->start->user);
-    remove_folder(k->start->place, "s-", k->start->name, NULL);
+    place_remove_folder(k->start->io_place, SESSION_IO, k->start->at.name, k->start->user);
+    place_remove(&k->start->at);
     for (size_t i = 0; i < k->client_count; i++)
         if (k->clients[i]->op == WIRE_OP_SESSION_DELETE)
             (void)wire_send(k->clients[i]->fd, WIRE_DONE, NULL); /* gone or not, it is deleted */

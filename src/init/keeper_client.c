@@ -1,21 +1,19 @@
 /* The connections of a keeper. Each asked one thing; whoever follows a command reads its logs at
  * his own pace, so a slow reader holds up nobody, and one who hangs up ends nothing. */
-#include <endian.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "init/keeper.h"
 
 enum {
     MESSAGE_MAX = 4096,
-    HANDED_MAX = WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX + WIRE_DATA_MAX,
     /* the state of every command fits, so does a piece of a log with what goes around it */
     OUT_MAX = KEEPER_COMMANDS * (KEEPER_TEXT_MAX + 512) + WIRE_DATA_MAX + MESSAGE_MAX,
 };
@@ -36,10 +34,7 @@ static void put_message(struct client *cl, enum wire_type type, const struct buf
 
 static void put_error(struct client *cl, const struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(MESSAGE_MAX);
-    wire_put_number(&b, WIRE_TAG_CODE, err->code);
-    wire_put_number(&b, WIRE_TAG_ERRNO, (uint64_t)err->sys);
-    wire_put_string(&b, WIRE_TAG_MESSAGE, err->message);
-    wire_put_string(&b, WIRE_TAG_REMEDY, err->remedy);
+    wire_put_error(&b, err);
     put_message(cl, WIRE_ERROR, &b);
     cl->answered = true;
 }
@@ -156,6 +151,15 @@ static void put_status(struct keeper *k, struct client *cl) {
     put_done(cl, NULL);
 }
 
+static void put_activity(const struct keeper *k, struct client *cl) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(MESSAGE_MAX);
+    wire_put_number(&b, WIRE_TAG_COMMANDS, command_running(k) != NULL);
+    if (k->ended_ms != 0)
+        wire_put_number(&b, WIRE_TAG_QUIET_MS, (uint64_t)(clock_ms() - k->ended_ms));
+    put_message(cl, WIRE_DONE, &b);
+    cl->answered = true;
+}
+
 static void take_request(struct keeper *k, struct client *cl, const struct wire_message *m) {
     struct cay_error err = {0};
     int r = 0;
@@ -172,6 +176,9 @@ static void take_request(struct keeper *k, struct client *cl, const struct wire_
         break;
     case WIRE_OP_SESSION_STATUS:
         put_status(k, cl);
+        break;
+    case WIRE_OP_ACTIVITY:
+        put_activity(k, cl);
         break;
     case WIRE_OP_SESSION_DELETE:
         k->deleted = true; /* answered when nothing is left */
@@ -293,30 +300,6 @@ void client_send(struct client *cl) {
 
 /* ---- the hand-over ---- */
 
-/* Only cay-init's own processes may, and they do not dawdle. */
-static bool is_ours(int fd) {
-    struct ucred peer;
-    socklen_t len = sizeof peer;
-    const struct timeval patience = {.tv_sec = 5};
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == geteuid() &&
-           setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0;
-}
-
-/* The connection, and what came on it so far. */
-static int receive(int from, struct client *cl) {
-    uint32_t len = 0;
-    size_t count = 0;
-    ssize_t n = fd_receive(from, &len, sizeof len, &cl->fd, 1, &count);
-    len = le32toh(len);
-    if (n != (ssize_t)sizeof len || count != 1 || len == 0 || len > HANDED_MAX)
-        return -EPROTO;
-    char *to = buf_reserve(&cl->reader.in, len);
-    int r = to == NULL ? -ENOMEM : fd_read_all(from, to, len);
-    if (r > 0)
-        buf_commit(&cl->reader.in, len);
-    return r > 0 ? 0 : -EPROTO;
-}
-
 static bool begin(struct keeper *k, struct client *cl) {
     struct wire_frame f;
     struct wire_message m;
@@ -338,14 +321,11 @@ static int refuse(const struct client *cl) {
 }
 
 void client_accept(struct keeper *k) {
-    _cleanup_(closep) int from = accept4(k->start->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (from < 0 || !is_ours(from))
-        return;
     struct client *cl = calloc(1, sizeof *cl);
     if (cl == NULL)
         return;
     *cl = (struct client){.fd = -1, .reader = WIRE_READER_INIT, .out = BUF_INIT(OUT_MAX)};
-    int r = receive(from, cl);
+    int r = place_accept(k->start->at.listener, &cl->fd, &cl->reader);
     if (r == 0 && k->client_count == KEEPER_CLIENTS)
         r = refuse(cl);
     if (r < 0) {

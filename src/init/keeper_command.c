@@ -65,29 +65,29 @@ static int write_text(struct keeper *k, const struct command *c, const char *tex
 /* What the shell opens; made with the user's rights, in his folder. */
 static int make_streams(struct keeper *k, struct command *c, const char *text) {
     char name[FILE_NAME_MAX];
-    session_act_as(k->start->user);
+    place_act_as(k->start->user);
     int r = write_text(k, c, text);
     for (int i = 0; i < 2 && r >= 0; i++)
         r = c->out[i] = make_pipe(k, file_name(c, suffixes[i], name), O_RDONLY);
     if (r >= 0 && c->reads)
         r = c->in = make_pipe(k, file_name(c, "in", name), O_RDWR); /* waits for nobody */
-    session_act_as(NULL);
+    place_act_as(NULL);
     return r < 0 ? r : 0;
 }
 
 static void remove_streams(struct keeper *k, const struct command *c) {
     static const char *const all[] = {"sh", "in", "out", "err"};
     char name[FILE_NAME_MAX];
-    session_act_as(k->start->user);
+    place_act_as(k->start->user);
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         (void)unlinkat(k->start->io, file_name(c, all[i], name), 0); /* some are not there */
-    session_act_as(NULL);
+    place_act_as(NULL);
 }
 
 static int make_logs(struct keeper *k, struct command *c) {
     char name[FILE_NAME_MAX];
     for (int i = 0; i < 2; i++) {
-        c->log[i] = openat(k->start->folder, file_name(c, suffixes[i], name),
+        c->log[i] = openat(k->start->at.folder, file_name(c, suffixes[i], name),
                            O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (c->log[i] < 0)
             return -errno;
@@ -105,7 +105,7 @@ void command_free(struct keeper *k, struct command *c) {
     remove_streams(k, c);
     for (int i = 0; i < 2; i++) {
         close_stream(c, i);
-        (void)unlinkat(k->start->folder, file_name(c, suffixes[i], name), 0);
+        (void)unlinkat(k->start->at.folder, file_name(c, suffixes[i], name), 0);
     }
     fd_close(&c->in);
     buf_free(&c->input);
@@ -152,7 +152,7 @@ size_t command_read_log(const struct keeper *k, const struct command *c, int str
     char name[FILE_NAME_MAX];
     if (offset >= c->size[stream])
         return 0;
-    _cleanup_(closep) int fd = openat(k->start->folder, file_name(c, suffixes[stream], name),
+    _cleanup_(closep) int fd = openat(k->start->at.folder, file_name(c, suffixes[stream], name),
                                       O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     size_t want = (size_t)MIN(c->size[stream] - offset, (uint64_t)WIRE_DATA_MAX);
     ssize_t n = fd < 0 ? -1 : pread(fd, k->data, want, (off_t)offset);
@@ -302,6 +302,7 @@ void command_end(struct keeper *k, struct command *c, int status, int signal) {
     buf_free(&c->input);
     tree_free(&c->before);
     c->running = false;
+    k->ended_ms = clock_ms();
     c->exit_code = limit ? 124 : status;
     c->signal = signal;
     if (!limit && signal != 0)

@@ -90,7 +90,7 @@ void shell_ask_report(struct keeper *k, const struct command *c) {
 }
 
 bool shell_give(struct keeper *k, const struct command *c) {
-    char line[LINE_MAX_], in[SESSION_PATH_MAX + 32] = "/dev/null";
+    char line[LINE_MAX_], in[PLACE_PATH_MAX + 32] = "/dev/null";
     const char *io = k->start->io_path;
     unsigned long long n = c->number;
     if (c->reads && str_format(in, sizeof in, "%s/%llu.in", io, n) < 0)

@@ -38,7 +38,8 @@ const struct op *op_find(uint64_t number);
 
 op_run_fn op_ping, op_exec, op_stat, op_list, op_read, op_write, op_mkdir, op_move, op_remove,
     op_chmod, op_chown, op_find_names, op_search, op_replace, op_tar_in, op_tar_out, op_dial,
-    op_shutdown, op_session_create, op_session_list, op_session_ask;
+    op_shutdown, op_session_create, op_session_list, op_session_ask, op_terminal_create,
+    op_terminal_list, op_terminal_ask, op_activity;
 
 /* The request's environment, with HOME from the user's entry where the host did not set it.
  * NULL-terminated; the caller frees the array only. NULL on OOM. */

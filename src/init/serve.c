@@ -31,6 +31,13 @@ static const struct op ops[] = {
     {WIRE_OP_SESSION_STATUS, "session-status", op_session_ask, true},
     {WIRE_OP_SESSION_LOGS, "session-logs", op_session_ask, true},
     {WIRE_OP_SESSION_INPUT, "session-input", op_session_ask, true},
+    {WIRE_OP_TERMINAL_CREATE, "terminal-create", op_terminal_create, true},
+    {WIRE_OP_TERMINAL_LIST, "terminal-list", op_terminal_list, true},
+    {WIRE_OP_TERMINAL_ATTACH, "terminal-attach", op_terminal_ask, true},
+    {WIRE_OP_TERMINAL_RESIZE, "terminal-resize", op_terminal_ask, true},
+    {WIRE_OP_TERMINAL_KILL, "terminal-kill", op_terminal_ask, true},
+    {WIRE_OP_TERMINAL_DELETE, "terminal-delete", op_terminal_ask, true},
+    {WIRE_OP_ACTIVITY, "activity", op_activity, true},
 };
 
 const struct op *op_find(uint64_t number) {

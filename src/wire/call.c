@@ -16,6 +16,12 @@ int wire_call_broken(struct cay_error *err, const char *what) {
     return error_remedy(err, "restart the sandbox; what runs in it may have damaged its init");
 }
 
+bool wire_call_is_name(const char *name) {
+    size_t len = name != NULL ? strlen(name) : 0;
+    return len > 0 && len <= WIRE_NAME_MAX &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == len;
+}
+
 static int expired(struct cay_error *err) {
     error_set(err, CAY_TIMEOUT, "the sandbox did not answer in time");
     return error_remedy(err, "try again with a longer timeout, or restart the sandbox");

@@ -3,6 +3,7 @@
  * beyond the deadline. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "wire/wire.h"
@@ -36,6 +37,11 @@ int wire_call_receive_exactly(const struct wire_call *c, struct wire_reader *r,
 /* Parses the fields of a frame, at most max bytes of them. */
 int wire_call_parse(const struct wire_frame *f, size_t max, struct wire_message *m,
                     struct cay_error *err);
+
+enum { WIRE_NAME_MAX = 64 };
+
+/* Whether a session or a terminal may be called so; other names come from a sandbox that lies. */
+bool wire_call_is_name(const char *name);
 
 /* "the sandbox answered against the protocol: what" */
 int wire_call_broken(struct cay_error *err, const char *what);

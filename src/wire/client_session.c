@@ -1,7 +1,5 @@
 #include "wire/client_session.h"
 
-#include <string.h>
-
 #include "base/error.h"
 
 enum { ANSWER_MAX = 16 * 1024 };
@@ -67,17 +65,11 @@ struct list {
     void *arg;
 };
 
-/* What a session may be called; anything else comes from a sandbox that lies. */
-static bool is_name(const char *name) {
-    size_t len = name != NULL ? strlen(name) : 0;
-    return len > 0 && len <= WIRE_SESSION_NAME_MAX &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == len;
-}
-
 static int take_session(void *arg, const struct wire_message *m, struct cay_error *err) {
     const struct list *l = arg;
     const char *name = m->string[WIRE_TAG_NAME];
-    return is_name(name) ? l->each(l->arg, name, err) : wire_call_broken(err, "a bad name");
+    return wire_call_is_name(name) ? l->each(l->arg, name, err)
+                                   : wire_call_broken(err, "a bad name");
 }
 
 int wire_session_list(const struct wire_call *c, wire_session_fn *each, void *arg,

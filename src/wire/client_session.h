@@ -9,7 +9,7 @@
 
 struct cay_error;
 
-enum { WIRE_SESSION_NAME_MAX = 64, WIRE_SESSIONS_MAX = 4096, WIRE_SESSION_COMMANDS_MAX = 1024 };
+enum { WIRE_SESSIONS_MAX = 4096, WIRE_SESSION_COMMANDS_MAX = 1024 };
 
 /* Makes a session of c's user in c's folder. shell NULL: bash, or sh where there is none. */
 int wire_session_create(const struct wire_call *c, const char *name, const char *shell,

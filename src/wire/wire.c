@@ -123,12 +123,16 @@ void wire_put_frame(struct buf *out, enum wire_type type, const void *data, size
     (void)buf_append(out, data, len);
 }
 
+void wire_put_error(struct buf *b, const struct cay_error *err) {
+    wire_put_number(b, WIRE_TAG_CODE, (uint64_t)err->code);
+    wire_put_number(b, WIRE_TAG_ERRNO, (uint64_t)err->sys);
+    wire_put_string(b, WIRE_TAG_MESSAGE, err->message);
+    wire_put_string(b, WIRE_TAG_REMEDY, err->remedy);
+}
+
 int wire_send_error(int fd, const struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
-    wire_put_number(&b, WIRE_TAG_CODE, (uint64_t)err->code);
-    wire_put_number(&b, WIRE_TAG_ERRNO, (uint64_t)err->sys);
-    wire_put_string(&b, WIRE_TAG_MESSAGE, err->message);
-    wire_put_string(&b, WIRE_TAG_REMEDY, err->remedy);
+    wire_put_error(&b, err);
     return wire_send(fd, WIRE_ERROR, &b);
 }
 

@@ -23,6 +23,7 @@ enum {
     WIRE_MESSAGE_MAX = 4 * 1024 * 1024, /* payload of a request or an answer */
     WIRE_REPEATED_MAX = 262144,         /* arguments, environment entries */
     WIRE_INPUT_CREDIT = 256 * 1024,     /* EXEC: input bytes that may be under way at the start */
+    WIRE_TERMINAL_CREDIT = 64 * 1024,   /* the same of each viewer of a terminal */
 };
 
 enum wire_type {
@@ -70,6 +71,13 @@ enum wire_op {
     WIRE_OP_SESSION_STATUS = 23,
     WIRE_OP_SESSION_LOGS = 24,
     WIRE_OP_SESSION_INPUT = 25,
+    WIRE_OP_TERMINAL_CREATE = 26,
+    WIRE_OP_TERMINAL_LIST = 27,
+    WIRE_OP_TERMINAL_ATTACH = 28,
+    WIRE_OP_TERMINAL_RESIZE = 29,
+    WIRE_OP_TERMINAL_KILL = 30,
+    WIRE_OP_TERMINAL_DELETE = 31,
+    WIRE_OP_ACTIVITY = 32, /* what goes on in sessions and terminals */
 };
 
 enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
@@ -124,13 +132,16 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_RESTARTED, 46, WIRE_KIND_NUMBER)  /* 1: in a new shell, the old one had ended */    \
     X(WIRE_TAG_STREAM, 47, WIRE_KIND_NUMBER)     /* 0: both, 1: stdout, 2: stderr */               \
     X(WIRE_TAG_CLOSE, 48, WIRE_KIND_NUMBER)      /* 1: the end of this input is the command's */   \
-    X(WIRE_TAG_RUNNING, 49, WIRE_KIND_NUMBER)    /* 1: the command has not ended */
+    X(WIRE_TAG_RUNNING, 49, WIRE_KIND_NUMBER)    /* 1: the command has not ended */                \
+    X(WIRE_TAG_COMMANDS, 50, WIRE_KIND_NUMBER)   /* of sessions that run */                        \
+    X(WIRE_TAG_VIEWERS, 51, WIRE_KIND_NUMBER)    /* of terminals */                                \
+    X(WIRE_TAG_BUSY, 52, WIRE_KIND_NUMBER)       /* terminals where a program runs */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 50,
+        WIRE_TAG_COUNT_ = 53,
 };
 
 /* Why a command ended. */
@@ -158,6 +169,8 @@ int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len);
 /* Appends a frame to out, for who may not block; failures are sticky in out->failed. */
 void wire_put_frame(struct buf *out, enum wire_type type, const void *data, size_t len);
+/* The fields of a WIRE_ERROR. */
+void wire_put_error(struct buf *b, const struct cay_error *err);
 /* Sends err as WIRE_ERROR. */
 int wire_send_error(int fd, const struct cay_error *err);
 

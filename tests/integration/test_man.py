@@ -92,21 +92,24 @@ def test_every_option_of_sandboxes_is_in_their_page_and_the_reverse():
     assert page_options("cay-sandbox.1") == known
 
 
-def session_verbs():
-    text = support.cay("session", "--help").stdout.decode()
+def group_verbs(group):
+    text = support.cay(group, "--help").stdout.decode()
     return re.findall(r"^  (\w+) ", text.split("Commands:")[1].split("Options:")[0], re.M)
 
 
-def test_every_verb_of_session_is_in_its_page_and_the_reverse():
-    page = (MAN / "cay-session.1.scd").read_text()
-    assert sorted(re.findall(r"^\*cay session (\w+)\*", page, re.M)) == sorted(session_verbs())
+@pytest.mark.parametrize("group", ["session", "terminal"])
+def test_every_verb_of_a_group_is_in_its_page_and_the_reverse(group):
+    page = (MAN / f"cay-{group}.1.scd").read_text()
+    verbs = sorted(group_verbs(group))
+    assert sorted(re.findall(rf"^\*cay {group} (\w+)\*", page, re.M)) == verbs
     commands = page.split("# COMMANDS")[1].split("# OPTIONS")[0]
-    assert sorted(re.findall(r"^\*(\w+)\*", commands, re.M)) == sorted(session_verbs())
+    assert sorted(re.findall(r"^\*(\w+)\*", commands, re.M)) == verbs
 
 
-def test_every_option_of_session_is_in_its_page_and_the_reverse():
-    known = set.union(*(help_options("session", verb) for verb in session_verbs()))
-    assert page_options("cay-session.1") == known - help_options("doctor")
+@pytest.mark.parametrize("group", ["session", "terminal"])
+def test_every_option_of_a_group_is_in_its_page_and_the_reverse(group):
+    known = set.union(*(help_options(group, verb) for verb in group_verbs(group)))
+    assert page_options(f"cay-{group}.1") == known - help_options("doctor")
 
 
 @pytest.mark.parametrize("verb", ["create", "ls", "rm"])

@@ -122,8 +122,8 @@ static int count_name(void *arg, const char *name, struct cay_error *e) {
 
 static void names(void **state) {
     (void)state;
-    static char longest[WIRE_SESSION_NAME_MAX + 2];
-    memset(longest, 'x', WIRE_SESSION_NAME_MAX + 1);
+    static char longest[WIRE_NAME_MAX + 2];
+    memset(longest, 'x', WIRE_NAME_MAX + 1);
     static const struct {
         const char *name;
         int expected;
