@@ -101,7 +101,7 @@ static int run_events(const struct logs_options *o, const char *who) {
 struct printed {
     const struct logs_options *o;
     const char *sandbox;
-    char session[WIRE_SESSION_NAME_MAX + 1];
+    char session[WIRE_NAME_MAX + 1];
     uint64_t number; /* 0: all */
     uint64_t *numbers;
     size_t count;
@@ -110,7 +110,7 @@ struct printed {
 /* "SESSION" or "SESSION/NUMBER". */
 static int parse_session(const char *text, struct printed *ret, struct cay_error *err) {
     size_t len = strcspn(text, "/");
-    if (len > WIRE_SESSION_NAME_MAX)
+    if (len > WIRE_NAME_MAX)
         return error_set(err, CAY_NOT_FOUND, "no session has a name as long as '%.60s…'", text);
     memcpy(ret->session, text, len);
     ret->session[len] = '\0';
