@@ -13,7 +13,7 @@ struct create_options {
     int64_t pids, auto_stop_ms, auto_delete_ms; /* -1: as configured */
     struct strv env, volumes, labels;
     int tier, profile, on_failure; /* 0: as the daemon likes */
-    bool read_only;
+    bool read_only, wait;
 };
 
 static const char *const tiers[] = {"auto", "full", "rootless", "basic", NULL};
@@ -102,6 +102,9 @@ static const struct opt options[] = {
      .arg = "POLICY",
      .choices = policies,
      .help = "if it ends unasked: keep it in error, recreate it with its files, or remove it"},
+    {.name = "wait",
+     OPT_TO_FLAG(struct create_options, wait),
+     .help = "wait until it runs; --no-wait leaves it in the state creating"},
     {0},
 };
 
@@ -142,14 +145,18 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     const struct create_options *o = values;
     _cleanup_(buf_free) struct buf body = BUF_INIT(CREATE_BODY_MAX);
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(&o->common);
-    const struct sandbox_request req = {
-        .method = "POST", .before = "/api/sandbox", .body = &body, .progress = true};
+    const struct sandbox_request req = {.method = "POST",
+                                        .before = "/api/sandbox",
+                                        .after = o->wait ? NULL : "?wait=false",
+                                        .body = &body,
+                                        .progress = o->wait};
     if (make_body(o, &body, &v.err) < 0 || sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
     return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : sandbox_tell(&v);
 }
 
-static const struct create_options defaults = {.auto_stop_ms = -1, .auto_delete_ms = -1};
+static const struct create_options defaults = {
+    .auto_stop_ms = -1, .auto_delete_ms = -1, .wait = true};
 
 const struct opt_command cli_create = {
     .name = "create",

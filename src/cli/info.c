@@ -12,6 +12,7 @@ static const struct {
     {"id", "id", false},
     {"name", "name", false},
     {"state", "state", false},
+    {"progress", "progress", false},
     {"errorReason", "reason", false},
     {"errorRemedy", "remedy", false},
     {"image", "image", false},

@@ -160,13 +160,37 @@ static int create(struct call *call, const struct sandbox_record *request, struc
     return r;
 }
 
+/* ---- and not waited for ---- */
+
+static int create_later(struct call *call, const struct sandbox_record *request,
+                        struct cay_error *err) {
+    struct sandbox_record made = {0};
+    int r = manager_create_later(call->manager, request, &made, err);
+    if (r == 0)
+        call_answer(call, &shape_sandbox, &made);
+    sandbox_record_free(&made);
+    return r;
+}
+
+static int make_as_asked(struct call *call, struct sandbox_record *request, struct cay_error *err) {
+    bool wait = true;
+    int r = target_query(&call->target, "wait") == NULL
+                ? 0
+                : target_flag(&call->target, "wait", &wait, err);
+    if (r < 0)
+        return r;
+    if (!wait)
+        return create_later(call, request, err);
+    return call->wants_progress ? create_with_progress(call, request, err)
+                                : create(call, request, err);
+}
+
 int create_handle(struct call *call, struct cay_error *err) {
     struct sandbox_record request = {0};
     int r = shape_read_create(&call->body, &request, err);
     memcpy(request.owner, call->caller.id, sizeof request.owner);
     if (r == 0)
-        r = call->wants_progress ? create_with_progress(call, &request, err)
-                                 : create(call, &request, err);
+        r = make_as_asked(call, &request, err);
     sandbox_record_free(&request);
     return r;
 }

@@ -71,12 +71,13 @@ static int drop(const struct settings *s, struct cay_error *err) {
 
 /* ---- the manager ---- */
 
-static int ensure(void *user, const char *name, int progress, char id[static HEX_SIZE],
+static int ensure(void *user, const char *name, int progress, int cancel, char id[static HEX_SIZE],
                   struct cay_error *err) {
     const struct front *f = user;
     char other[REFERENCE_TEXT_SIZE];
     int r = image_alias(&f->options->settings->config->images.aliases, name, other, err);
-    return r < 0 ? r : pulls_ask(f->options->control, r == 1 ? other : name, progress, id, err);
+    return r < 0 ? r
+                 : pulls_ask(f->options->control, r == 1 ? other : name, progress, cancel, id, err);
 }
 
 static int describe(void *user, struct sandbox_record *r, struct cay_error *err) {
@@ -149,7 +150,7 @@ static void *fetch_ahead(void *user) {
     for (size_t i = 0; i < names->len; i++) {
         struct cay_error err;
         char id[HEX_SIZE];
-        if (ensure(user, names->v[i], -1, id, &err) == 0)
+        if (ensure(user, names->v[i], -1, -1, id, &err) == 0)
             log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", names->v[i]);
         else
             log_event(LOG_LEVEL_WARN, "image could not be fetched", "why", "%s; %s", err.message,

@@ -59,6 +59,18 @@ static int start(const struct settings *s, const char *name, int answer, int pro
     return spawn(program, argv, answer, progress, ret, err);
 }
 
+/* Our end of the answer tells when nobody reads it any more. */
+static int start_watched(struct pulls *p, size_t slot, const struct settings *s, const char *name,
+                         int answer, int progress, struct cay_error *err) {
+    _cleanup_(closep) int ours = fcntl(answer, F_DUPFD_CLOEXEC, 3);
+    if (ours < 0)
+        return error_errno(err, "keeping the way of an answer");
+    int r = start(s, name, answer, progress, &p->pid[slot], err);
+    if (r == 0)
+        p->answer[slot] = TAKE_FD(ours);
+    return r;
+}
+
 void pulls_start(struct pulls *p, const struct settings *s, const char *name, int answer,
                  int progress) {
     struct cay_error err;
@@ -71,7 +83,7 @@ void pulls_start(struct pulls *p, const struct settings *s, const char *name, in
         (void)error_remedy(&err, "try again later");
     }
     if (r == 0)
-        r = start(s, name, answer, progress, &p->pid[slot], &err);
+        r = start_watched(p, slot, s, name, answer, progress, &err);
     if (r == 0)
         return;
     _cleanup_(buf_free) struct buf b = BUF_INIT(ANSWER_MAX);
@@ -85,10 +97,22 @@ bool pulls_ended(struct pulls *p, pid_t pid) {
     for (size_t i = 0; i < PULLS_MAX; i++) {
         if (p->pid[i] == pid) {
             p->pid[i] = 0;
+            fd_close(&p->answer[i]);
             return true;
         }
     }
     return false;
+}
+
+void pulls_watch(const struct pulls *p, struct pollfd fds[static PULLS_MAX]) {
+    for (size_t i = 0; i < PULLS_MAX; i++)
+        fds[i] = (struct pollfd){.fd = p->pid[i] != 0 ? p->answer[i] : -1};
+}
+
+void pulls_tend(const struct pulls *p, const struct pollfd fds[static PULLS_MAX]) {
+    for (size_t i = 0; i < PULLS_MAX; i++)
+        if (p->pid[i] != 0 && fds[i].fd >= 0 && fds[i].revents != 0)
+            (void)kill(p->pid[i], SIGTERM);
 }
 
 void pulls_cancel(const struct pulls *p) {
@@ -99,7 +123,24 @@ void pulls_cancel(const struct pulls *p) {
 
 /* ---- the front's side ---- */
 
-int pulls_ask(int control, const char *name, int progress, char id[static HEX_SIZE],
+/* False if it was given up. What is cut short is no answer. */
+static bool read_answer(int in, int cancel, struct buf *text) {
+    struct pollfd p[2] = {{.fd = in, .events = POLLIN}, {.fd = cancel, .events = POLLIN}};
+    for (;;) {
+        char chunk[1024];
+        if (poll(p, ARRAY_LEN(p), -1) < 0 && errno != EINTR)
+            return true;
+        if (p[1].revents != 0)
+            return false;
+        if (p[0].revents == 0)
+            continue;
+        ssize_t n = TEMP_FAILURE_RETRY(read(in, chunk, sizeof chunk));
+        if (n <= 0 || buf_append(text, chunk, (size_t)n) < 0)
+            return true;
+    }
+}
+
+int pulls_ask(int control, const char *name, int progress, int cancel, char id[static HEX_SIZE],
               struct cay_error *err) {
     struct control_message m = {.op = CONTROL_PULL};
     int answer[2];
@@ -114,7 +155,8 @@ int pulls_ask(int control, const char *name, int progress, char id[static HEX_SI
     if (r < 0)
         return error_sys(err, -r, "asking for image '%s'", name);
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
-    (void)fd_read_to_end(in, &text); /* what is cut short is no answer */
+    if (!read_answer(in, cancel, &text))
+        return error_set(err, CAY_CONFLICT, "nobody wants image '%s' any more", name);
     (void)buf_putc(&text, '\n');
     return text.data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory")
                              : image_answer(text.data, id, err);

@@ -1,6 +1,7 @@
 /* Images that the supervisor has fetched for the front, by cay-image. */
 #pragma once
 
+#include <poll.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -9,7 +10,8 @@
 enum { PULLS_MAX = 32 };
 
 struct pulls {
-    pid_t pid[PULLS_MAX]; /* 0: free */
+    pid_t pid[PULLS_MAX];  /* 0: free */
+    int answer[PULLS_MAX]; /* where its answer goes; valid unless it is free */
 };
 
 /* Starts one. The answer of `cay-image ensure` goes to `answer`, or what kept it from starting in
@@ -18,9 +20,15 @@ void pulls_start(struct pulls *p, const struct settings *s, const char *name, in
                  int progress);
 /* True if this child was one of them. */
 bool pulls_ended(struct pulls *p, pid_t pid);
+/* Fills what to wait for: PULLS_MAX entries, of which some are ready when pulls_tend has something
+ * to do. */
+void pulls_watch(const struct pulls *p, struct pollfd fds[static PULLS_MAX]);
+/* Ends those whose answer nobody wants any more. */
+void pulls_tend(const struct pulls *p, const struct pollfd fds[static PULLS_MAX]);
 /* Ends all that are under way. */
 void pulls_cancel(const struct pulls *p);
 
-/* The front's side: asks for one over its control socket, and waits for the answer. */
-int pulls_ask(int control, const char *name, int progress, char id[static 65],
+/* The front's side: asks for one over its control socket, and waits for the answer, or until cancel
+ * (or -1) is readable: -CAY_CONFLICT then. */
+int pulls_ask(int control, const char *name, int progress, int cancel, char id[static 65],
               struct cay_error *err);

@@ -32,7 +32,9 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_string(s, "onFailure", on_failure_name(r->on_failure));
     sheet_string(s, "tier", tier_name(r->tier));
     sheet_string(s, "profile", r->profile == PROFILE_BUILD ? "build" : "strict");
-    sheet_optional(s, "errorReason", r->reason);
+    bool unfinished = r->state == SANDBOX_CREATING;
+    sheet_optional(s, "progress", unfinished ? r->reason : "");
+    sheet_optional(s, "errorReason", unfinished ? "" : r->reason);
     sheet_optional(s, "errorRemedy", r->remedy);
 }
 

@@ -289,12 +289,15 @@ static int64_t next_deadline(const struct supervisor *s) {
 }
 
 static void wait_for_news(struct supervisor *s) {
-    struct pollfd p[2] = {{.fd = wake[0], .events = POLLIN}, {.fd = s->control, .events = POLLIN}};
+    struct pollfd p[2 + PULLS_MAX] = {{.fd = wake[0], .events = POLLIN},
+                                      {.fd = s->control, .events = POLLIN}};
     char ignored[64];
+    pulls_watch(&s->pulls, p + 2);
     if (poll(p, ARRAY_LEN(p), clock_poll_timeout(next_deadline(s))) < 0)
         return;
     while (read(wake[0], ignored, sizeof ignored) > 0)
         ;
+    pulls_tend(&s->pulls, p + 2);
     if (p[1].revents != 0)
         take_message(s); /* before its sender is found dead */
     reap(s);

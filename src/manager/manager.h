@@ -26,9 +26,10 @@ struct manager_limits {
 };
 
 /* Makes sure that an image is there: id of "NAME", progress lines to progress_fd (or -1). May take
- * minutes, in the caller's thread; "host" is not asked for. */
-typedef int (*ensure_image)(void *user, const char *name, int progress_fd, char id[static HEX_SIZE],
-                            struct cay_error *err);
+ * minutes, in the caller's thread, but gives up when cancel_fd (or -1) becomes readable; "host" is
+ * not asked for. */
+typedef int (*ensure_image)(void *user, const char *name, int progress_fd, int cancel_fd,
+                            char id[static HEX_SIZE], struct cay_error *err);
 
 /* What commands get by the image of a new sandbox: fills user, work_dir and what is missing in env
  * of its record. */
@@ -76,6 +77,11 @@ int manager_create(struct manager *m, const struct sandbox_record *request, int 
 int manager_find(struct manager *m, const struct key *caller, const char *who,
                  char id[static ID_SIZE], struct cay_error *err);
 
+/* The same without waiting: *ret is in the state "creating", and its reason tells how far it is. If
+ * it cannot be made it stays, in error. */
+int manager_create_later(struct manager *m, const struct sandbox_record *request,
+                         struct sandbox_record *ret, struct cay_error *err);
+
 /* All take an id, a unique prefix of one, or a name; an ambiguous prefix lists the candidates. They
  * look at every sandbox: who has a caller asks manager_find first. */
 int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
@@ -89,7 +95,7 @@ int manager_stop_within(struct manager *m, const char *who, int64_t grace_ms,
 int manager_pause(struct manager *m, const char *who, struct cay_error *err);
 int manager_resume(struct manager *m, const char *who, struct cay_error *err);
 /* With force it is ended whatever it does; without, -CAY_CONFLICT while operations are under way.
- */
+ * One that is being made is given up. */
 int manager_remove(struct manager *m, const char *who, bool force, struct cay_error *err);
 /* The same once no operation is under way any more, however long that takes. */
 int manager_remove_when_idle(struct manager *m, const char *who, struct cay_error *err);

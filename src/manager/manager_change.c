@@ -1,7 +1,9 @@
 /* What changes a sandbox. Each row is written before the engine is asked, and again afterwards. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
@@ -63,6 +65,62 @@ static int run_verb(struct manager *m, const char *who, const struct verb *verb,
     return r;
 }
 
+/* ---- images ---- */
+
+int change_copy_out(struct manager *m, const struct sandbox *s, struct sandbox_record *ret,
+                    struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    int r = sandbox_record_copy(&s->record, ret);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r < 0 ? error_sys(err, -r, "answering") : 0;
+}
+
+/* Asked without the lock, on a copy: it may have to wait for another process. */
+static int take_description(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    struct sandbox_record r = {0};
+    if (m->describe == NULL)
+        return 0;
+    int e = change_copy_out(m, s, &r, err);
+    if (e == 0)
+        e = m->describe(m->user, &r, err);
+    if (e == 0) {
+        (void)pthread_mutex_lock(&m->lock);
+        struct strv before = s->record.env;
+        s->record.env = r.env;
+        r.env = before;
+        memcpy(s->record.user, r.user, sizeof r.user);
+        memcpy(s->record.work_dir, r.work_dir, sizeof r.work_dir);
+        (void)pthread_mutex_unlock(&m->lock);
+    }
+    sandbox_record_free(&r);
+    return e;
+}
+
+static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
+                      struct cay_error *err) {
+    char id[HEX_SIZE] = "";
+    int cancel = s->building != NULL ? s->building->cancel : -1;
+    (void)pthread_mutex_lock(&m->lock);
+    s->deadline = 0; /* a pull takes what it takes */
+    (void)pthread_mutex_unlock(&m->lock);
+    int r = str_equal(s->record.image_name, "host")
+                ? 0
+                : m->ensure(m->user, s->record.image_name, progress_fd, cancel, id, err);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&m->lock);
+    memcpy(s->record.image, id, sizeof id);
+    (void)pthread_mutex_unlock(&m->lock);
+    r = take_description(m, s, err);
+    return r < 0 ? r : turn_save(m, s, DB_FLUSH_LATER, err);
+}
+
+/* One whose creation failed has not found its image yet. */
+static bool lacks_image(const struct manager *m, const struct sandbox_record *r) {
+    return (r->image[0] == '\0' && !str_equal(r->image_name, "host")) ||
+           (m->describe != NULL && r->work_dir[0] == '\0');
+}
+
 /* ---- starting ---- */
 
 static int launch(struct manager *m, struct sandbox *s, struct cay_error *err) {
@@ -91,7 +149,9 @@ int change_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
         r = turn_become(m, s, SANDBOX_STARTING, NULL, err);
     if (r < 0)
         return r;
-    r = launch(m, s, &here);
+    r = lacks_image(m, &s->record) ? find_image(m, s, -1, &here) : 0;
+    if (r == 0)
+        r = launch(m, s, &here);
     if (r == 0)
         r = settle_started(m, s, &here);
     if (r == 0)
@@ -224,9 +284,26 @@ int change_remove(struct manager *m, struct sandbox *s, permission may, struct c
     return forget(m, s, err);
 }
 
+/* True if it was being made: whoever does that removes it. */
+static bool give_up_creation(struct manager *m, const char *who) {
+    struct sandbox *s = NULL;
+    (void)pthread_mutex_lock(&m->lock);
+    struct building *b = table_find(m, who, &s, NULL) == 0 ? s->building : NULL;
+    if (b != NULL) {
+        b->given_up = true;
+        if (b->cancel >= 0)
+            (void)eventfd_write(b->cancel, 1); /* it cannot be full */
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return b != NULL;
+}
+
 int manager_remove(struct manager *m, const char *who, bool force, struct cay_error *err) {
     struct sandbox *s;
+    bool given_up = give_up_creation(m, who);
     int r = turn_take(m, who, &s, err);
+    if (r == -CAY_NOT_FOUND && given_up)
+        return 0;
     if (r < 0)
         return r;
     r = change_remove(m, s, force ? NULL : has_no_operation, err);
@@ -303,58 +380,23 @@ static int admit(struct manager *m, struct sandbox *s, struct cay_error *err) {
     return r;
 }
 
-static int copy_out(struct manager *m, const struct sandbox *s, struct sandbox_record *ret,
-                    struct cay_error *err) {
+/* Whoever wants it to be given up is heard once more before it lives. */
+static int check_wanted(struct manager *m, const struct sandbox *s, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
-    int r = sandbox_record_copy(&s->record, ret);
+    bool given_up = s->building->given_up;
     (void)pthread_mutex_unlock(&m->lock);
-    return r < 0 ? error_sys(err, -r, "answering") : 0;
+    return given_up ? error_set(err, CAY_CONFLICT, "sandbox '%s' was removed while it was made",
+                                s->record.name)
+                    : 0;
 }
 
-/* Asked without the lock, on a copy: it may have to wait for another process. */
-static int take_description(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    struct sandbox_record r = {0};
-    if (m->describe == NULL)
-        return 0;
-    int e = copy_out(m, s, &r, err);
-    if (e == 0)
-        e = m->describe(m->user, &r, err);
-    if (e == 0) {
-        (void)pthread_mutex_lock(&m->lock);
-        struct strv before = s->record.env;
-        s->record.env = r.env;
-        r.env = before;
-        memcpy(s->record.user, r.user, sizeof r.user);
-        memcpy(s->record.work_dir, r.work_dir, sizeof r.work_dir);
-        (void)pthread_mutex_unlock(&m->lock);
-    }
-    sandbox_record_free(&r);
-    return e;
-}
-
-static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
-                      struct cay_error *err) {
-    char id[HEX_SIZE] = "";
-    int r = str_equal(s->record.image_name, "host")
-                ? 0
-                : m->ensure(m->user, s->record.image_name, progress_fd, id, err);
-    if (r < 0)
-        return r;
-    (void)pthread_mutex_lock(&m->lock);
-    memcpy(s->record.image, id, sizeof id);
-    (void)pthread_mutex_unlock(&m->lock);
-    r = take_description(m, s, err);
-    return r < 0 ? r : turn_save(m, s, DB_FLUSH_LATER, err);
-}
-
-static int build(struct manager *m, struct sandbox *s, int progress_fd, struct sandbox_record *ret,
-                 struct cay_error *err) {
+int change_build(struct manager *m, struct sandbox *s, int progress_fd, struct cay_error *err) {
     int r = find_image(m, s, progress_fd, err);
     if (r == 0)
         r = launch(m, s, err);
     if (r == 0)
-        r = settle_started(m, s, err);
-    return r < 0 ? r : copy_out(m, s, ret, err);
+        r = check_wanted(m, s, err);
+    return r < 0 ? r : settle_started(m, s, err);
 }
 
 static void sandbox_putp(struct sandbox **s) {
@@ -364,30 +406,57 @@ static void sandbox_putp(struct sandbox **s) {
     }
 }
 
-int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
-                   struct sandbox_record *ret, struct cay_error *err) {
+int change_admit(struct manager *m, const struct sandbox_record *request, const char *progress,
+                 struct building *building, struct sandbox **ret, struct cay_error *err) {
     _cleanup_(sandbox_putp) struct sandbox *s = calloc(1, sizeof *s); /* until the table has it */
     if (s == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     int r = request_complete(m, request, &s->record, err);
     if (r < 0)
         return r;
+    (void)snprintf(s->record.reason, sizeof s->record.reason, "%s", progress);
+    s->building = building;
     s->active_at = s->stopped_at = clock_ms();
     (void)sandbox_ref(s); /* ours */
     r = admit(m, s, err);
     if (r == 0) {
-        struct cay_error here = {0};
-        r = build(m, s, progress_fd, ret, &here);
-        if (r < 0)
-            (void)change_remove(m, s, NULL, NULL);
-        if (r < 0 && err != NULL)
-            *err = here;
-        turn_end(m, s);
+        *ret = TAKE_PTR(s);
+        return 0;
     }
     (void)pthread_mutex_lock(&m->lock);
     sandbox_unref(s);
     s = NULL;
     (void)pthread_mutex_unlock(&m->lock);
+    return r;
+}
+
+void change_end_creation(struct manager *m, struct sandbox *s) {
+    (void)pthread_mutex_lock(&m->lock);
+    s->building = NULL;
+    (void)pthread_mutex_unlock(&m->lock);
+    turn_end(m, s);
+    (void)pthread_mutex_lock(&m->lock);
+    sandbox_unref(s);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
+                   struct sandbox_record *ret, struct cay_error *err) {
+    struct cay_error here = {0};
+    struct sandbox *s = NULL;
+    _cleanup_(closep) int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct building building = {.cancel = cancel};
+    int r = change_admit(m, request, "", &building, &s, err);
+    if (r < 0)
+        return r;
+    r = change_build(m, s, progress_fd, &here);
+    if (r == 0)
+        r = change_copy_out(m, s, ret, &here);
+    if (r < 0)
+        (void)change_remove(m, s, NULL, NULL);
+    if (r < 0 && err != NULL)
+        *err = here;
+    change_end_creation(m, s);
     return r;
 }
 

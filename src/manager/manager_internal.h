@@ -17,9 +17,16 @@ struct pressure {
     bool is_told;
 };
 
+/* A creation under way, for who wants it to be given up. */
+struct building {
+    int cancel; /* an eventfd; -1: nothing to wait for */
+    bool given_up;
+};
+
 struct sandbox {
     struct sandbox_record record;
-    unsigned references; /* the table's, and one of everybody who works with it */
+    struct building *building; /* of who makes it; NULL: it is made */
+    unsigned references;       /* the table's, and one of everybody who works with it */
     unsigned operations;
     unsigned turns; /* changes so far: what was seen before one is out of date */
     bool changing;
@@ -124,6 +131,15 @@ int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t gr
                 struct cay_error *err);
 int change_remove(struct manager *m, struct sandbox *s, permission may, struct cay_error *err);
 
+/* For creations: takes a place in the table, with the turn, for what was asked for; *ret is
+ * referenced. Then makes it run. */
+int change_admit(struct manager *m, const struct sandbox_record *request, const char *progress,
+                 struct building *building, struct sandbox **ret, struct cay_error *err);
+int change_build(struct manager *m, struct sandbox *s, int progress_fd, struct cay_error *err);
+/* Its turn and the reference of change_admit. */
+void change_end_creation(struct manager *m, struct sandbox *s);
+int change_copy_out(struct manager *m, const struct sandbox *s, struct sandbox_record *ret,
+                    struct cay_error *err);
 /* Starts it, from any state in which it does not run. */
 int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
 

@@ -19,6 +19,7 @@ enum repair {
     BE_STOPPED, /* a transition that got this far */
     ENDED,      /* nobody asked for it */
     LOST,       /* its files are gone */
+    UNFINISHED, /* it was promised, but not made */
     STOP,       /* it should not run */
     HALT,       /* the same, and it stays in error */
     REMOVE,
@@ -69,6 +70,16 @@ static void note_loss(struct manager *m, struct sandbox *s) {
     turn_fail(m, s, &why);
 }
 
+static int note_unfinished(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    struct cay_error why = {0};
+    int r = drive_stop(m, s->record.id, err);
+    if (r < 0 && r != -CAY_NOT_FOUND)
+        return r;
+    error_set(&why, CAY_UNAVAILABLE, "the daemon ended while it was being made");
+    turn_fail(m, s, &why);
+    return 0;
+}
+
 static int repair(struct manager *m, struct sandbox *s, enum repair what, bool first,
                   struct cay_error *err) {
     switch (what) {
@@ -83,6 +94,8 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
     case LOST:
         note_loss(m, s);
         return 0;
+    case UNFINISHED:
+        return note_unfinished(m, s, err);
     case STOP:
         return change_stop(m, s, NULL, 0, err);
     case HALT:
@@ -110,6 +123,8 @@ static enum repair choose(struct manager *m, const struct before *b, enum seen s
     (void)pthread_mutex_lock(&m->lock);
     bool stale = s->changing || s->turns != b->turns;
     enum repair what = stale ? KEEP : repairs[s->record.state][seen];
+    if (what == REMOVE && s->record.state == SANDBOX_CREATING && s->record.reason[0] != '\0')
+        what = UNFINISHED; /* its progress was shown to somebody */
     if (what == ENDED && !first && !s->has_end && !s->missed) {
         s->missed = true;
         what = KEEP;

@@ -3,9 +3,11 @@ follows them, removals that wait."""
 
 import os
 import signal
+import socket
 import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import support
@@ -171,3 +173,45 @@ def test_removal_waits(daemon):
     assert command.end() == (0, "")
     remover.join(30)
     assert answers == [204] and daemon.get(f"/api/sandbox/{who}").status == 404
+
+
+# ---- creations that nobody waits for ----
+
+def test_create_without_waiting(daemon):
+    wishes = {"tier": "basic"} if support.USER else {}
+    made = daemon.call("POST", "/api/sandbox?wait=false", wishes)
+    try:
+        assert made["state"] == "creating" and made["progress"] and made["errorReason"] is None
+        assert daemon.exec(made["id"], "true")[0] == 0  # who comes early waits
+        now = daemon.call("GET", f"/api/sandbox/{made['id']}")
+        assert now["state"] == "started" and now["progress"] is None
+    finally:
+        daemon.call("DELETE", f"/api/sandbox/{made['id']}?force=true")
+
+
+def test_failed_creation_stays(daemon):
+    made = daemon.call("POST", "/api/sandbox?wait=false", {"image": "127.0.0.1:9/nothing:here"})
+    who = f"/api/sandbox/{made['id']}"
+    assert until(lambda: daemon.state_of(made["id"]) == "error", 30)
+    assert daemon.call("GET", who)["errorReason"]
+    assert daemon.ask("POST", who + "/start").status >= 400
+    assert daemon.ask("DELETE", who).status == 204
+
+
+def test_removal_ends_a_pull(daemon):
+    """A registry that never answers, and nobody who waits for it."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        image = f"127.0.0.1:{silent.getsockname()[1]}/slow:image"
+        made = daemon.call("POST", "/api/sandbox?wait=false", {"image": image})
+        assert until(lambda: pulls(daemon), 20)
+        began = time.monotonic()
+        assert daemon.ask("DELETE", f"/api/sandbox/{made['id']}").status == 204
+        assert time.monotonic() - began < 10
+        assert until(lambda: not pulls(daemon), 20)
+
+
+def pulls(daemon):
+    pid = daemon.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [child for child in children
+            if b"ensure" in Path(f"/proc/{child}/cmdline").read_bytes()]

@@ -2,6 +2,8 @@
  * folder for a manager over it. Each program includes it once. */
 #pragma once
 
+#include <poll.h>
+
 #include "fake_engine.h"
 
 /* ---- a manager over it ---- */
@@ -14,15 +16,16 @@ struct world {
 };
 
 /* "slow:MS", "bad", or any other name. */
-static int ensure_fake(void *user, const char *name, int progress_fd, char id[static HEX_SIZE],
-                       struct cay_error *err) {
+static int ensure_fake(void *user, const char *name, int progress_fd, int cancel_fd,
+                       char id[static HEX_SIZE], struct cay_error *err) {
     (void)user;
-    (void)progress_fd;
     int64_t ms = 0;
     if (str_equal(name, "bad"))
         return error_set(err, CAY_NOT_FOUND, "no such image");
-    if (str_starts(name, "slow:") && str_to_i64(name + 5, 0, 10000, &ms) == 0)
-        sleep_ms((int)ms);
+    if (str_starts(name, "slow:") && str_to_i64(name + 5, 0, 10000, &ms) == 0 && progress_fd >= 0)
+        (void)fd_write_all(progress_fd, "layer 1 of 7\n", 13);
+    if (ms > 0 && poll(&(struct pollfd){.fd = cancel_fd, .events = POLLIN}, 1, (int)ms) > 0)
+        return error_set(err, CAY_CONFLICT, "given up");
     memset(id, 'c', HEX_SIZE - 1);
     id[HEX_SIZE - 1] = '\0';
     return 0;

@@ -135,7 +135,123 @@ static void test_remove_when_idle(void **state) {
     assert_int_equal(pthread_join(remover, &result), 0);
     assert_non_null(result);
     assert_string_equal(state_of(w, "lab"), "gone");
-    assert_int_equal(manager_remove_when_idle(w->m, "lab", NULL), -CAY_NOT_FOUND);
+    struct cay_error err = {0};
+    assert_int_equal(manager_remove_when_idle(w->m, "lab", &err), -CAY_NOT_FOUND);
+}
+
+/* ---- creations that nobody waits for ---- */
+
+static void make_later(struct world *w, const char *image) {
+    struct sandbox_record request = {.name = "lab"}, made = {0};
+    struct cay_error err = {0};
+    assert_int_equal(str_copy(request.image_name, sizeof request.image_name, image), 0);
+    if (manager_create_later(w->m, &request, &made, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(made.state, SANDBOX_CREATING);
+    assert_true(made.reason[0] != '\0');
+    sandbox_record_free(&made);
+}
+
+static void assert_reason(struct world *w, const char *part) {
+    struct sandbox_record r = {0};
+    assert_int_equal(manager_get(w->m, "lab", &r, NULL), 0);
+    if (strstr(r.reason, part) == NULL)
+        fail_msg("%s", r.reason);
+    sandbox_record_free(&r);
+}
+
+static void test_later(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    make_later(w, "slow:300");
+    int64_t until = clock_ms() + 2000;
+    struct sandbox_record r = {0};
+    for (bool seen = false; !seen && clock_ms() < until; sleep_ms(5)) {
+        assert_int_equal(manager_get(w->m, "lab", &r, NULL), 0);
+        seen = str_equal(r.reason, "layer 1 of 7") || r.state != SANDBOX_CREATING;
+        sandbox_record_free(&r);
+    }
+    assert_int_equal(r.state, SANDBOX_CREATING);
+    await_state(w, "lab", "started", 5000);
+    assert_reason(w, "");
+    assert_int_equal(w->fake.starts, 1);
+}
+
+static void test_later_fails(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    make_later(w, "bad");
+    await_state(w, "lab", "error", 5000);
+    assert_reason(w, "no such image");
+    assert_int_equal(manager_start_sandbox(w->m, "lab", NULL), -CAY_NOT_FOUND); /* still not */
+    assert_string_equal(state_of(w, "lab"), "error");
+    assert_int_equal(manager_remove(w->m, "lab", false, NULL), 0);
+
+    set_knob(&w->fake, &w->fake.fail_start, CAY_RESOURCE_EXHAUSTED);
+    make_later(w, "good");
+    await_state(w, "lab", "error", 5000);
+    set_knob(&w->fake, &w->fake.fail_start, 0);
+    assert_int_equal(manager_start_sandbox(w->m, "lab", NULL), 0);
+    struct sandbox_record r = {0};
+    assert_int_equal(manager_get(w->m, "lab", &r, NULL), 0);
+    assert_int_equal(r.image[0], 'c');
+    sandbox_record_free(&r);
+}
+
+static void test_removal_cancels_a_pull(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    int64_t before = clock_ms();
+    make_later(w, "slow:10000");
+    assert_int_equal(manager_remove(w->m, "lab", false, NULL), 0);
+    assert_true(clock_ms() - before < 5000);
+    assert_string_equal(state_of(w, "lab"), "gone");
+    assert_int_equal(fake_count(&w->fake), 0);
+    (void)make_with(w, FAILURE_KEEP); /* the name is free */
+}
+
+static void *create_slowly(void *arg) {
+    struct world *w = arg;
+    struct sandbox_record request = {.name = "lab", .image_name = "slow:10000"}, made = {0};
+    return manager_create(w->m, &request, -1, &made, NULL) < 0 ? w : NULL;
+}
+
+static void test_removal_cancels_who_waits(void **state) {
+    struct world *w = *state;
+    pthread_t creator;
+    void *result;
+    open_manager(w);
+    int64_t before = clock_ms();
+    assert_int_equal(pthread_create(&creator, NULL, create_slowly, w), 0);
+    await_state(w, "lab", "creating", 2000);
+    assert_int_equal(manager_remove(w->m, "lab", false, NULL), 0);
+    assert_int_equal(pthread_join(creator, &result), 0);
+    assert_non_null(result);
+    assert_true(clock_ms() - before < 5000);
+    assert_string_equal(state_of(w, "lab"), "gone");
+}
+
+/* What was promised does not vanish with the daemon. */
+static void test_interrupted_later(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct db *db;
+    struct sandbox_record r = {.id = "0123456789abcdef",
+                               .name = "lab",
+                               .state = SANDBOX_CREATING,
+                               .reason = "layer 3 of 7",
+                               .image_name = "good",
+                               .memory_bytes = 64 * MEGABYTE,
+                               .cpu_quota_us = 100000,
+                               .pids = 64,
+                               .tier = TIER_BASIC};
+    assert_int_equal(db_open("cay.db", &db, &err), 0);
+    assert_int_equal(db_add(db, &r, DB_FLUSH, &err), 0);
+    db_close(db);
+    open_manager(w);
+    assert_string_equal(state_of(w, "lab"), "error");
+    assert_reason(w, "daemon ended");
+    assert_int_equal(manager_start_sandbox(w->m, "lab", &err), 0);
 }
 
 int main(void) {
@@ -146,6 +262,11 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_remove_on_failure, setup, teardown),
         cmocka_unit_test_setup_teardown(test_restart_is_no_failure, setup, teardown),
         cmocka_unit_test_setup_teardown(test_remove_when_idle, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_later_fails, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_removal_cancels_a_pull, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_removal_cancels_who_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_interrupted_later, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
