@@ -14,7 +14,7 @@ extern const struct opt_command cli_create, cli_ls, cli_info, cli_exec, cli_shel
     cli_serve, cli_snapshot, cli_session, cli_terminal;
 
 /* Who may do what to the daemon, and who did. */
-extern const struct opt_command cli_key;
+extern const struct opt_command cli_key, cli_audit;
 #define CLI_ACCESS "Access"
 
 /* Their heading in the overview, and how completion finds names. */

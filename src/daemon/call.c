@@ -177,8 +177,10 @@ static int label(struct call *c, struct cay_error *err) {
 static int rename_it(struct call *c, struct cay_error *err) {
     char name[NAME_MAX_LEN + 1];
     int r = shape_read_rename(&c->body, name, err);
-    if (r == 0)
+    if (r == 0) {
+        (void)str_escape(c->detail, sizeof c->detail, name);
         r = manager_rename(c->manager, c->who, name, err);
+    }
     return after(c, r, err);
 }
 
@@ -215,6 +217,9 @@ static const struct route routes[] = {
     {"GET", "/api/api-keys/current", key_current_handle, NEED_NOTHING},
     {"GET", "/api/api-keys/{name}", key_get_handle, NEED_ADMIN},
     {"DELETE", "/api/api-keys/{name}", key_remove_handle, NEED_ADMIN},
+    {"GET", "/api/cay/audit", audit_list_handle, NEED_ADMIN},
+    {"DELETE", "/api/cay/audit", audit_trim_handle, NEED_ADMIN},
+    {"GET", "/api/cay/audit/verify", audit_verify_handle, NEED_ADMIN},
 };
 
 _Static_assert(ARRAY_LEN(routes) < METRICS_ROUTES_MAX, "more routes than metrics count");
@@ -248,9 +253,27 @@ static int answer_route(struct call *c, const struct route *route, struct cay_er
     int r = access_check(&c->caller, route->need, is_look, err);
     if (r == 0 && route_has_sandbox(route)) {
         r = manager_find(c->manager, &c->caller, c->who, c->id, err);
-        c->who = c->id;
+        if (r == 0)
+            c->who = c->id;
     }
     return r < 0 ? r : route->handler(c, err);
+}
+
+/* What changes something, uses a sandbox, or was refused. A creation that tells its progress is
+ * noted when it is done; an action of the audit notes itself. */
+static void note(struct call *c, const struct route *route, int r) {
+    char action[ROUTE_ACTION_SIZE];
+    const char *object = c->object[0] != '\0' ? c->object : c->who != NULL ? c->who : "";
+    (void)route_action(route, action);
+    if (r == -CAY_FORBIDDEN) {
+        manager_audit_refusal(c->manager, c->caller.name, action, object, cay_code_name(-r), "");
+        return;
+    }
+    bool is_look = str_equal(route->method, "GET") && route->need != NEED_USE;
+    if (is_look || c->answer.stream != NULL || c->is_noted)
+        return;
+    manager_audit(c->manager, c->caller.name, action, object, r < 0 ? cay_code_name(-r) : "ok",
+                  c->detail);
 }
 
 void call_run(struct call *c, const char *method) {
@@ -265,7 +288,9 @@ void call_run(struct call *c, const char *method) {
     c->route = route;
     c->row = (size_t)(route - routes);
     log_set_field("sandbox", c->who);
-    if (answer_route(c, route, &err) < 0) {
+    int r = answer_route(c, route, &err);
+    note(c, route, r);
+    if (r < 0) {
         call_fail(c, &err, 0);
     } else if (c->answer.body.failed) {
         error_set(&err, CAY_RESOURCE_EXHAUSTED, "the answer is too long");

@@ -6,6 +6,7 @@
 #include "daemon/route.h"
 #include "daemon/sheet.h"
 #include "daemon/target.h"
+#include "manager/audit.h"
 #include "manager/key.h"
 
 struct manager;
@@ -43,7 +44,10 @@ struct call {
      * caller sees, before the handler is called. */
     const char *who;
     char id[ID_SIZE];
+    /* For the audit: what it is about, if {who} does not say it, and what there is to add. */
+    char object[AUDIT_OBJECT_SIZE], detail[AUDIT_DETAIL_SIZE];
     struct buf body;
+    bool is_noted; /* in the audit, by the handler itself */
     bool wants_tsv, wants_progress, wants_upgrade;
     struct answer answer;
 };
@@ -70,3 +74,6 @@ int key_list_handle(struct call *c, struct cay_error *err);
 int key_get_handle(struct call *c, struct cay_error *err);
 int key_current_handle(struct call *c, struct cay_error *err);
 int key_remove_handle(struct call *c, struct cay_error *err);
+int audit_list_handle(struct call *c, struct cay_error *err);
+int audit_verify_handle(struct call *c, struct cay_error *err);
+int audit_trim_handle(struct call *c, struct cay_error *err);

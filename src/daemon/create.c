@@ -18,6 +18,7 @@ enum { LINE_SIZE = 1024, WAITING_MAX = 1024 * 1024 };
 struct creation {
     struct stream stream;
     struct manager *manager;
+    struct key caller;
     bool wants_tsv;
     struct sandbox_record request;
     int progress[2];
@@ -40,11 +41,25 @@ static int make_measured(struct manager *m, const struct sandbox_record *request
     return r;
 }
 
+static void put_detail(const struct sandbox_record *r, char out[static AUDIT_DETAIL_SIZE]) {
+    out[0] = '\0';
+    if (r->name[0] != '\0')
+        (void)snprintf(out, AUDIT_DETAIL_SIZE, "name %s, image %.100s", r->name, r->image_name);
+}
+
+static void note(const struct creation *c) {
+    char detail[AUDIT_DETAIL_SIZE];
+    put_detail(c->result < 0 ? &c->request : &c->made, detail);
+    manager_audit(c->manager, c->caller.name, "sandbox.create", c->made.id,
+                  c->result < 0 ? cay_code_name(c->err.code) : "ok", detail);
+}
+
 static void *make(void *user) {
     struct creation *c = user;
     c->result = make_measured(c->manager, &c->request, c->progress[1], &c->made, &c->err);
     if (c->result < 0)
         metrics_failed(c->err.code);
+    note(c);
     fd_close(&c->progress[1]); /* which ends what the reader waits for */
     return NULL;
 }
@@ -129,6 +144,7 @@ static int create_with_progress(struct call *call, struct sandbox_record *reques
     *c = (struct creation){
         .stream = {.read = read_creation, .close = close_creation},
         .manager = call->manager,
+        .caller = call->caller,
         .wants_tsv = call->wants_tsv,
         .request = *request,
         .progress = {-1, -1},
@@ -156,6 +172,8 @@ static int create(struct call *call, const struct sandbox_record *request, struc
     int r = make_measured(call->manager, request, -1, &made, err);
     if (r == 0)
         call_answer(call, &shape_sandbox, &made);
+    put_detail(r < 0 ? request : &made, call->detail);
+    memcpy(call->object, made.id, sizeof made.id);
     sandbox_record_free(&made);
     return r;
 }

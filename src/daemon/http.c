@@ -1,6 +1,7 @@
 #include "daemon/http.h"
 
 #include <microhttpd.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdatomic.h>
@@ -247,6 +248,26 @@ static void read_wishes(struct MHD_Connection *connection, struct call *c) {
     c->wants_upgrade = header_is(connection, "Upgrade", "cay-init") && names_upgrade(connection);
 }
 
+/* Where a connection comes from: "127.0.0.1", "socket". */
+static void put_peer(struct MHD_Connection *connection, char *out, socklen_t size) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = info == NULL ? NULL : info->client_addr;
+    socklen_t len = a != NULL && a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                          : sizeof(struct sockaddr_in);
+    if (a == NULL || (a->sa_family != AF_INET && a->sa_family != AF_INET6) ||
+        getnameinfo(a, len, out, size, NULL, 0, NI_NUMERICHOST) != 0)
+        (void)snprintf(out, size, "socket");
+}
+
+static void note_refusal(struct MHD_Connection *connection, const struct call *c,
+                         const struct cay_error *err) {
+    char peer[64];
+    put_peer(connection, peer, sizeof peer);
+    manager_audit_refusal(c->manager, c->caller.name[0] != '\0' ? c->caller.name : "-", "access",
+                          "", cay_code_name(err->code), peer);
+}
+
 static enum MHD_Result begin(const struct port *port, struct MHD_Connection *connection,
                              const char *method, struct request *q) {
     struct cay_error err;
@@ -255,8 +276,10 @@ static enum MHD_Result begin(const struct port *port, struct MHD_Connection *con
     read_wishes(connection, &q->call);
     int r = port->is_tcp ? identify_key(q->http, connection, &q->call, &err)
                          : identify_peer(q->http, connection, &q->call.caller, &err);
-    if (r < 0)
+    if (r < 0) {
+        note_refusal(connection, &q->call, &err);
         return refuse(connection, q, &err, 0);
+    }
     if (q->target_result < 0)
         return refuse(connection, q, &q->target_error, 0);
     return is_too_large(connection) ? refuse_size(connection, q) : MHD_YES;

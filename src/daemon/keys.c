@@ -51,7 +51,9 @@ int key_create_handle(struct call *c, struct cay_error *err) {
     if (r == 0) {
         call_answer(c, &shape_key, &k);
         c->answer.status = 201;
+        (void)snprintf(c->detail, sizeof c->detail, "id %s", k.key.id);
     }
+    memcpy(c->object, k.key.name, sizeof k.key.name);
     explicit_bzero(k.value, sizeof k.value);
     return r;
 }

@@ -35,6 +35,55 @@ bool route_has_sandbox(const struct route *route) {
     return strstr(route->pattern, "/sandbox/{who}") != NULL;
 }
 
+static const char *verb_of(const char *method) {
+    static const struct {
+        const char *method, *verb;
+    } rows[] = {{"GET", "read"}, {"POST", "create"}, {"DELETE", "delete"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (str_equal(rows[i].method, method))
+            return rows[i].verb;
+    return "change";
+}
+
+/* "api-keys" is about a key, "volumes" about a volume. */
+static const char *singular(const char *part, size_t *len) {
+    static const char prefix[] = "api-";
+    if (*len > sizeof prefix - 1 && memcmp(part, prefix, sizeof prefix - 1) == 0) {
+        part += sizeof prefix - 1;
+        *len -= sizeof prefix - 1;
+    }
+    if (*len > 1 && part[*len - 1] == 's')
+        (*len)--;
+    return part;
+}
+
+static bool is_place(const char *part, size_t len) {
+    return (len == 3 && memcmp(part, "api", 3) == 0) || (len == 3 && memcmp(part, "cay", 3) == 0);
+}
+
+const char *route_action(const struct route *route, char out[static ROUTE_ACTION_SIZE]) {
+    const char *kind = "", *verb = NULL;
+    size_t kind_len = 0, verb_len = 0;
+    for (const char *p = route->pattern; *p == '/';) {
+        size_t len = strcspn(++p, "/");
+        if (kind_len == 0 && !is_place(p, len)) {
+            kind = p;
+            kind_len = len;
+        } else if (kind_len > 0 && *p != '{') {
+            verb = p;
+            verb_len = len;
+        }
+        p += len;
+    }
+    kind = singular(kind, &kind_len);
+    if (verb == NULL) {
+        verb = verb_of(route->method);
+        verb_len = strlen(verb);
+    }
+    (void)snprintf(out, ROUTE_ACTION_SIZE, "%.*s.%.*s", (int)kind_len, kind, (int)verb_len, verb);
+    return out;
+}
+
 static void add_allowed(char *allow, const char *method) {
     size_t len = strlen(allow);
     (void)snprintf(allow + len, ROUTE_ALLOW_SIZE - len, "%s%s", len == 0 ? "" : ", ", method);

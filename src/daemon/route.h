@@ -23,6 +23,10 @@ enum { ROUTE_ALLOW_SIZE = 64 };
 /* True if {who} names a sandbox. */
 bool route_has_sandbox(const struct route *route);
 
+enum { ROUTE_ACTION_SIZE = 48 };
+/* What a route does, in a word for the audit: "sandbox.start", "key.create", "volume.delete". */
+const char *route_action(const struct route *route, char out[static ROUTE_ACTION_SIZE]);
+
 /* The row for a request; HEAD is served by GET. *ret_who is what a part in braces matched, NULL if
  * there is none. If the path exists for other methods only, the result is NULL and allow lists
  * them ("GET, POST"); otherwise allow is empty. */

@@ -31,6 +31,12 @@ static const char *const query_texts[DB_QUERIES] = {
                      " SELECT id, ?2, state, ?3 FROM sandbox WHERE id = ?1",
     [DB_EVENT_LIST] = "SELECT number, time_ms, state, text FROM event"
                       " WHERE sandbox = ?1 AND number > ?2 ORDER BY number",
+    [DB_AUDIT_ADD] = "INSERT INTO audit (" DB_AUDIT_COLUMNS ") VALUES"
+                     " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    [DB_AUDIT_NEXT] = "SELECT " DB_AUDIT_COLUMNS " FROM audit WHERE time_ms >= ?1 AND number > ?2"
+                      " ORDER BY number LIMIT ?3",
+    [DB_AUDIT_LAST] = "SELECT " DB_AUDIT_COLUMNS " FROM audit WHERE time_ms >= ?1 AND number > ?2"
+                      " ORDER BY number DESC LIMIT ?3",
 };
 
 /* ---- failures ---- */
@@ -136,7 +142,7 @@ static int prepare(struct db *db, struct cay_error *err) {
         if (sqlite3_prepare_v3(db->sql, query_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &db->queries[i], NULL) != SQLITE_OK)
             r = db_fail(db->sql, err, "preparing the database");
-    return r;
+    return r < 0 ? r : db_audit_open(db, err);
 }
 
 /* SQLite makes files with the umask's mode; what is in there is the owner's business alone. */
@@ -205,16 +211,20 @@ static int set_flush(struct db *db, enum db_flush flush) {
     return r;
 }
 
+int db_step_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, const char *doing,
+                struct cay_error *err) {
+    if (bound == SQLITE_TOOBIG)
+        return error_set(err, CAY_INVALID_ARGUMENT, "%s: too much environment or too many labels",
+                         doing);
+    bool done =
+        bound == SQLITE_OK && set_flush(db, flush) == SQLITE_OK && sqlite3_step(q) == SQLITE_DONE;
+    return done ? 0 : db_fail(db->sql, err, doing);
+}
+
 int db_write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, int *ret_changed,
                  const char *doing, struct cay_error *err) {
-    int r = 0;
-    if (bound == SQLITE_TOOBIG)
-        r = error_set(err, CAY_INVALID_ARGUMENT, "%s: too much environment or too many labels",
-                      doing);
-    else if (bound != SQLITE_OK || set_flush(db, flush) != SQLITE_OK ||
-             sqlite3_step(q) != SQLITE_DONE)
-        r = db_fail(db->sql, err, doing);
-    else
+    int r = db_step_row(db, q, bound, flush, doing, err);
+    if (r == 0)
         *ret_changed = sqlite3_changes(db->sql);
     db_give_back(db, q);
     return r;

@@ -6,8 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "manager/hash.h"
 #include "manager/record.h"
 
+struct audit_row;
 struct cay_error;
 struct db;
 struct key;
@@ -54,3 +56,16 @@ int db_event_add(struct db *db, const char *id, int64_t time_ms, const char *tex
 typedef int (*db_event_visit)(void *user, const struct db_event *e, struct cay_error *err);
 int db_event_list(struct db *db, const char *id, int64_t after, db_event_visit visit, void *user,
                   struct cay_error *err);
+
+/* The audit. Fills in the number and the chain of a row, and adds it. */
+int db_audit_add(struct db *db, struct audit_row *row, struct cay_error *err);
+/* Rows since a time, oldest first: those behind the row `after`, or the last if it is negative. */
+int db_audit_page(struct db *db, int64_t since_ms, int64_t after, struct audit_row *rows,
+                  size_t max, size_t *ret_count, struct cay_error *err);
+/* The last number that was given, and its chain. */
+int64_t db_audit_head(struct db *db, unsigned char chain[static HASH_SIZE]);
+/* What the first row follows: number 0 and zeros if nothing was trimmed. */
+int db_audit_anchor(struct db *db, int64_t *ret_number, unsigned char ret_chain[static HASH_SIZE],
+                    struct cay_error *err);
+/* Removes rows up to this one, which becomes the anchor. */
+int db_audit_trim(struct db *db, int64_t through, struct cay_error *err);

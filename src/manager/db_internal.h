@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "manager/db.h"
+#include "manager/hash.h"
 
 enum db_query {
     DB_ADD,
@@ -17,6 +18,9 @@ enum db_query {
     DB_KEY_LIST,
     DB_EVENT_ADD,
     DB_EVENT_LIST,
+    DB_AUDIT_ADD,
+    DB_AUDIT_NEXT,
+    DB_AUDIT_LAST,
     DB_QUERIES
 };
 
@@ -24,7 +28,9 @@ struct db {
     pthread_mutex_t lock; /* of the statements: one use at a time */
     sqlite3 *sql;
     sqlite3_stmt *queries[DB_QUERIES];
-    enum db_flush flush; /* how it is set up now */
+    enum db_flush flush;  /* how it is set up now */
+    int64_t audit_number; /* of the audit's last row, */
+    unsigned char audit_chain[HASH_SIZE];
 };
 
 /* Fills err from the connection's last failure: its class, its text and what to do. */
@@ -37,8 +43,10 @@ int db_run(sqlite3 *sql, const char *text, const char *doing, struct cay_error *
 /* A prepared statement, with the lock; db_give_back releases both. */
 sqlite3_stmt *db_take(struct db *db, enum db_query which);
 void db_give_back(struct db *db, sqlite3_stmt *q);
-/* Runs what is bound (with the result `bound`) and gives it back; *ret_changed is how many rows
- * there were. */
+/* Runs what is bound (with the result `bound`). */
+int db_step_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, const char *doing,
+                struct cay_error *err);
+/* The same, and gives it back; *ret_changed is how many rows there were. */
 int db_write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, int *ret_changed,
                  const char *doing, struct cay_error *err);
 
@@ -63,3 +71,7 @@ int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error
 #define DB_KEY_COLUMNS                                                                             \
     "id, name, hash, scopes, max_sandboxes, max_memory_bytes, max_disk_bytes, "                    \
     "max_cpu_quota_us, created_ms, expires_ms"
+
+/* Finds the end of the audit. */
+int db_audit_open(struct db *db, struct cay_error *err);
+#define DB_AUDIT_COLUMNS "number, time_ms, who, action, object, result, detail, chain"

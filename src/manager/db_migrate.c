@@ -99,6 +99,8 @@ static const char *const steps[] = {
     " detail TEXT NOT NULL,"
     " chain BLOB NOT NULL"
     ") STRICT;"
+    /* What the first row of the audit follows, if rows before it were trimmed. */
+    "CREATE TABLE audit_anchor (number INTEGER PRIMARY KEY, chain BLOB NOT NULL) STRICT;"
     "CREATE TABLE volume ("
     " id TEXT NOT NULL PRIMARY KEY,"
     " owner TEXT NOT NULL,"

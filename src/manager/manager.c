@@ -126,6 +126,7 @@ int manager_start(struct manager *m, struct engine *engine, struct cay_error *er
     (void)pthread_mutex_lock(&m->lock);
     m->ready = true;
     (void)pthread_mutex_unlock(&m->lock);
+    audit_log_head(m);
     return 0;
 }
 
@@ -155,6 +156,7 @@ void manager_drain(struct manager *m, int64_t wait_ms) {
     while (!is_quiet(m) && clock_ms() < until)
         table_wait(m, until);
     (void)pthread_mutex_unlock(&m->lock);
+    audit_log_head(m);
 }
 
 void manager_close(struct manager *m, int64_t wait_ms) {

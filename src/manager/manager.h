@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "engine/engine.h"
+#include "manager/audit.h"
 #include "manager/key.h"
 #include "manager/record.h"
 

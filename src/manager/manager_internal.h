@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "manager/audit.h"
 #include "manager/db.h"
 #include "manager/key.h"
 #include "manager/manager.h"
@@ -63,6 +64,8 @@ struct manager {
     size_t count, room;
     struct key *keys; /* oldest first */
     size_t key_count;
+    int64_t refusals_since; /* monotonic: the minute in which */
+    size_t refusals, refusals_left_out;
     size_t operations, changes; /* under way */
     bool ready;                 /* compared with the engine: what is asked for can be done */
     bool closing, reaping, wake;
@@ -155,6 +158,9 @@ void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why);
 int keys_load(struct manager *m, struct cay_error *err); /* before anybody else is there */
 /* NULL if there is no such key, or no more. */
 const struct key *keys_find(const struct manager *m, const char *id);
+
+/* ---- manager_audit.c ---- */
+void audit_log_head(struct manager *m);
 
 /* ---- manager_quota.c ---- */
 

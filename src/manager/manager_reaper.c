@@ -106,6 +106,18 @@ static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struc
     return 0;
 }
 
+/* What was done to a sandbox although nobody asked. */
+static void note_chore(struct manager *m, const struct sandbox *s, enum chore what, int r) {
+    static const char *const actions[] = {
+        [CHORE_STOP] = "sandbox.stop",
+        [CHORE_REMOVE] = "sandbox.delete",
+        [CHORE_RECOVER] = "sandbox.recover",
+    };
+    const char *action = (size_t)what < ARRAY_LEN(actions) ? actions[what] : NULL;
+    if (action != NULL && r != -CAY_CONFLICT)
+        manager_audit(m, "cay", action, s->record.id, r < 0 ? cay_code_name(-r) : "ok", "");
+}
+
 /* A chore with a turn that was taken for it. */
 struct errand {
     struct manager *m;
@@ -116,6 +128,7 @@ struct errand {
 static void run_errand(const struct errand *e) {
     struct cay_error err = {0};
     int r = do_chore(e->m, e->s, e->what, &err);
+    note_chore(e->m, e->s, e->what, r);
     if (r < 0 && r != -CAY_CONFLICT) /* a conflict: it came into use just now */
         log_event(LOG_LEVEL_WARN, "clean-up failed", "why", "%s: %s", e->s->record.id, err.message);
     turn_end(e->m, e->s);

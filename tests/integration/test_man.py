@@ -120,6 +120,10 @@ def test_key_is_in_its_page(verb):
     assert page_options("cay-key.1") == known - help_options("doctor")
 
 
+def test_every_option_of_audit_is_in_its_page_and_the_reverse():
+    assert page_options("cay-audit.1") == help_options("audit") - help_options("doctor")
+
+
 def test_every_common_option_is_in_the_overview():
     assert page_options("cay.1") == help_options("doctor")
 
