@@ -1,5 +1,9 @@
 /* `cay create`: a sandbox that stays. */
 #include "client/create.h"
+#include "config/config.h"
+#include <unistd.h>
+
+#include "base/error.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 
@@ -140,6 +144,16 @@ static int make_body(const struct create_options *o, struct buf *b, struct cay_e
 
 /* ---- the verb ---- */
 
+/* Who has switched sandboxes off must not believe that this one is none. */
+static int check_wanted(const char *path, struct cay_error *err) {
+    _cleanup_(config_freep) struct config *config = NULL;
+    int r = config_load(path, (const char *const *)environ, &config, err);
+    if (r < 0 || config->sandbox.use_sandbox)
+        return r;
+    error_set(err, CAY_CONFLICT, "sandboxes are switched off: sandbox.use_sandbox is false");
+    return error_remedy(err, "set it to true; see 'cay config sandbox.use_sandbox'");
+}
+
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc, (void)argv;
     const struct create_options *o = values;
@@ -150,7 +164,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
                                         .after = o->wait ? NULL : "?wait=false",
                                         .body = &body,
                                         .progress = o->wait};
-    if (make_body(o, &body, &v.err) < 0 || sandbox_verb_open(&v) < 0)
+    if (check_wanted(o->common.config, &v.err) < 0 || make_body(o, &body, &v.err) < 0 ||
+        sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
     return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : sandbox_tell(&v);
 }

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/host_exec.h"
 #include "cli/terminal.h"
 #include "config/config.h"
 #include "guard/guard.h"
@@ -212,11 +213,12 @@ static struct cay_spec make_spec(const struct run *r) {
     return spec;
 }
 
-/* What the user says, then what the image says, then what is configured. */
+/* What the user says, then what the image says, then what is configured. Without a sandbox NULL is
+ * where we are. */
 static const char *work_dir(const struct run *r) {
-    const char *of_image = cay_sandbox_image(r->box)->working_dir;
-    if (r->o->workdir != NULL)
+    if (r->o->workdir != NULL || r->box == NULL)
         return r->o->workdir;
+    const char *of_image = cay_sandbox_image(r->box)->working_dir;
     return of_image[0] != '\0' ? of_image : r->config->sandbox.work_dir;
 }
 
@@ -275,11 +277,14 @@ static int no_command(struct run *r) {
     return error_remedy(&r->err, "say what to run: cay run [OPTIONS] -- COMMAND [ARG...]");
 }
 
-static int start(struct run *r, int argc) {
+static int load(struct run *r) {
     int code = config_load(r->o->common.config, (const char *const *)environ, &r->config, &r->err);
-    if (code == 0)
-        code = check_options(r);
-    if (code == 0 && is_host_image(r) && argc == 0 && r->o->entrypoint == NULL)
+    return code < 0 ? code : check_options(r);
+}
+
+static int start(struct run *r, int argc) {
+    int code = 0;
+    if (is_host_image(r) && argc == 0 && r->o->entrypoint == NULL)
         code = no_command(r);
     if (code == 0)
         code = ensure_image(r);
@@ -321,7 +326,6 @@ static int make_command(struct run *r, int argc, char **argv) {
 }
 
 static int execute(struct run *r, int argc, char **argv) {
-    r->result.exit_code = 125;
     int failed = make_command(r, argc, argv);
     if (failed == 0)
         failed = check_guard(r);
@@ -333,6 +337,59 @@ static int execute(struct run *r, int argc, char **argv) {
     int code = cay_sandbox_exec(r->box, &exec, &r->result, &r->err);
     terminal_restore(&r->terminal);
     return code;
+}
+
+/* ---- without a sandbox ---- */
+
+/* The option that was given and cannot be kept without walls; NULL if there is none. */
+static const char *needs_sandbox(const struct run_options *o) {
+    const struct {
+        const char *name;
+        bool given;
+    } all[] = {
+        {"--image", o->image != NULL && strcmp(o->image, "host") != 0},
+        {"--entrypoint", o->entrypoint != NULL},
+        {"--memory", o->memory != 0},
+        {"--cpus", o->cpus > 0},
+        {"--pids", o->pids != 0},
+        {"--disk", o->disk != 0},
+        {"--network", o->network != NULL},
+        {"--volume", o->volumes.len > 0},
+        {"--user", o->user != NULL},
+        {"--name", o->name != NULL},
+        {"--read-only", o->read_only},
+        {"--tier", o->tier != 0},
+        {"--profile", o->profile != 0},
+        {"--tty", o->tty},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i].given)
+            return all[i].name;
+    return NULL;
+}
+
+static int run_on_host(struct run *r, int argc, char **argv) {
+    static const char *const none[] = {NULL};
+    const char *option = needs_sandbox(r->o);
+    if (option != NULL) {
+        error_set(&r->err, CAY_UNSUPPORTED, "%s needs a sandbox, and sandbox.use_sandbox is false",
+                  option);
+        return error_remedy(&r->err, "leave it away, or switch the sandbox on");
+    }
+    r->argv = calloc((size_t)argc + 1, sizeof *r->argv);
+    if (r->argv == NULL)
+        return error_set(&r->err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    memcpy(r->argv, argc > 0 ? (const char *const *)argv : none, (size_t)argc * sizeof *argv);
+    struct cay_exec exec = make_exec(r);
+    int code = argc == 0 ? no_command(r) : check_guard(r);
+    if (code == 0)
+        code = command_catch_signals(&r->signals, &r->err);
+    if (code < 0)
+        return code;
+    exec.signal_fd = r->signals;
+    verb_note("warning: not in a sandbox (sandbox.use_sandbox is false): this command has all of "
+              "your rights on this host");
+    return host_exec(&exec, &r->result, &r->err);
 }
 
 static void finish(struct run *r) {
@@ -403,7 +460,7 @@ static void print_timings(const struct run *r) {
 }
 
 static int report(struct run *r, int failed) {
-    int code = failed < 0 && r->box == NULL ? 125 : r->result.exit_code;
+    int code = r->result.exit_code;
     if (r->o->common.output == OUTPUT_JSON)
         return print_json(r, failed, code);
     if (failed < 0)
@@ -417,15 +474,19 @@ static int report(struct run *r, int failed) {
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
-    struct run r = {.o = values, .terminal = TERMINAL_NONE, .signals = -1};
-    r.result.tier = "none";
-    int failed = start(&r, argc);
-    bool created = failed == 0;
-    if (created)
-        failed = execute(&r, argc, argv);
+    struct run r = {.o = values,
+                    .terminal = TERMINAL_NONE,
+                    .signals = -1,
+                    .result = {.exit_code = 125, .tier = "none"}};
+    int failed = load(&r);
+    if (failed == 0 && !r.config->sandbox.use_sandbox) {
+        failed = run_on_host(&r, argc, argv);
+    } else if (failed == 0) {
+        failed = start(&r, argc);
+        if (failed == 0)
+            failed = execute(&r, argc, argv);
+    }
     finish(&r);
-    if (!created)
-        r.box = NULL;
     int code = report(&r, failed);
     cay_result_free(&r.result);
     free(r.argv);

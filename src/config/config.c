@@ -343,6 +343,13 @@ static int apply_file(struct config *config, struct cay_error *err) {
 
 static int check_together(const struct config *config, struct cay_error *err) {
     bool cert = config->server.tls_cert[0] != '\0', key = config->server.tls_key[0] != '\0';
+    if (!config->sandbox.use_sandbox && !config->sandbox.allow_host_execution) {
+        error_set(err, CAY_INVALID_ARGUMENT,
+                  "sandbox.use_sandbox is false: commands would run on this host, with all rights "
+                  "of who runs cay over its files, network and processes");
+        return error_remedy(err, "set it to true; or, only where every command is trusted, "
+                                 "sandbox.allow_host_execution to true as well");
+    }
     if (cert == key)
         return 0;
     error_set(err, CAY_INVALID_ARGUMENT, "server.%s is set, but server.%s is not",

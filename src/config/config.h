@@ -47,6 +47,7 @@ struct config_value {
 struct config {
     struct {
         bool use_sandbox;
+        bool allow_host_execution; /* use_sandbox may be false */
         const char *image;
         const char *work_dir;
         uint64_t memory; /* bytes */

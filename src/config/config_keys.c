@@ -76,7 +76,9 @@ static const double day_ms = 86400e3, size_max = 9.2e18;
 
 static const struct config_key keys[] = {
     {"sandbox", "use_sandbox", CONFIG_BOOL, "true", FIELD(sandbox.use_sandbox),
-     .help = "run the agent's commands in a sandbox"},
+     .help = "run commands in a sandbox, and not on the host itself"},
+    {"sandbox", "allow_host_execution", CONFIG_BOOL, "false", FIELD(sandbox.allow_host_execution),
+     .help = "accept use_sandbox = false: commands have no walls and all of the caller's rights"},
     {"sandbox", "image", CONFIG_STRING, "host", FIELD(sandbox.image), .check = check_not_empty,
      .help = "image of new sandboxes; host is the host's own /usr, read-only"},
     {"sandbox", "work_dir", CONFIG_STRING, "/workspace", FIELD(sandbox.work_dir),

@@ -72,6 +72,7 @@ static void defaults(void **state) {
     put_file("empty.toml", "");
     _cleanup_(config_freep) struct config *c = load("empty.toml", no_env);
     assert_true(c->sandbox.use_sandbox);
+    assert_false(c->sandbox.allow_host_execution);
     assert_string_equal(c->sandbox.image, "host");
     assert_string_equal(c->sandbox.work_dir, "/workspace");
     assert_int_equal(c->sandbox.memory, 512 << 20);
@@ -178,6 +179,7 @@ static void refused_files(void **state) {
         {"sandbox.engine='kvm'", "bad.toml:1:16: sandbox.engine: no engine is called 'kvm'",
          "native"},
         {"sandbox.use_sandbox='no'", "expected true or false, found a string", ""},
+        {"sandbox.use_sandbox=false", "all rights of who runs cay", "allow_host_execution"},
         {"manager.max_sandboxes=0", "manager.max_sandboxes: '0' is out of range", ""},
         {"manager.auto_delete_interval=-2", "manager.auto_delete_interval: '-2' is out of", "-1"},
         {"server.listen='3986'", "server.listen: '3986' is not ADDRESS:PORT", "127.0.0.1:3986"},
