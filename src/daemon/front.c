@@ -169,9 +169,19 @@ static int start_fetching(struct front *f, struct cay_error *err) {
     return r == 0 ? 0 : error_sys(err, r, "starting a thread");
 }
 
+/* Until it serves, a front ends with its supervisor: the next daemon would wait for it, and there
+ * is nothing to finish. */
+static int tie_to(pid_t supervisor, struct cay_error *err) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+        return error_errno(err, "tying the front to its supervisor");
+    return getppid() == supervisor ? 0 : error_set(err, CAY_UNAVAILABLE, "the supervisor ended");
+}
+
 static int start(struct front *f, struct cay_error *err) {
     raise_descriptor_limit();
     int r = drop(f->options->settings, err);
+    if (r == 0)
+        r = tie_to(f->options->supervisor, err); /* changing ids would untie it */
     if (r == 0)
         r = start_manager(f, err);
     if (r == 0)
@@ -237,6 +247,7 @@ int front_run(const struct front_options *options) {
         m.op = CONTROL_FAILED;
     if (control_send(options->control, &m, NULL, 0) < 0 || r < 0)
         return 1;
+    (void)prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);
     finish(&f, serve(&f));
     return 0;
 }

@@ -1,6 +1,8 @@
 /* The front: everything of the daemon that meets bytes from outside. It holds no privilege. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "daemon/places.h"
 #include "daemon/settings.h"
 
@@ -10,6 +12,7 @@ struct front_options {
     int control;                                /* to the supervisor */
     int launcher;                               /* to cay-launcher */
     unsigned front_restarts, launcher_restarts; /* so far */
+    pid_t supervisor;
 };
 
 /* Serves until the supervisor says so or is gone. To be called in a process of its own, in the

@@ -100,7 +100,8 @@ static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error 
 
 /* The front is this program, forked; the lock stays open in it, so that no other daemon starts
  * before it is gone. */
-static _noreturn_ void become_front(const struct supervisor *s, int control, int launcher) {
+static _noreturn_ void become_front(const struct supervisor *s, pid_t self, int control,
+                                    int launcher) {
     (void)close(wake[0]);
     (void)close(wake[1]);
     if (s->report >= 0)
@@ -110,7 +111,8 @@ static _noreturn_ void become_front(const struct supervisor *s, int control, int
                                     .control = control,
                                     .launcher = launcher,
                                     .front_restarts = s->fronts,
-                                    .launcher_restarts = s->launchers - 1};
+                                    .launcher_restarts = s->launchers - 1,
+                                    .supervisor = self};
     _exit(front_run(&options));
 }
 
@@ -118,10 +120,10 @@ static int start_front(struct supervisor *s, int launcher, struct cay_error *err
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the front's socket");
-    pid_t pid = fork();
+    pid_t self = getpid(), pid = fork();
     if (pid == 0) {
         (void)close(pair[0]);
-        become_front(s, pair[1], launcher);
+        become_front(s, self, pair[1], launcher);
     }
     int sys = errno;
     (void)close(pair[1]);

@@ -306,6 +306,9 @@ int manager_remove(struct manager *m, const char *who, bool force, struct cay_er
         return 0;
     if (r < 0)
         return r;
+    /* A client knows that its command has ended a moment before we do, and may be quick. */
+    if (!force)
+        wait_for_operations(m, s, clock_ms() + LAST_WORDS_MS);
     r = change_remove(m, s, force ? NULL : has_no_operation, err);
     turn_end(m, s);
     return r;

@@ -15,12 +15,13 @@ static struct patience patience_new(void) {
     return (struct patience){clock_deadline(AWAY_MS), PAUSE_MIN_MS};
 }
 
-/* True if it is worth another try, after a pause. */
+/* True if it is worth another try, after a pause. Before the manager is ready nobody could tell it
+ * of another launcher. */
 static bool try_again(struct manager *m, struct patience *p, int result) {
     (void)pthread_mutex_lock(&m->lock);
-    bool closing = m->closing;
+    bool hopeless = m->closing || !m->ready;
     (void)pthread_mutex_unlock(&m->lock);
-    if (result != -CAY_UNAVAILABLE || closing || clock_expired(p->until))
+    if (result != -CAY_UNAVAILABLE || hopeless || clock_expired(p->until))
         return false;
     struct timespec t = {.tv_nsec = p->pause * 1000000};
     (void)nanosleep(&t, NULL);

@@ -135,28 +135,33 @@ static enum repair choose(struct manager *m, const struct before *b, enum seen s
     return what;
 }
 
-static void settle(struct manager *m, const struct before *b, enum seen seen, bool first) {
-    struct cay_error err = {0};
+/* What cannot be repaired is told, and left as it is; without an engine there is no point in going
+ * on. */
+static int settle(struct manager *m, const struct before *b, enum seen seen, bool first,
+                  struct cay_error *err) {
     enum repair what = choose(m, b, seen, first);
     if (what == KEEP || !turn_try(m, b->s, b->turns))
-        return;
-    if (repair(m, b->s, what, first, &err) < 0)
+        return 0;
+    int r = repair(m, b->s, what, first, err);
+    if (r < 0)
         log_event(LOG_LEVEL_WARN, "sandbox not repaired", "why", "%s: %s", b->s->record.id,
-                  err.message);
+                  err->message);
     turn_end(m, b->s);
+    return r == -CAY_UNAVAILABLE ? r : 0;
 }
 
-static void remove_unknown(struct manager *m, const char *id) {
-    struct cay_error err = {0};
+static int remove_unknown(struct manager *m, const char *id, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
     bool known = table_find_id(m, id) != NULL;
     (void)pthread_mutex_unlock(&m->lock);
     if (known)
-        return;
+        return 0;
     log_event(LOG_LEVEL_WARN, "removing a sandbox that nobody knows", "id", "%s", id);
-    if (drive_remove(m, id, &err) < 0)
-        log_event(LOG_LEVEL_WARN, "sandbox not removed", "why", "%s", err.message);
+    int r = drive_remove(m, id, err);
+    if (r < 0)
+        log_event(LOG_LEVEL_WARN, "sandbox not removed", "why", "%s", err->message);
     socket_remove(id);
+    return r == -CAY_UNAVAILABLE ? r : 0;
 }
 
 /* A row was there before its sandbox, so an engine with sandboxes has a database that was used. */
@@ -208,10 +213,10 @@ int reconcile(struct manager *m, bool first, struct cay_error *err) {
     if (r == 0 && first)
         r = check_same_world(m, &view, err);
     for (size_t i = 0; r == 0 && i < count; i++)
-        settle(m, &all[i], look(&view, all[i].s->record.id), first);
+        r = settle(m, &all[i], look(&view, all[i].s->record.id), first, err);
     for (size_t i = 0; r == 0 && i < view.count; i++)
         if (!was_known(all, count, view.v[i].id)) /* or it was removed since */
-            remove_unknown(m, view.v[i].id);
+            r = remove_unknown(m, view.v[i].id, err);
     free(view.v);
     release(m, all, count);
     return r;

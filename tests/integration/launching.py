@@ -147,7 +147,8 @@ STARTED, STDOUT, STDERR, ENTRY, DONE, ERROR = 16, 17, 18, 19, 20, 21
 PING, EXEC, READ, WRITE, SHUTDOWN = 1, 2, 5, 6, 18
 TAGS = {"VERSION": 1, "OP": 2, "USER": 3, "ARG": 4, "ENV": 5, "CWD": 6, "STDIN": 10,
         "TIMEOUT_MS": 11, "OUTPUT_MAX": 13, "PATH": 14, "MODE": 16, "SIZE": 19, "RECURSIVE": 21,
-        "SIGNAL": 29, "PID": 30, "EXIT": 31, "REASON": 32, "CODE": 33, "MESSAGE": 35}
+        "TEXT": 25, "SIGNAL": 29, "PID": 30, "EXIT": 31, "REASON": 32, "CODE": 33, "MESSAGE": 35,
+        "NAME": 43, "NUMBER": 44}
 NAMES = {number: name for name, number in TAGS.items()}
 
 
@@ -162,7 +163,7 @@ def fields_of(payload):
         tag, size = struct.unpack_from("<HI", payload, at)
         value = payload[at + 6:at + 6 + size]
         at += 6 + size
-        number = tag not in (3, 4, 5, 6, 14, 15, 24, 25, 35, 36, 40)
+        number = tag not in (3, 4, 5, 6, 14, 15, 24, 25, 35, 36, 40, 43)
         found[NAMES.get(tag, tag)] = struct.unpack("<Q", value)[0] if number else value[:-1].decode()
     return found
 
