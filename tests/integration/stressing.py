@@ -11,7 +11,6 @@ from pathlib import Path
 
 import support
 from daemons import Refused
-from keeping import marks
 from launching import (DONE, ENTRY, ERROR, INPUT, INPUT_END, READ, STDOUT, WRITE, fields_of, is_alive)
 
 SESSION_CREATE, SESSION_EXEC, SESSION_STATUS = 19, 22, 23
@@ -88,11 +87,6 @@ def remains(state, ids, programs=()):
     for pattern in ("sandboxes/*", "daemon/run/*", "images/store/pins/*"):
         left |= {str(p) for p in state.glob(pattern) if p.name != "lock"}
     return left
-
-
-def marked_and_dead():
-    """Ranges of ids that are kept for processes which are gone."""
-    return {pid for pid in marks() if not Path(f"/proc/{pid}").exists()}
 
 
 # ---- a client ----

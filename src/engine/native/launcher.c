@@ -361,7 +361,7 @@ static void handle_request(struct launcher *l) {
     } in;
     struct launcher_request *r = &in.request;
     memset(r, 0, launcher_request_size(0)); /* a short one must not get a part of the last */
-    int fds[2];
+    int fds[3];                             /* so that one too many shows, too */
     size_t count;
     ssize_t n = fd_receive(l->client, &in, sizeof in, fds, ARRAY_LEN(fds), &count);
     if (n <= 0) {
