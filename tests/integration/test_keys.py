@@ -1,0 +1,343 @@
+"""Keys on TCP: what their scopes allow, whose sandboxes they see, and how much they may have."""
+
+import concurrent.futures
+import http.client
+import json
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import support
+from daemons import Answer, Refused, serving
+from launching import Connection, until
+
+ROUTES = re.findall(r'\{"([A-Z]+)", "([^"]+)"', (support.ROOT / "src/daemon/call.c").read_text())
+SANDBOX_ROUTES = [(method, path) for method, path in ROUTES if "/sandbox/{who}" in path]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Client:
+    """Somebody with a key."""
+
+    def __init__(self, port, key):
+        self.port, self.key = port, key
+
+    def ask(self, method, path, body=None, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        if self.key is not None:
+            names["Authorization"] = f"Bearer {self.key}"
+        if isinstance(body, dict):
+            body = json.dumps(body)
+        try:
+            connection.request(method, path, body, names)
+            return Answer(connection.getresponse())
+        finally:
+            connection.close()
+
+    def call(self, method, path, body=None):
+        answer = self.ask(method, path, body)
+        if answer.status >= 400:
+            raise Refused(answer)
+        return answer.json() if answer.status != 204 else None
+
+    def create(self, **wishes):
+        if support.USER:
+            wishes.setdefault("tier", "basic")
+        return self.call("POST", "/api/sandbox", wishes)
+
+    def names(self):
+        return sorted(box["name"] for box in self.call("GET", "/api/sandbox"))
+
+    def connect(self, who):
+        sock = socket.create_connection(("127.0.0.1", self.port), 30)
+        sock.sendall(f"GET /api/cay/sandbox/{who}/connect HTTP/1.1\r\nHost: localhost\r\n"
+                     f"Authorization: Bearer {self.key}\r\nConnection: Upgrade\r\n"
+                     f"Upgrade: cay-init\r\n\r\n".encode())
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            byte = sock.recv(1)
+            assert byte, head
+            head += byte
+        assert head.startswith(b"HTTP/1.1 101 "), head
+        return Connection(sock)
+
+
+def open_tcp(folder):
+    port = free_port()
+    return serving(folder, "--listen", f"127.0.0.1:{port}"), port
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
+    folder.chmod(0o755)
+    context, port = open_tcp(support.own(folder))
+    with context as d:
+        d.port = port
+        yield d
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_key(daemon, name, **wishes):
+    made = daemon.call("POST", "/api/api-keys", {"name": name, **wishes})
+    return Client(daemon.port, made["value"])
+
+
+@pytest.fixture
+def key(daemon):
+    """Makes keys that are gone afterwards, with their sandboxes."""
+    made = []
+
+    def make(name, **wishes):
+        made.append(name)
+        return make_key(daemon, name, **wishes)
+
+    yield make
+    for box in daemon.list():
+        daemon.call("DELETE", f"/api/sandbox/{box['id']}?force=true")
+    for name in made:
+        daemon.ask("DELETE", f"/api/api-keys/{name}")
+
+
+# ---- keys themselves ----
+
+def test_a_key_is_shown_once_and_kept_nowhere(daemon, key):
+    made = daemon.call("POST", "/api/api-keys", {"name": "once", "permissions": ["read"]})
+    text = made["value"]
+    assert re.fullmatch(r"cay_[A-Za-z0-9_-]{43}", text)
+    assert made["permissions"] == ["read"] and made["expiresAt"] is None
+    Client(daemon.port, text).call("GET", "/api/sandbox")
+    assert daemon.ask("GET", "/api/api-keys").text.count(text) == 0
+    assert daemon.call("GET", "/api/api-keys/once")["value"] == "cay_********"
+    assert Client(daemon.port, text).call("GET", "/api/api-keys/current")["name"] == "once"
+    for file in [*daemon.state.rglob("*"), daemon.log]:
+        if file.is_file() and not file.is_symlink():
+            assert text.encode() not in file.read_bytes(), file
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            assert text.encode() not in process.read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    daemon.call("DELETE", "/api/api-keys/once")
+
+
+def test_whatever_is_wrong_with_a_key_the_answer_is_the_same(daemon, key):
+    gone = key("gone")
+    daemon.call("DELETE", "/api/api-keys/gone")
+    soon = key("soon", expiresAt=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 4)))
+    assert soon.ask("GET", "/api/sandbox").status == 200
+    assert until(lambda: soon.ask("GET", "/api/sandbox").status == 401, 20)
+    answers = [Client(daemon.port, text).ask("GET", "/api/sandbox")
+               for text in (None, "", "x", "cay_" + "A" * 43, gone.key, soon.key, soon.key[:-1],
+                            soon.key + "A", "A" * 5000)]
+    assert {(a.status, a.text, a.headers["WWW-Authenticate"]) for a in answers} == \
+        {(401, answers[0].text, "Bearer")}
+
+
+def test_a_removed_key_stops_at_once_and_stays_away_after_a_restart(folder):
+    context, port = open_tcp(folder)
+    with context as daemon:
+        daemon.port = port
+        one, two = make_key(daemon, "one"), make_key(daemon, "two")
+        one.create(name="lab")
+        daemon.stop()
+        daemon.start()
+        assert one.names() == ["lab"] and two.names() == []  # keys and owners stay
+        daemon.call("DELETE", "/api/api-keys/one")
+        assert one.ask("GET", "/api/sandbox").status == 401
+        daemon.kill_child("cayd-front")
+        assert until(daemon.serves, 20)
+        assert one.ask("GET", "/api/sandbox").status == 401 and two.names() == []
+        assert [box["name"] for box in daemon.list()] == ["lab"]
+        again = make_key(daemon, "one")  # the name does not bring the sandboxes back
+        assert again.names() == []
+
+
+@pytest.mark.parametrize("body, part", [
+    ({}, "name"),
+    ({"name": "a b"}, "name"),
+    ({"name": "a" * 64}, "name"),
+    ({"name": "admin"}, "another name"),
+    ({"name": "cay"}, "another name"),
+    ({"name": "x", "permissions": ["root"]}, "sandboxes, images, read or admin"),
+    ({"name": "x", "permissions": ["read:audit_logs"]}, "is no scope"),
+    ({"name": "x", "permissions": "read"}, "permissions"),
+    ({"name": "x", "expiresAt": "tomorrow"}, "no time"),
+    ({"name": "x", "expiresAt": "2026-02-30T00:00:00Z"}, "no time"),
+    ({"name": "x", "expiresAt": "2020-01-01T00:00:00Z"}, "expired"),
+    ({"name": "x", "maxSandboxes": -1}, "maxSandboxes"),
+    ({"name": "x", "maxMemory": "much"}, "maxMemory"),
+    ({"name": "x", "maxCpus": 0}, "maxCpus"),
+    ({"name": "x", "permisions": []}, "did you mean 'permissions'?"),
+])
+def test_bad_keys(daemon, body, part):
+    answer = daemon.ask("POST", "/api/api-keys", body)
+    assert answer.status == 400 and part in answer.text
+    assert daemon.ask("GET", "/api/api-keys/x").status == 404
+
+
+def test_a_name_is_given_once(daemon, key):
+    key("ci")
+    answer = daemon.ask("POST", "/api/api-keys", {"name": "ci"})
+    assert answer.status == 409 and "cay key rm ci" in answer.text
+    assert daemon.ask("DELETE", "/api/api-keys/nobody").status == 404
+
+
+# ---- scopes ----
+
+def allowed(client, method, path, body=None):
+    answer = client.ask(method, path, body)
+    assert answer.status != 401
+    if answer.status == 403:
+        assert "needs the scope" in answer.text
+    return answer.status != 403
+
+
+def test_scopes(daemon, key):
+    """Which scope opens what, one route of each kind."""
+    tries = [("GET", "/api/sandbox", "read sandboxes admin"),
+             ("GET", "/api/sandbox/none", "read sandboxes admin"),
+             ("POST", "/api/sandbox", "sandboxes admin"),
+             ("POST", "/api/sandbox/none/start", "sandboxes admin"),
+             ("DELETE", "/api/sandbox/none", "sandboxes admin"),
+             ("PUT", "/api/sandbox/none/labels", "sandboxes admin"),
+             ("POST", "/api/cay/sandbox/none/rename", "sandboxes admin"),
+             ("GET", "/api/cay/sandbox/none/connect", "sandboxes admin"),
+             ("GET", "/api/cay/status", "read sandboxes images admin"),
+             ("GET", "/api/api-keys/current", "read sandboxes images admin"),
+             ("GET", "/api/api-keys", "admin"),
+             ("GET", "/api/api-keys/none", "admin"),
+             ("POST", "/api/api-keys", "admin"),
+             ("DELETE", "/api/api-keys/none", "admin"),
+             ("GET", "/api/cay/audit", "admin"),
+             ("GET", "/api/cay/audit/verify", "admin"),
+             ("DELETE", "/api/cay/audit", "admin")]
+    for scope in ("read", "sandboxes", "images", "admin"):
+        client = key(scope + "-key", permissions=[scope])
+        for method, path, scopes in tries:
+            body = '{"no such": "key"}' if method == "POST" else None
+            assert allowed(client, method, path, body) == (scope in scopes.split()), (scope, path)
+
+
+# ---- owners ----
+
+def test_every_foreign_sandbox_is_as_if_it_were_not_there(daemon, key):
+    one, two = key("one"), key("two")
+    box = one.create(name="precious")
+    two.create(name="own")
+    unknown = "0123456789abcdef"
+    assert len(SANDBOX_ROUTES) > 10
+    for method, path in SANDBOX_ROUTES:
+        for who, nobody in ((box["id"], unknown), (box["id"][:8], unknown[:8]),
+                            ("precious", "gracious")):
+            there, absent = (two.ask(method, path.replace("{who}", name), "{}",
+                                     Connection="Upgrade", Upgrade="cay-init")
+                             for name in (who, nobody))
+            assert there.status == absent.status == 404, (method, path, who)
+            assert there.text.replace(who, "X") == absent.text.replace(nobody, "X")
+            assert set(there.headers) == set(absent.headers)
+    assert two.names() == ["own"] and one.names() == ["precious"]
+    assert two.call("GET", "/api/cay/status")["sandboxes"] == 1
+    assert daemon.state_of(box["id"]) == "started"
+
+
+def test_names_are_unique_for_each_owner(daemon, key):
+    one, two = key("one"), key("two")
+    first, second = one.create(name="lab"), two.create(name="lab")
+    assert one.call("GET", "/api/sandbox/lab")["id"] == first["id"]
+    assert two.call("GET", "/api/sandbox/lab")["id"] == second["id"]
+    answer = one.ask("POST", "/api/sandbox", {"name": "lab"})
+    assert answer.status == 409
+    two.call("POST", "/api/cay/sandbox/lab/rename", {"name": "other"})
+    two.call("POST", "/api/cay/sandbox/other/rename", {"name": "lab"})
+    # who sees both must say which; of his own he need not
+    answer = daemon.ask("GET", "/api/sandbox/lab")
+    assert answer.status == 409 and first["id"] in answer.text and second["id"] in answer.text
+    own = daemon.create(name="lab")
+    assert daemon.call("GET", "/api/sandbox/lab")["id"] == own["id"]
+    # and a near name of another is no suggestion
+    assert "lab" not in key("three").ask("GET", "/api/sandbox/lap").json()["remedy"]
+
+
+def test_a_command_with_a_key(daemon, key):
+    client = key("one")
+    client.create(name="lab")
+    with client.connect("lab") as c:
+        c.exec("echo", "far away")
+        assert c.finish()[:2] == (0, "far away\n")
+
+
+# ---- quotas ----
+
+def test_twenty_at_once_and_five_allowed(daemon, key):
+    client = key("few", maxSandboxes=5)
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        body = {"memory": "32m", **({"tier": "basic"} if support.USER else {})}
+        answers = list(pool.map(lambda _: client.ask("POST", "/api/sandbox", body), range(20)))
+    codes = [answer.status for answer in answers]
+    refusals = {a.text for a in answers if a.status != 200}
+    assert codes.count(200) == 5 and len(client.names()) == 5
+    assert len(refusals) == 1 and \
+        "Maximum number of sandboxes (5) of key 'few' reached" in refusals.pop()
+    client.call("DELETE", f"/api/sandbox/{client.names()[0]}?force=true")
+    client.create(memory="32m")
+
+
+@pytest.mark.parametrize("limit, fits, too_much, words", [
+    ({"maxMemory": "100m"}, {"memory": "60m"}, {"memory": "60m"}, "memory (100.0 MB)"),
+    ({"maxCpus": 1.5}, {"cpus": 1}, {"cpus": 1}, "processors (1.5)"),
+    ({"maxDisk": "1g"}, {"disk": "600m"}, {"disk": "600m"}, "disk (1.0 GB)"),
+])
+def test_what_sandboxes_take_together(daemon, key, limit, fits, too_much, words):
+    client = key("small", **limit)
+    box = client.create(name="a", **fits)
+    client.call("POST", "/api/sandbox/a/stop")  # which gives nothing back
+    with pytest.raises(Refused) as refused:
+        client.create(**too_much)
+    assert refused.value.error["code"] == "limit_reached"
+    assert words in refused.value.error["message"] and refused.value.error["remedy"]
+    client.call("POST", "/api/sandbox/a/start")
+    client.call("DELETE", f"/api/sandbox/{box['id']}?force=true")
+    client.create(**too_much)
+
+
+# ---- as people type it ----
+
+def cay(daemon, *words, code=0, **env):
+    who, base = support.as_user()
+    env = {**base, "CAY_HOST": f"unix://{daemon.socket}", **env}
+    done = subprocess.run([support.BUILD / "cay", *words], env=env, capture_output=True, text=True,
+                          timeout=60, stdin=subprocess.DEVNULL, **who)
+    assert done.returncode == code, (words, done.stdout, done.stderr)
+    return done
+
+
+def test_cli(daemon, key):
+    made = cay(daemon, "key", "create", "ci", "--scope", "sandboxes,read", "--max-sandboxes", "3",
+               "--memory", "1g", "--cpus", "2.5", "--disk", "10g", "--expires", "30d")
+    text = made.stdout.strip()
+    assert re.fullmatch(r"cay_[\w-]{43}", text) and "only now" in made.stderr
+    line = cay(daemon, "key", "ls").stdout.splitlines()[1].split()
+    assert line[:3] == ["ci", "read,sandboxes", "3"] and "2.5" in line
+    assert [k["name"] for k in json.loads(cay(daemon, "key", "ls", "-o", "json").stdout)] == ["ci"]
+    far = {"CAY_HOST": f"http://127.0.0.1:{daemon.port}", "CAY_API_KEY": text}
+    assert cay(daemon, "ls", "-q", **far).stdout == ""
+    assert "scope 'admin'" in cay(daemon, "key", "ls", code=9, **far).stderr
+    assert "'ci' exists" in cay(daemon, "key", "create", "ci", code=4).stderr
+    cay(daemon, "key", "rm", "ci")
+    assert "not valid" in cay(daemon, "ls", code=8, **far).stderr
+    cay(daemon, "key", "rm", "ci", code=3)
+    as_json = json.loads(cay(daemon, "key", "create", "ci", "-o", "json").stdout)
+    assert as_json["permissions"] == ["sandboxes"] and as_json["value"].startswith("cay_")
+    cay(daemon, "key", "rm", "ci")
