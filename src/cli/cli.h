@@ -17,6 +17,8 @@ extern const struct opt_command cli_create, cli_ls, cli_info, cli_exec, cli_shel
 extern const struct opt_command cli_key, cli_audit;
 #define CLI_ACCESS "Access"
 
+extern const struct opt_command cli_update;
+
 /* Their heading in the overview, and how completion finds names. */
 #define CLI_SANDBOXES  "Sandboxes that stay"
 #define CLI_CANDIDATES "ls --names"

@@ -68,6 +68,9 @@ void call_run(struct call *c, const char *method);
 /* Handlers of their own files. */
 int create_handle(struct call *c, struct cay_error *err);
 int connect_handle(struct call *c, struct cay_error *err);
+int resize_handle(struct call *c, struct cay_error *err);
+int update_handle(struct call *c, struct cay_error *err);
+int interval_handle(struct call *c, struct cay_error *err);
 int events_handle(struct call *c, struct cay_error *err);
 int key_create_handle(struct call *c, struct cay_error *err);
 int key_list_handle(struct call *c, struct cay_error *err);

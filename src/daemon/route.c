@@ -8,7 +8,8 @@
 /* True if one part of a pattern, up to the next slash, is met by a segment. */
 static bool part_matches(const char *part, size_t len, const char *segment, const char **ret_who) {
     if (part[0] == '{') {
-        *ret_who = segment;
+        if (*ret_who == NULL) /* the first names what it is about */
+            *ret_who = segment;
         return true;
     }
     return strlen(segment) == len && memcmp(part, segment, len) == 0;

@@ -16,6 +16,9 @@ void shape_error(struct buf *out, bool is_tsv, const struct cay_error *err, unsi
 /* The bodies of requests. An unknown key is refused with the nearest one. What is left out stays
  * zero; the caller releases ret also after a failure. */
 int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct cay_error *err);
+/* Limits alone (resize), or everything that can be changed. */
+int shape_read_limits(const struct buf *body, struct manager_update *ret, struct cay_error *err);
+int shape_read_update(const struct buf *body, struct manager_update *ret, struct cay_error *err);
 int shape_read_labels(const struct buf *body, struct strv *ret, struct cay_error *err);
 int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1],
                       struct cay_error *err);

@@ -68,10 +68,10 @@ static int read_size(const struct json *at, const char *key, uint64_t *ret, stru
     return r;
 }
 
-static int read_cpus(const struct json *at, uint32_t *ret, struct cay_error *err) {
+static int read_cpus(const struct json *at, const char *key, uint32_t *ret, struct cay_error *err) {
     struct json value;
     double cpus;
-    if (!json_child(at, "cpus", &value))
+    if (!json_child(at, key, &value))
         return 0;
     int r = json_as_number(&value, &cpus, err);
     if (r < 0)
@@ -196,7 +196,7 @@ static int read_limits(const struct json *at, struct sandbox_record *ret, struct
     if (r == 0)
         r = read_size(at, "disk", &ret->disk_bytes, err);
     if (r == 0)
-        r = read_cpus(at, &ret->cpu_quota_us, err);
+        r = read_cpus(at, "cpus", &ret->cpu_quota_us, err);
     return r < 0 ? r : read_pids(at, &ret->pids, err);
 }
 
@@ -356,4 +356,93 @@ int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *er
     if (r == 0)
         r = read_expiry(&root, &ret->expires_ms, err);
     return r < 0 ? r : read_key_limits(&root, ret, err);
+}
+
+/* ---- changes ---- */
+
+/* "cpu" is Daytona's name of "cpus". */
+static int read_new_limits(const struct json *at, struct manager_update *ret,
+                           struct cay_error *err) {
+    struct sandbox_record r = {0};
+    int e = read_limits(at, &r, err);
+    if (e == 0)
+        e = read_cpus(at, "cpu", &r.cpu_quota_us, err);
+    ret->memory_bytes = r.memory_bytes;
+    ret->disk_bytes = r.disk_bytes;
+    ret->cpu_quota_us = r.cpu_quota_us;
+    ret->pids = r.pids;
+    return e;
+}
+
+int shape_read_limits(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
+    static const char *const keys[] = {"memory", "cpus", "cpu", "disk", "pids"};
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = parse(body, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    return r < 0 ? r : read_new_limits(&root, ret, err);
+}
+
+/* A label that is null is taken away. */
+static int read_label_changes(const struct json *at, struct manager_update *ret,
+                              struct cay_error *err) {
+    struct json pairs, pair;
+    void *iterator = NULL;
+    int r = json_get_object(at, "labels", JSON_OPTIONAL, &pairs, err);
+    if (r < 0 || pairs.value == NULL)
+        return r;
+    while (r == 0 && json_next(&pairs, &iterator, &pair)) {
+        const char *text;
+        if (json_kind(&pair) == JSON_KIND_NULL) {
+            r = strv_push(&ret->unlabel, pair.key);
+        } else {
+            r = json_as_string(&pair, &text, err);
+            if (r < 0)
+                return r;
+            r = strv_pushf(&ret->labels, "%s=%s", pair.key, text);
+        }
+        if (r < 0)
+            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    return 0;
+}
+
+static int read_new_interval(const struct json *at, const char *key, int64_t min, int64_t *ret,
+                             struct cay_error *err) {
+    struct json value;
+    return json_child(at, key, &value) ? json_as_integer(&value, min, INT32_MAX, ret, err) : 0;
+}
+
+int shape_read_update(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
+    static const char *const keys[] = {
+        "memory",
+        "cpus",
+        "cpu",
+        "disk",
+        "pids",
+        "labels",
+        "autoStopInterval",
+        "autoArchiveInterval",
+        "onFailure",
+        "autoDeleteInterval",
+    };
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = parse(body, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    if (r == 0)
+        r = read_new_limits(&root, ret, err);
+    if (r == 0)
+        r = read_label_changes(&root, ret, err);
+    if (r == 0)
+        r = read_new_interval(&root, "autoStopInterval", 0, &ret->auto_stop_minutes, err);
+    if (r == 0)
+        r = read_new_interval(&root, "autoArchiveInterval", 0, &ret->auto_archive_minutes, err);
+    if (r == 0)
+        r = read_new_interval(&root, "autoDeleteInterval", -1, &ret->auto_delete_minutes, err);
+    return r < 0 ? r : read_on_failure(&root, &ret->on_failure, err);
 }

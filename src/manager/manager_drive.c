@@ -73,6 +73,18 @@ int drive_stats(struct manager *m, const char *id, struct engine_stats *ret,
     return r;
 }
 
+int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_error *err) {
+    struct patience p = patience_new();
+    struct cay_error here = {0};
+    int r;
+    do
+        r = m->engine->ops->resize(m->engine, spec, &here);
+    while (try_again(m, &p, r));
+    if (r < 0 && err != NULL)
+        *err = here;
+    return r;
+}
+
 /* Where the answer was lost it may run, so it is stopped before the next try. */
 int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *image, int listener,
                 struct cay_error *err) {

@@ -127,6 +127,7 @@ int drive_stop(struct manager *m, const char *id, struct cay_error *err);
 int drive_pause(struct manager *m, const char *id, struct cay_error *err);
 int drive_resume(struct manager *m, const char *id, struct cay_error *err);
 int drive_stats(struct manager *m, const char *id, struct engine_stats *ret, struct cay_error *err);
+int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_error *err);
 int drive_remove(struct manager *m, const char *id, struct cay_error *err);
 
 /* ---- manager_change.c: for who has the turn ---- */
@@ -177,6 +178,8 @@ int request_complete(const struct manager *m, const struct sandbox_record *reque
                      struct sandbox_record *ret, struct cay_error *err);
 int request_labels(const struct strv *labels, struct strv *ret, struct cay_error *err);
 int request_name(const char *name, struct cay_error *err);
+/* Minutes that are not too many; what names them in the error. */
+int request_interval(const char *what, int64_t minutes, struct cay_error *err);
 /* The caller releases spec->mounts. */
 int request_spec(const struct manager *m, const struct sandbox_record *r, struct sandbox_spec *ret,
                  struct cay_error *err);

@@ -107,7 +107,7 @@ int request_name(const char *name, struct cay_error *err) {
     return error_remedy(err, "choose another name");
 }
 
-static int check_interval(const char *what, int64_t minutes, struct cay_error *err) {
+int request_interval(const char *what, int64_t minutes, struct cay_error *err) {
     if (minutes <= MINUTES_MAX)
         return 0;
     error_set(err, CAY_INVALID_ARGUMENT, "%s: %lld minutes are too many", what, (long long)minutes);
@@ -126,8 +126,8 @@ static int take_intervals(const struct sandbox_record *d, struct sandbox_record 
         r->auto_delete_minutes = 0;
     if (r->auto_delete_minutes < 0)
         r->auto_delete_minutes = -1;
-    int e = check_interval("auto-stop", r->auto_stop_minutes, err);
-    return e < 0 ? e : check_interval("auto-delete", r->auto_delete_minutes, err);
+    int e = request_interval("auto-stop", r->auto_stop_minutes, err);
+    return e < 0 ? e : request_interval("auto-delete", r->auto_delete_minutes, err);
 }
 
 static void take_text(char *text, const char *otherwise, size_t size) {

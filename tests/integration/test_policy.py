@@ -1,6 +1,7 @@
 """What happens to sandboxes in the end, and in between: stops with a grace, failures and what
 follows them, removals that wait."""
 
+import json
 import os
 import signal
 import socket
@@ -215,3 +216,58 @@ def pulls(daemon):
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [child for child in children
             if b"ensure" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+# ---- changes ----
+
+def test_resize(daemon, box):
+    try:
+        now = daemon.call("POST", f"/api/sandbox/{box}/resize", {"memory": "96m", "cpu": 1})
+    except Refused as refused:
+        assert support.USER and refused.status == 501  # without a control group
+        return
+    assert now["memory"] == 96 << 20 and now["cpus"] == 1
+    stats = daemon.call("GET", f"/api/cay/sandbox/{box}/stats")
+    assert stats["memoryLimit"] == 96 << 20
+    eat = "head -c 200m /dev/zero | tail -c 190m | wc -c"
+    assert daemon.exec(box, "sh", "-c", eat)[1].strip() != str(190 << 20)
+
+
+def test_resize_of_a_stopped_one(daemon, box):
+    stop(daemon, box)
+    assert daemon.call("POST", f"/api/sandbox/{box}/resize", {"pids": 7})["pids"] == 7
+    assert daemon.call("POST", f"/api/sandbox/{box}/start")["pids"] == 7
+
+
+@pytest.mark.parametrize("wish", [{"memory": 1}, {"cpus": 5000}, {"pids": 0}, {"memory": "9000t"},
+                                  {"disk": "1m"}, {"memroy": 1}, {"autoStopInterval": 1}])
+def test_bad_resize(daemon, box, wish):
+    before = daemon.call("GET", f"/api/sandbox/{box}")
+    answer = daemon.ask("POST", f"/api/sandbox/{box}/resize", wish)
+    assert answer.status == 400, answer.text
+    assert daemon.call("GET", f"/api/sandbox/{box}") == before
+
+
+def test_intervals(daemon, box):
+    path = f"/api/sandbox/{box}"
+    assert daemon.call("POST", path + "/autostop/30")["autoStopInterval"] == 30
+    assert daemon.call("POST", path + "/autoarchive/60")["autoArchiveInterval"] == 60
+    assert daemon.call("POST", path + "/autodelete/0")["autoDeleteInterval"] == 0
+    assert daemon.call("POST", path + "/autodelete/-1")["autoDeleteInterval"] == -1
+    for bad in ("autostop/-1", "autostop/x", "autostop/99999999999", "autodelete/-2"):
+        assert daemon.ask("POST", f"{path}/{bad}").status == 400
+    assert daemon.ask("POST", path + "/autofoo/1").status == 404
+
+
+def test_update_verb(daemon, box):
+    def verb(*words):
+        return support.cay("update", "--state-dir", daemon.state, "-o", "json", box, *words)
+    done = verb("--label", "team=a", "--label", "old=1", "--auto-stop", "90s", "--on-failure",
+                "recreate")
+    assert done.returncode == 0, done.stderr
+    now = json.loads(done.stdout)
+    assert now["labels"] == {"team": "a", "old": "1"} and now["autoStopInterval"] == 2
+    assert now["onFailure"] == "recreate"
+    now = json.loads(verb("--label", "old-", "--auto-stop", "never").stdout)
+    assert now["labels"] == {"team": "a"} and now["autoStopInterval"] == 0
+    assert verb().returncode == verb("--label", "nothing").returncode == 2

@@ -44,6 +44,8 @@ struct fake {
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
     int delay_start, delay_stop;                                   /* milliseconds */
     unsigned starts, stops, removes;
+    int fail_resize;
+    struct sandbox_spec resized; /* the last one */
 };
 
 static void sleep_ms(int ms) {
@@ -169,6 +171,16 @@ static int fake_remove(struct engine *e, const char *id, struct cay_error *err) 
     return 0;
 }
 
+static int fake_resize(struct engine *e, const struct sandbox_spec *spec, struct cay_error *err) {
+    struct fake *f = (struct fake *)e;
+    int r = fake_begin(f, &f->fail_resize, NULL, NULL, err);
+    (void)pthread_mutex_lock(&f->lock);
+    if (r == 0)
+        f->resized = *spec;
+    (void)pthread_mutex_unlock(&f->lock);
+    return r;
+}
+
 static int fake_stats(struct engine *e, const char *id, struct engine_stats *ret,
                       struct cay_error *err) {
     struct fake *f = (struct fake *)e;
@@ -206,6 +218,7 @@ static const struct engine_ops fake_ops = {
     .pause = fake_pause,
     .resume = fake_resume,
     .remove = fake_remove,
+    .resize = fake_resize,
     .stats = fake_stats,
     .list = fake_list,
 };

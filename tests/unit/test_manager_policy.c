@@ -254,6 +254,77 @@ static void test_interrupted_later(void **state) {
     assert_int_equal(manager_start_sandbox(w->m, "lab", &err), 0);
 }
 
+/* ---- changes ---- */
+
+static void test_update(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct sandbox_record r = {0};
+    open_manager(w);
+    const char *id = make_with(w, FAILURE_KEEP);
+    struct manager_update u = MANAGER_UPDATE_INIT;
+    u.memory_bytes = 128 * MEGABYTE;
+    u.auto_stop_minutes = 7;
+    u.auto_delete_minutes = 0;
+    u.on_failure = FAILURE_RECREATE;
+    assert_int_equal(strv_push(&u.labels, "a=1"), 0);
+    assert_int_equal(strv_push(&u.labels, "b=2"), 0);
+    assert_int_equal(manager_update(w->m, id, &u, &err), 0);
+    assert_true(w->fake.resized.memory_bytes == 128 * MEGABYTE);
+    manager_update_free(&u);
+
+    u = MANAGER_UPDATE_INIT;
+    assert_int_equal(strv_push(&u.unlabel, "a"), 0);
+    assert_int_equal(strv_push(&u.labels, "b=3"), 0);
+    assert_int_equal(manager_update(w->m, id, &u, &err), 0);
+    manager_update_free(&u);
+    reopen_manager(w); /* and it is remembered */
+    assert_int_equal(manager_get(w->m, id, &r, NULL), 0);
+    assert_true(r.memory_bytes == 128 * MEGABYTE && r.cpu_quota_us == 100000 && r.pids == 64);
+    assert_int_equal(r.auto_stop_minutes, 7);
+    assert_int_equal(r.auto_delete_minutes, 0);
+    assert_int_equal(r.on_failure, FAILURE_RECREATE);
+    assert_int_equal(r.labels.len, 1);
+    assert_string_equal(r.labels.v[0], "b=3");
+    sandbox_record_free(&r);
+}
+
+static void assert_memory(struct world *w, const char *id, uint64_t bytes) {
+    struct sandbox_record r = {0};
+    assert_int_equal(manager_get(w->m, id, &r, NULL), 0);
+    assert_true(r.memory_bytes == bytes);
+    sandbox_record_free(&r);
+}
+
+static void test_bad_updates(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    open_manager(w);
+    const char *id = make_with(w, FAILURE_KEEP);
+    const struct manager_update start = MANAGER_UPDATE_INIT;
+    struct manager_update cases[5] = {start, start, start, start, start};
+    cases[0].memory_bytes = 1;
+    cases[1].memory_bytes = UINT64_MAX;
+    cases[2].cpu_quota_us = UINT32_MAX;
+    cases[3].pids = UINT32_MAX;
+    cases[4].auto_stop_minutes = INT64_MAX;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        if (i > 0) /* nothing of it is done */
+            cases[i].memory_bytes = MAX(cases[i].memory_bytes, (uint64_t)65 * MEGABYTE);
+        assert_int_equal(manager_update(w->m, id, &cases[i], &err), -CAY_INVALID_ARGUMENT);
+        assert_memory(w, id, 64 * MEGABYTE);
+    }
+    struct manager_update u = MANAGER_UPDATE_INIT;
+    u.memory_bytes = 128 * MEGABYTE;
+    set_knob(&w->fake, &w->fake.fail_resize, CAY_CONFLICT);
+    assert_int_equal(manager_update(w->m, id, &u, &err), -CAY_CONFLICT);
+    assert_memory(w, id, 64 * MEGABYTE);
+    assert_int_equal(manager_stop_sandbox(w->m, id, &err), 0);
+    assert_int_equal(manager_update(w->m, id, &u, &err),
+                     0); /* nobody to ask: from the next start */
+    assert_memory(w, id, 128 * MEGABYTE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_recreate, setup, teardown),
@@ -267,6 +338,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_removal_cancels_a_pull, setup, teardown),
         cmocka_unit_test_setup_teardown(test_removal_cancels_who_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_interrupted_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_update, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bad_updates, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,216 @@
+/* Changes of what a sandbox is: limits, intervals, labels. The row is written first; if the engine
+ * does not follow, it is put back. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "manager/manager_internal.h"
+
+void manager_update_free(struct manager_update *u) {
+    strv_free(&u->labels);
+    strv_free(&u->unlabel);
+}
+
+/* ---- what it shall be ---- */
+
+static bool has_key(const char *pair, const char *key, size_t len) {
+    return strncmp(pair, key, len) == 0 && pair[len] == '=';
+}
+
+static bool is_replaced(const struct manager_update *u, const char *pair) {
+    for (size_t i = 0; i < u->labels.len; i++)
+        if (has_key(pair, u->labels.v[i], strcspn(u->labels.v[i], "=")))
+            return true;
+    for (size_t i = 0; i < u->unlabel.len; i++)
+        if (has_key(pair, u->unlabel.v[i], strlen(u->unlabel.v[i])))
+            return true;
+    return false;
+}
+
+static int merge_labels(const struct manager_update *u, struct strv *labels,
+                        struct cay_error *err) {
+    _cleanup_(strv_free) struct strv all = {0};
+    struct strv sorted = {0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < labels->len; i++)
+        r = is_replaced(u, labels->v[i]) ? 0 : strv_push(&all, labels->v[i]);
+    for (size_t i = 0; r == 0 && i < u->labels.len; i++)
+        r = strv_push(&all, u->labels.v[i]);
+    if (r < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    r = request_labels(&all, &sorted, err);
+    if (r < 0)
+        return r;
+    strv_free(labels);
+    *labels = sorted;
+    return 0;
+}
+
+static int take_interval(const char *what, int64_t wish, int64_t never, int64_t *ret,
+                         struct cay_error *err) {
+    if (wish == INTERVAL_AS_IT_IS)
+        return 0;
+    *ret = wish < 0 ? never : wish;
+    return request_interval(what, *ret, err);
+}
+
+static int take_intervals(const struct manager_update *u, struct sandbox_record *r,
+                          struct cay_error *err) {
+    int e = take_interval("auto-stop", u->auto_stop_minutes, 0, &r->auto_stop_minutes, err);
+    if (e == 0)
+        e = take_interval("auto-archive", u->auto_archive_minutes, 0, &r->auto_archive_minutes,
+                          err);
+    return e < 0 ? e
+                 : take_interval("auto-delete", u->auto_delete_minutes, -1, &r->auto_delete_minutes,
+                                 err);
+}
+
+static int take_disk(uint64_t wish, struct sandbox_record *r, struct cay_error *err) {
+    char want[32], have[32];
+    if (wish == 0)
+        return 0;
+    if (wish < r->disk_bytes) {
+        error_set(err, CAY_INVALID_ARGUMENT, "a disk of %s cannot shrink to %s",
+                  str_bytes(r->disk_bytes, have), str_bytes(wish, want));
+        return error_remedy(err, "give it more, or make another sandbox with less");
+    }
+    r->disk_bytes = wish;
+    return 0;
+}
+
+static int take_limits(const struct manager *m, const struct manager_update *u,
+                       struct sandbox_record *r, struct cay_error *err) {
+    struct sandbox_spec spec = {0};
+    if (u->memory_bytes != 0)
+        r->memory_bytes = u->memory_bytes;
+    if (u->cpu_quota_us != 0)
+        r->cpu_quota_us = u->cpu_quota_us;
+    if (u->pids != 0)
+        r->pids = u->pids;
+    int e = take_disk(u->disk_bytes, r, err);
+    if (e == 0)
+        e = request_spec(m, r, &spec, err);
+    spec_free_mounts(&spec);
+    return e;
+}
+
+static bool changes_limits(const struct manager_update *u) {
+    return u->memory_bytes != 0 || u->cpu_quota_us != 0 || u->pids != 0 || u->disk_bytes != 0;
+}
+
+static int apply(const struct manager *m, const struct manager_update *u, struct sandbox_record *r,
+                 struct cay_error *err) {
+    int e = take_intervals(u, r, err);
+    if (e == 0 && changes_limits(u))
+        e = take_limits(m, u, r, err);
+    if (e == 0)
+        e = merge_labels(u, &r->labels, err);
+    if (u->on_failure != FAILURE_DEFAULT)
+        r->on_failure = u->on_failure;
+    r->updated_ms = clock_wall_ms();
+    return e;
+}
+
+/* ---- making it so ---- */
+
+static void put_values(const struct sandbox_record *from, struct sandbox_record *to) {
+    to->memory_bytes = from->memory_bytes;
+    to->disk_bytes = from->disk_bytes;
+    to->cpu_quota_us = from->cpu_quota_us;
+    to->pids = from->pids;
+    to->auto_stop_minutes = from->auto_stop_minutes;
+    to->auto_archive_minutes = from->auto_archive_minutes;
+    to->auto_delete_minutes = from->auto_delete_minutes;
+    to->on_failure = from->on_failure;
+    to->labels = from->labels;
+    to->updated_ms = from->updated_ms;
+}
+
+/* Only what an update changes: the rest may have another hand on it. */
+static void swap_values(struct sandbox_record *a, struct sandbox_record *b) {
+    struct sandbox_record before = *a;
+    put_values(b, a);
+    put_values(&before, b);
+}
+
+static int write_values(struct manager *m, struct sandbox *s, struct sandbox_record *wanted,
+                        struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    int r = quota_check(m, s, wanted, err);
+    if (r == 0)
+        swap_values(&s->record, wanted);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        return r;
+    r = turn_save(m, s, DB_FLUSH, err);
+    if (r < 0) {
+        (void)pthread_mutex_lock(&m->lock);
+        swap_values(&s->record, wanted);
+        (void)pthread_mutex_unlock(&m->lock);
+    }
+    return r;
+}
+
+/* The limits of r, as far as the engine has to know them now: a stopped one has only a disk. */
+static int drive_limits(struct manager *m, const struct sandbox *s, const struct sandbox_record *r,
+                        bool disk, struct cay_error *err) {
+    struct sandbox_spec spec = {.disk_bytes = disk ? r->disk_bytes : 0};
+    bool runs = s->record.state == SANDBOX_STARTED || s->record.state == SANDBOX_PAUSED;
+    memcpy(spec.id, r->id, sizeof spec.id);
+    if (runs) {
+        spec.memory_bytes = r->memory_bytes;
+        spec.cpu_quota_us = r->cpu_quota_us;
+        spec.pids = r->pids;
+    }
+    if (!runs && !disk)
+        return 0;
+    int e = drive_resize(m, &spec, err);
+    return e == -CAY_NOT_FOUND && !runs ? 0 : e; /* it has no files yet */
+}
+
+static int make_so(struct manager *m, struct sandbox *s, const struct manager_update *u,
+                   struct sandbox_record *wanted, struct cay_error *err) {
+    struct cay_error here = {0};
+    int r = write_values(m, s, wanted, err); /* wanted is what it was from now on */
+    if (r < 0 || !changes_limits(u))
+        return r;
+    r = drive_limits(m, s, &s->record, u->disk_bytes != 0, &here);
+    if (r == 0)
+        return 0;
+    (void)drive_limits(m, s, wanted, false, NULL); /* some may have changed before it failed */
+    (void)write_values(m, s, wanted, NULL);        /* a row of before counts from the next start */
+    if (err != NULL)
+        *err = here;
+    return r;
+}
+
+/* What is being removed, or moved elsewhere, is not changed on the way. */
+static int check_state(struct manager *m, const struct sandbox *s, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    enum sandbox_state now = s->record.state;
+    bool settled = now == SANDBOX_STARTED || now == SANDBOX_PAUSED || now == SANDBOX_STOPPED ||
+                   now == SANDBOX_ARCHIVED || now == SANDBOX_ERROR;
+    int r = settled ? 0 : turn_refuse(s, "changed", err);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r;
+}
+
+int manager_update(struct manager *m, const char *who, const struct manager_update *update,
+                   struct cay_error *err) {
+    struct sandbox *s;
+    struct sandbox_record wanted = {0};
+    int r = turn_take(m, who, &s, err);
+    if (r < 0)
+        return r;
+    r = check_state(m, s, err);
+    if (r == 0)
+        r = change_copy_out(m, s, &wanted, err);
+    if (r == 0)
+        r = apply(m, update, &wanted, err);
+    if (r == 0)
+        r = make_so(m, s, update, &wanted, err);
+    sandbox_record_free(&wanted);
+    turn_end(m, s);
+    return r;
+}
