@@ -15,6 +15,7 @@ from launching import (DONE, ENTRY, ERROR, INPUT, INPUT_END, READ, STDOUT, WRITE
 
 SESSION_CREATE, SESSION_EXEC, SESSION_STATUS = 19, 22, 23
 FULL = os.environ.get("CAY_STRESS") == "full"  # set by `make stress`
+KEPT = {"lock", ".lock"}
 SLOWER = 6  # a sanitized daemon gets that part of the work
 
 
@@ -85,7 +86,8 @@ def remains(state, ids, programs=()):
             left |= {f"mount {line}" for line in _mounts(pid, ids)}
     left |= {f"loop {path}" for path in _loops(state)}
     for pattern in ("sandboxes/*", "daemon/run/*", "images/store/pins/*"):
-        left |= {str(p) for p in state.glob(pattern) if p.name != "lock"}
+        left |= {str(p) for p in state.glob(pattern) if p.name not in KEPT
+                 and not p.name.startswith(".template-")}
     return left
 
 

@@ -77,7 +77,7 @@ class Victim:
     def only_the_known_are_there(self):
         """What nobody was promised was either kept, and is known, or has no folder and socket."""
         state = self.daemon.state
-        folders = {p.name for p in (state / "sandboxes").iterdir() if p.is_dir()}
+        folders = {p.name for p in (state / "sandboxes").iterdir() if p.name[0] != "."}
         sockets = {p.stem for p in (state / "daemon/run").iterdir()}
         return folders == self.known() and sockets <= folders
 
