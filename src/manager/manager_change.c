@@ -187,7 +187,7 @@ static void ask_to_end(struct manager *m, struct sandbox *s, int64_t grace_ms) {
     s->deadline = clock_deadline(m->limits.transition_ms + grace_ms);
     (void)pthread_mutex_unlock(&m->lock);
     struct cay_error ignored;
-    _cleanup_(closep) int fd = socket_connect(s->record.id, &ignored);
+    _cleanup_(closep) int fd = socket_connect(s->record.id, CONNECT_MS, &ignored);
     struct wire_call call = {.fd = fd, .deadline_ms = until + MIN(grace_ms, LAST_WORDS_MS)};
     if (fd >= 0)
         (void)wire_shutdown(&call, grace_ms, &ignored);

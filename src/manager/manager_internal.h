@@ -184,9 +184,16 @@ int request_interval(const char *what, int64_t minutes, struct cay_error *err);
 int request_spec(const struct manager *m, const struct sandbox_record *r, struct sandbox_spec *ret,
                  struct cay_error *err);
 
+/* ---- manager_activity.c ---- */
+
+/* Asks the sandbox what goes on in it, for at most a second, and notes when it was last active. */
+void activity_learn(struct manager *m, struct sandbox *s);
+
 /* ---- manager_socket.c: run/ID.sock in the work folder ---- */
+enum { CONNECT_MS = 5000 }; /* what a user waits for */
+
 int socket_listen(const char *id, struct cay_error *err);
-int socket_connect(const char *id, struct cay_error *err);
+int socket_connect(const char *id, int64_t timeout_ms, struct cay_error *err);
 void socket_remove(const char *id);
 
 /* ---- manager_reconcile.c ---- */

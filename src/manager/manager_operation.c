@@ -78,7 +78,7 @@ int manager_begin(struct manager *m, const char *who, struct operation **ret_ope
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0 || operation->sandbox == NULL)
         return r;
-    int fd = socket_connect(ret->id, err);
+    int fd = socket_connect(ret->id, CONNECT_MS, err);
     if (fd < 0) {
         count_out(m, operation->sandbox, true);
         sandbox_record_free(ret);

@@ -89,9 +89,19 @@ static int recover(struct manager *m, struct sandbox *s, struct cay_error *err) 
     return r;
 }
 
+static bool still_may_stop(struct manager *m, const struct sandbox *s) {
+    (void)pthread_mutex_lock(&m->lock);
+    bool may = may_stop(m, s);
+    (void)pthread_mutex_unlock(&m->lock);
+    return may;
+}
+
 static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struct cay_error *err) {
     switch (what) {
     case CHORE_STOP:
+        activity_learn(m, s);
+        if (!still_may_stop(m, s))
+            return 0;
         event_note(m, s, "nothing was done in it for long enough: stopping");
         return change_stop(m, s, may_stop, m->limits.stop_grace_ms, err);
     case CHORE_REMOVE:

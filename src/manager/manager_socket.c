@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "manager/manager_internal.h"
 
-enum { BACKLOG = 128, CONNECT_MS = 5000, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 50 };
+enum { BACKLOG = 128, PAUSE_MIN_MS = 1, PAUSE_MAX_MS = 50 };
 
 /* Relative to the work folder: 108 bytes are few for an absolute path. */
 static int socket_address(const char *id, struct sockaddr_un *ret, struct cay_error *err) {
@@ -58,7 +58,7 @@ static int connect_before(int fd, const struct sockaddr_un *address, int64_t dea
     return 0;
 }
 
-int socket_connect(const char *id, struct cay_error *err) {
+int socket_connect(const char *id, int64_t timeout_ms, struct cay_error *err) {
     struct sockaddr_un address;
     int r = socket_address(id, &address, err);
     if (r < 0)
@@ -66,12 +66,12 @@ int socket_connect(const char *id, struct cay_error *err) {
     _cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return error_errno(err, "making a socket");
-    r = connect_before(fd, &address, clock_deadline(CONNECT_MS));
+    r = connect_before(fd, &address, clock_deadline(timeout_ms));
     if (r == 0)
         r = fd_set_nonblocking(fd, false);
     if (r == -ETIMEDOUT)
-        return error_set(err, CAY_TIMEOUT, "sandbox %s accepts no connection within %d s", id,
-                         CONNECT_MS / 1000);
+        return error_set(err, CAY_TIMEOUT, "sandbox %s accepts no connection within %lld s", id,
+                         (long long)timeout_ms / 1000);
     if (r == -ECONNREFUSED || r == -ENOENT) {
         error_set(err, CAY_UNAVAILABLE, "nobody answers in sandbox %s: it has just ended", id);
         return error_remedy(err,
