@@ -38,6 +38,7 @@ struct attachment {
     struct detach_keys keys;
     int64_t key_deadline;
     uint64_t credit;
+    bool read_only;
     bool over;
     bool detached;
     int signal; /* that ended us */
@@ -58,6 +59,8 @@ void attach_size(unsigned *rows, unsigned *cols) {
 
 /* A failed send is not an error of its own: the reason arrives by the other direction. */
 static void send_typed(struct attachment *a) {
+    if (a->read_only)
+        buf_clear(&a->typed); /* only the keys that leave are looked for */
     size_t len = (size_t)MIN((uint64_t)a->typed.len, a->credit);
     if (len == 0)
         return;
@@ -238,6 +241,7 @@ int attach_run(struct session_verb *v, const char *name, const struct attach_opt
         .typed = BUF_INIT(2 * WIRE_DATA_MAX),
         .pending = BUF_INIT(PENDING_MAX + 2 * WIRE_DATA_MAX),
         .credit = WIRE_TERMINAL_CREDIT,
+        .read_only = o->read_only,
     };
     int r = begin(&a, o);
     if (r == 0) {

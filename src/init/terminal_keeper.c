@@ -140,20 +140,22 @@ static void serve_viewers(struct terminal *t, const struct poll_set *s) {
 }
 
 static void drop_viewers(struct terminal *t) {
-    size_t kept = 0, before = t->viewer_count;
-    for (size_t i = 0; i < before; i++) {
+    size_t kept = 0;
+    bool left = false;
+    for (size_t i = 0; i < t->viewer_count; i++) {
         struct viewer *v = t->viewers[i];
         bool ended = v->gone || (v->answered && v->out.len == 0);
-        if (ended && v->attached)
-            t->active_ms = clock_ms();
+        left |= ended && v->attached;
         if (ended)
             viewer_free(v);
         else
             t->viewers[kept++] = v;
     }
     t->viewer_count = kept;
-    if (kept < before)
+    if (left) {
+        t->active_ms = clock_ms();
         terminal_follow_size(t);
+    }
 }
 
 /* New connections come last: they change the list that the set was made of. */
