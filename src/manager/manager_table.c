@@ -123,8 +123,10 @@ static int refuse_unknown(const struct manager *m, const struct key *caller, con
     const char *nearest = nearest_name(m, caller, who);
     error_set(err, CAY_NOT_FOUND, "there is no sandbox '%s'", str_escape(shown, sizeof shown, who));
     if (nearest != NULL)
-        return error_remedy(err, "did you mean '%s'?", nearest);
-    return error_remedy(err, "list the sandboxes with: cay ls");
+        (void)error_remedy(err, "did you mean '%s'?", nearest);
+    else
+        (void)error_remedy(err, "list the sandboxes with: cay ls");
+    return -CAY_NOT_FOUND;
 }
 
 int table_find_for(const struct manager *m, const struct key *caller, const char *who,

@@ -230,7 +230,7 @@ _unused_ static void set_knob(struct fake *f, int *knob, int value) {
 }
 
 /* "stopped", "running", "paused", or "nothing". */
-static const char *fake_state(struct fake *f, const char *id) {
+_unused_ static const char *fake_state(struct fake *f, const char *id) {
     static const char *const names[] = {"stopped", "running", "paused"};
     (void)pthread_mutex_lock(&f->lock);
     const struct fake_box *b = fake_find(f, id);

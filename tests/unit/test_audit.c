@@ -1,0 +1,173 @@
+/* Tests of the audit's chain: what was done to rows afterwards shows. */
+#include "manager_env.h"
+
+#include "manager/db_internal.h"
+#include "manager/manager_internal.h"
+
+static void fill(struct world *w, int count) {
+    for (int i = 0; i < count; i++) {
+        char object[16];
+        (void)snprintf(object, sizeof object, "box-%d", i);
+        manager_audit(w->m, "ci", "sandbox.stop", object, "ok", "");
+    }
+}
+
+static struct audit_verdict verify(struct world *w) {
+    struct audit_verdict v;
+    struct cay_error err = {0};
+    if (manager_audit_verify(w->m, &v, &err) < 0)
+        fail_msg("%s", err.message);
+    return v;
+}
+
+/* Statements by somebody else, while no manager has the database. */
+static void tamper(struct world *w, const char *text) {
+    char path[128];
+    close_manager(w);
+    assert_int_equal(str_format(path, sizeof path, "%s/cay.db", w->folder), 0);
+    sqlite3 *sql = NULL;
+    assert_int_equal(sqlite3_open(path, &sql), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(sql, text, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(sql), SQLITE_OK);
+    open_manager(w);
+}
+
+static void test_an_empty_one_is_fine(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    struct audit_verdict v = verify(w);
+    assert_true(v.ok);
+    assert_int_equal(v.rows + v.first + v.last, 0);
+}
+
+static void test_rows_follow_each_other(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    fill(w, 2500); /* more than a page of the verification */
+    reopen_manager(w);
+    fill(w, 1);
+    struct audit_verdict v = verify(w);
+    assert_true(v.ok);
+    assert_int_equal(v.rows, 2501);
+    assert_int_equal(v.last, 2501);
+    struct audit_row *rows = NULL;
+    size_t count = 0;
+    assert_int_equal(manager_audit_list(w->m, INT64_MIN, -1, 3, &rows, &count, NULL), 0);
+    assert_int_equal(count, 3);
+    assert_int_equal(rows[0].number, 2499);
+    assert_string_equal(rows[2].object, "box-0");
+    assert_memory_equal(rows[2].chain, v.head, HASH_SIZE);
+    free(rows);
+}
+
+static void test_tampering(void **state) {
+    struct world *w = *state;
+    static const struct {
+        const char *text;
+        int64_t bad;
+    } rows[] = {
+        {"UPDATE audit SET who = 'me' WHERE number = 4", 4},
+        {"UPDATE audit SET action = 'x' WHERE number = 1", 1},
+        {"UPDATE audit SET object = 'x' WHERE number = 10", 10},
+        {"UPDATE audit SET result = 'no' WHERE number = 4", 4},
+        {"UPDATE audit SET detail = printf('%300s', 'x') WHERE number = 4", 4},
+        {"UPDATE audit SET time_ms = 0 WHERE number = 4", 4},
+        {"UPDATE audit SET chain = x'00' WHERE number = 4", 4},
+        /* what moved from one column to the next is another row */
+        {"UPDATE audit SET who = 'c', action = 'i' || action WHERE number = 4", 4},
+        {"DELETE FROM audit WHERE number = 4", 4},
+        {"DELETE FROM audit WHERE number = 1", 1},
+        {"DELETE FROM audit WHERE number = 10", 10},
+        {"DELETE FROM audit WHERE number = 4;"
+         "UPDATE audit SET number = number - 1 WHERE number > 4",
+         4},
+        {"UPDATE audit SET number = -1 WHERE number = 4;"
+         "UPDATE audit SET number = 4 WHERE number = 5;"
+         "UPDATE audit SET number = 5 WHERE number = -1",
+         4},
+        {"UPDATE audit SET number = -number; UPDATE audit SET number = 1 - number WHERE "
+         "number < -4; UPDATE audit SET number = -number WHERE number < 0;"
+         "INSERT INTO audit SELECT 5, time_ms, who, action, 'new', result, detail, chain FROM audit"
+         " WHERE number = 4",
+         5},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        open_manager(w);
+        fill(w, 10);
+        assert_true(verify(w).ok);
+        tamper(w, rows[i].text);
+        struct audit_verdict v = verify(w);
+        assert_false(v.ok);
+        assert_int_equal(v.bad, rows[i].bad);
+        assert_true(v.why[0] != '\0');
+        fill(w, 1);
+        assert_int_equal(verify(w).bad, rows[i].bad);
+        tamper(w, "DELETE FROM audit; DELETE FROM sqlite_sequence WHERE name = 'audit'");
+        close_manager(w);
+    }
+}
+
+static void test_trimming(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    open_manager(w);
+    fill(w, 10);
+    assert_int_equal(manager_audit_trim(w->m, 10, "me", &err), -CAY_NOT_FOUND);
+    assert_int_equal(manager_audit_trim(w->m, 7, "me", &err), 0);
+    assert_int_equal(manager_audit_trim(w->m, 7, "me", &err), -CAY_NOT_FOUND);
+    reopen_manager(w);
+    struct audit_verdict v = verify(w);
+    assert_true(v.ok);
+    assert_int_equal(v.first, 8);
+    assert_int_equal(v.last, 11);
+    tamper(w, "DELETE FROM audit WHERE number = 8");
+    assert_int_equal(verify(w).bad, 8);
+}
+
+/* As a full disk would: what cannot be written is no reason not to go on, and leaves no gap. */
+static void test_what_cannot_be_written(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    fill(w, 3);
+    const char *id = make_box(w, "lab");
+    assert_int_equal(sqlite3_exec(w->m->db->sql, "PRAGMA query_only = ON", NULL, NULL, NULL),
+                     SQLITE_OK);
+    fill(w, 3);
+    assert_int_equal(sqlite3_exec(w->m->db->sql, "PRAGMA query_only = OFF", NULL, NULL, NULL),
+                     SQLITE_OK);
+    fill(w, 3);
+    assert_int_equal(manager_remove(w->m, id, true, NULL), 0);
+    struct audit_verdict v = verify(w);
+    assert_true(v.ok);
+    assert_int_equal(v.rows, 6);
+}
+
+static void test_refusals_are_limited(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    for (int i = 0; i < 1000; i++)
+        manager_audit_refusal(w->m, "-", "access", "", "unauthorized", "127.0.0.1");
+    assert_in_range(verify(w).rows, 1, 40);
+    (void)pthread_mutex_lock(&w->m->lock);
+    w->m->refusals_since -= 61 * 1000; /* a minute later */
+    (void)pthread_mutex_unlock(&w->m->lock);
+    manager_audit_refusal(w->m, "-", "access", "", "unauthorized", "127.0.0.1");
+    struct audit_row *rows = NULL;
+    size_t count = 0;
+    assert_int_equal(manager_audit_list(w->m, INT64_MIN, -1, 1, &rows, &count, NULL), 0);
+    assert_non_null(strstr(rows[0].detail, "127.0.0.1 ("));
+    assert_non_null(strstr(rows[0].detail, " more before)"));
+    free(rows);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_an_empty_one_is_fine, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rows_follow_each_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tampering, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_trimming, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refusals_are_limited, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
