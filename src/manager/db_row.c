@@ -58,7 +58,9 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
         e = bind_text(q, at++, r->owner);
     if (e == SQLITE_OK)
         e = bind_text(q, at++, on_failure_name(r->on_failure));
-    return e == SQLITE_OK ? sqlite3_bind_int(q, at, r->pooled) : e;
+    if (e == SQLITE_OK)
+        e = sqlite3_bind_int(q, at++, r->pooled);
+    return e == SQLITE_OK ? sqlite3_bind_int64(q, at, r->archive_bytes) : e;
 }
 
 static int read_text(sqlite3_stmt *q, int at, char *out, size_t size) {
@@ -130,6 +132,7 @@ static int read_numbers(sqlite3_stmt *q, struct sandbox_record *r) {
     r->pids = (uint32_t)pids;
     r->read_only = sqlite3_column_int(q, 15) != 0;
     r->pooled = sqlite3_column_int(q, 27) != 0;
+    r->archive_bytes = MAX(sqlite3_column_int64(q, 28), (sqlite3_int64)0);
     int64_t *const times[] = {&r->created_ms,          &r->updated_ms,
                               &r->active_ms,           &r->auto_stop_minutes,
                               &r->auto_delete_minutes, &r->auto_archive_minutes};

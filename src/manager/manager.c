@@ -85,6 +85,7 @@ int manager_open(const struct manager_options *options, struct manager **ret,
         m->limits.recover_ms = RECOVER_MS;
     m->ensure = options->ensure;
     m->describe = options->describe;
+    m->archives = options->archives;
     m->user = options->user;
     int r = init_locks(m, err);
     if (r == 0 && sandbox_record_copy(&options->defaults, &m->defaults) < 0)

@@ -24,6 +24,7 @@ struct manager_limits {
     int64_t recover_ms;    /* between failures and new starts, doubled each time; 0: a second */
     int64_t sample_interval_ms; /* how often the use of running sandboxes is measured; 0: never */
     int64_t warn_after_ms;      /* a warning if it is above 90 % of a limit for so long; 0: never */
+    int64_t minute_ms; /* of the intervals of sandboxes; 0: 60 s, as all but tests have it */
 };
 
 /* Makes sure that an image is there: id of "NAME", progress lines to progress_fd (or -1). May take
@@ -36,13 +37,28 @@ typedef int (*ensure_image)(void *user, const char *name, int progress_fd, int c
  * of its record. */
 typedef int (*describe_image)(void *user, struct sandbox_record *r, struct cay_error *err);
 
+/* Archives of what sandboxes have written. Each may take long, in the caller's thread; lines that
+ * tell how far it is go to progress_fd (or -1). */
+struct archive_ops {
+    /* Of a sandbox that does not run: a whole archive on the disk, or none. */
+    int (*write)(void *user, const struct sandbox_record *r, int progress_fd, uint64_t *ret_bytes,
+                 struct cay_error *err);
+    /* The engine's files from the archive, which stays. Files that are there are left as they are.
+     */
+    int (*restore)(void *user, const struct sandbox_record *r, int progress_fd,
+                   struct cay_error *err);
+    /* None is fine. */
+    int (*remove)(void *user, const char *id, struct cay_error *err);
+};
+
 struct manager_options {
     const char *folder; /* ours alone: the database and the sandboxes' sockets; it must be the work
                          * folder of the process, since names of sockets are short */
     struct manager_limits limits;
     struct sandbox_record defaults; /* for what a request leaves open */
     ensure_image ensure;
-    describe_image describe; /* NULL: images say nothing */
+    describe_image describe;            /* NULL: images say nothing */
+    const struct archive_ops *archives; /* NULL: there are none */
     void *user;
 };
 
@@ -89,6 +105,10 @@ int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
                 struct cay_error *err);
 int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err);
 /* Everything inside gets SIGTERM, is given the configured grace, and is killed. */
+/* The same, with lines that tell how far an archive is restored. */
+int manager_start_told(struct manager *m, const char *who, int progress_fd, struct cay_error *err);
+/* Stops it and moves what it has written into an archive, from which a start restores it. */
+int manager_archive(struct manager *m, const char *who, int progress_fd, struct cay_error *err);
 int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *err);
 /* The same with a grace of its own: 0 kills at once, a negative one is the configured. */
 int manager_stop_within(struct manager *m, const char *who, int64_t grace_ms,

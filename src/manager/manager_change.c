@@ -22,7 +22,8 @@ struct verb {
 };
 static const struct verb verb_start = {
     "started",
-    BIT(SANDBOX_STOPPED) | BIT(SANDBOX_ERROR) | BIT(SANDBOX_STARTING) | BIT(SANDBOX_STOPPING),
+    BIT(SANDBOX_STOPPED) | BIT(SANDBOX_ERROR) | BIT(SANDBOX_STARTING) | BIT(SANDBOX_STOPPING) |
+        BIT(SANDBOX_ARCHIVING) | BIT(SANDBOX_ARCHIVED) | BIT(SANDBOX_RESTORING),
     SANDBOX_STARTED,
 };
 static const struct verb verb_stop = {
@@ -146,6 +147,8 @@ int change_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
     struct cay_error here = {0};
     int r = quota_wake(m, s, err);
     if (r == 0)
+        r = archive_bring_back(m, s, err);
+    if (r == 0)
         r = turn_become(m, s, SANDBOX_STARTING, NULL, err);
     if (r < 0)
         return r;
@@ -154,8 +157,10 @@ int change_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
         r = launch(m, s, &here);
     if (r == 0)
         r = settle_started(m, s, &here);
-    if (r == 0)
+    if (r == 0) {
+        (void)archive_drop(m, s, NULL); /* or the clean-up does */
         return 0;
+    }
     /* it may run even so, if only the answer was lost */
     (void)drive_stop(m, s->record.id, NULL);
     turn_fail(m, s, &here);
@@ -164,8 +169,21 @@ int change_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
     return r;
 }
 
+int manager_start_told(struct manager *m, const char *who, int progress_fd, struct cay_error *err) {
+    struct sandbox *s;
+    bool go_on;
+    int r = begin_verb(m, who, &verb_start, &s, &go_on, err);
+    if (r < 0)
+        return r;
+    turn_tell(m, s, &progress_fd);
+    if (go_on)
+        r = change_start(m, s, err);
+    turn_end(m, s);
+    return r;
+}
+
 int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err) {
-    return run_verb(m, who, &verb_start, change_start, err);
+    return manager_start_told(m, who, -1, err);
 }
 
 /* ---- stopping, pausing ---- */
@@ -278,6 +296,8 @@ int change_remove(struct manager *m, struct sandbox *s, permission may, struct c
     int r = turn_become(m, s, SANDBOX_DESTROYING, may, err);
     if (r == 0)
         r = drive_remove(m, s->record.id, err);
+    if (r == 0)
+        r = archive_drop(m, s, err);
     if (r < 0)
         return r;
     socket_remove(s->record.id);

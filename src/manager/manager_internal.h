@@ -41,7 +41,8 @@ struct sandbox {
     int64_t active_at;  /* monotonic, as all that is compared */
     int64_t stopped_at; /* or when we learned of it */
     int64_t saved_active_ms;
-    unsigned failures; /* since first_failure: how often it ended unasked */
+    const int *progress; /* of the change: where lines that tell of it go; NULL: nowhere */
+    unsigned failures;   /* since first_failure: how often it ended unasked */
     int64_t first_failure;
     int64_t recover_at;        /* it is started again then; 0: not by itself */
     struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
@@ -72,6 +73,8 @@ struct manager {
     pthread_t reaper;
     bool sampling, has_sampler;
     pthread_t sampler;
+    const struct archive_ops *archives; /* NULL: there are none */
+    unsigned archiving;                 /* how many the clean-up archives now */
 };
 
 /* May it be done now? Asked under the lock, in the moment that decides. */
@@ -120,6 +123,11 @@ void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why
 /* -CAY_CONFLICT: what it is, that it cannot be `done` ("paused") so, and the remedy. */
 int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err);
 
+/* Where lines that tell of the change go until the turn ends; *fd is -1 for nowhere, and outlives
+ * it. */
+void turn_tell(struct manager *m, struct sandbox *s, const int *fd);
+int turn_progress(const struct sandbox *s); /* -1: nowhere */
+
 /* ---- manager_drive.c: the operations of the engine ---- */
 int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *image, int listener,
                 struct cay_error *err); /* err is not NULL */
@@ -144,6 +152,23 @@ int change_build(struct manager *m, struct sandbox *s, int progress_fd, struct c
 void change_end_creation(struct manager *m, struct sandbox *s);
 int change_copy_out(struct manager *m, const struct sandbox *s, struct sandbox_record *ret,
                     struct cay_error *err);
+
+/* ---- manager_archive.c ---- */
+
+/* For who has the turn. From stopped to archived; what fails leaves it stopped. */
+int change_archive(struct manager *m, struct sandbox *s, permission may, struct cay_error *err);
+/* The files of one that is archived are there again; nothing is done for others. What fails leaves
+ * it archived. */
+int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *err);
+/* Removes the files of one that is archived. */
+int archive_empty(struct manager *m, struct sandbox *s, struct cay_error *err);
+/* Removes the archive, if it has one. */
+int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err);
+/* True if it has an archive for no purpose; with the lock held. */
+bool archive_is_needless(const struct sandbox *s);
+/* Has it been stopped for long enough? With the lock held. */
+bool archive_is_due(const struct manager *m, const struct sandbox *s);
+
 /* Starts it, from any state in which it does not run. */
 int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
 
@@ -220,4 +245,5 @@ int worker_start(struct manager *m, pthread_t *ret, void *(*run)(void *), bool *
 /* The end of one: the last thing that it does. */
 void worker_end(struct manager *m, bool *running);
 int reaper_start(struct manager *m, struct cay_error *err);
+int64_t limits_minutes_ms(const struct manager_limits *limits, int64_t minutes);
 void reaper_wake(struct manager *m); /* with the lock held */

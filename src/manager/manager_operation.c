@@ -18,6 +18,7 @@ static void stamp(struct sandbox *s) {
 static bool is_coming(const struct sandbox *s) {
     enum sandbox_state state = s->record.state;
     bool starting = state == SANDBOX_CREATING || state == SANDBOX_STARTING ||
+                    state == SANDBOX_RESTORING ||
                     (state == SANDBOX_ERROR && s->record.on_failure == FAILURE_RECREATE);
     return !s->gone && (s->recover_at != 0 || (s->changing && starting));
 }

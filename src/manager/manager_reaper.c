@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "manager/manager_internal.h"
 
-enum { MINUTE_MS = 60 * 1000, SOON_MS = 1000 };
+enum { MINUTE_MS = 60 * 1000, ARCHIVING_MAX = 2, SOON_MS = 1000 };
 
 void reaper_wake(struct manager *m) {
     m->wake = true;
@@ -16,15 +16,17 @@ void reaper_wake(struct manager *m) {
 }
 
 /* Rows come from a disk: whatever they say must not overflow. */
-static int64_t minutes_ms(int64_t minutes) {
-    return minutes > INT64_MAX / MINUTE_MS ? INT64_MAX : minutes * MINUTE_MS;
+int64_t limits_minutes_ms(const struct manager_limits *limits, int64_t minutes) {
+    int64_t minute = limits->minute_ms > 0 ? limits->minute_ms : MINUTE_MS;
+    return minutes > INT64_MAX / minute ? INT64_MAX : minutes * minute;
 }
 
 static bool is_idle(const struct manager *m, const struct sandbox *s) {
     int64_t quiet = clock_ms() - s->active_at;
     if (s->operations > 0)
         return false;
-    return (s->record.auto_stop_minutes > 0 && quiet >= minutes_ms(s->record.auto_stop_minutes)) ||
+    return (s->record.auto_stop_minutes > 0 &&
+            quiet >= limits_minutes_ms(&m->limits, s->record.auto_stop_minutes)) ||
            (m->limits.idle_timeout_ms > 0 && quiet >= m->limits.idle_timeout_ms);
 }
 
@@ -33,10 +35,10 @@ static bool may_stop(const struct manager *m, const struct sandbox *s) {
 }
 
 static bool may_remove(const struct manager *m, const struct sandbox *s) {
-    (void)m;
     int64_t since = clock_ms() - s->stopped_at;
-    return s->record.state == SANDBOX_STOPPED && s->operations == 0 &&
-           s->record.auto_delete_minutes >= 0 && since >= minutes_ms(s->record.auto_delete_minutes);
+    bool rests = s->record.state == SANDBOX_STOPPED || s->record.state == SANDBOX_ARCHIVED;
+    return rests && s->operations == 0 && s->record.auto_delete_minutes >= 0 &&
+           since >= limits_minutes_ms(&m->limits, s->record.auto_delete_minutes);
 }
 
 static bool is_stuck(const struct sandbox *s) {
@@ -62,7 +64,15 @@ static void note_stuck(struct manager *m, struct sandbox *s) {
 
 /* ---- one sandbox ---- */
 
-enum chore { CHORE_NOTHING, CHORE_STOP, CHORE_REMOVE, CHORE_RECOVER, CHORE_SAVE };
+enum chore {
+    CHORE_NOTHING,
+    CHORE_STOP,
+    CHORE_REMOVE,
+    CHORE_ARCHIVE,
+    CHORE_DROP_ARCHIVE,
+    CHORE_RECOVER,
+    CHORE_SAVE
+};
 
 static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *turns) {
     enum chore what = CHORE_NOTHING;
@@ -72,6 +82,10 @@ static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *t
         what = CHORE_STOP;
     else if (may_remove(m, s))
         what = CHORE_REMOVE;
+    else if (archive_is_needless(s))
+        what = CHORE_DROP_ARCHIVE;
+    else if (m->archiving < ARCHIVING_MAX && archive_is_due(m, s))
+        what = CHORE_ARCHIVE;
     else if (s->recover_at != 0 && clock_expired(s->recover_at))
         what = CHORE_RECOVER;
     else if (s->unsaved || s->record.active_ms != s->saved_active_ms)
@@ -106,6 +120,10 @@ static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struc
         return change_stop(m, s, may_stop, m->limits.stop_grace_ms, err);
     case CHORE_REMOVE:
         return change_remove(m, s, may_remove, err);
+    case CHORE_DROP_ARCHIVE:
+        return archive_drop(m, s, err);
+    case CHORE_ARCHIVE:
+        return change_archive(m, s, archive_is_due, err);
     case CHORE_RECOVER:
         return recover(m, s, err);
     case CHORE_SAVE:
@@ -135,12 +153,24 @@ struct errand {
     enum chore what;
 };
 
+/* The next one is begun when one is done. */
+static void count_archive(struct manager *m, const struct errand *e, int more) {
+    if (e->what != CHORE_ARCHIVE)
+        return;
+    (void)pthread_mutex_lock(&m->lock);
+    m->archiving += (unsigned)more;
+    if (more < 0)
+        reaper_wake(m);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
 static void run_errand(const struct errand *e) {
     struct cay_error err = {0};
     int r = do_chore(e->m, e->s, e->what, &err);
     note_chore(e->m, e->s, e->what, r);
     if (r < 0 && r != -CAY_CONFLICT) /* a conflict: it came into use just now */
         log_event(LOG_LEVEL_WARN, "clean-up failed", "why", "%s: %s", e->s->record.id, err.message);
+    count_archive(e->m, e, -1);
     turn_end(e->m, e->s);
 }
 
@@ -172,7 +202,8 @@ static void look_after(struct manager *m, struct sandbox *s) {
     struct errand e = {.m = m, .s = s, .what = choose(m, s, &turns)};
     if (e.what == CHORE_NOTHING || !turn_try(m, s, turns))
         return;
-    bool is_long = e.what == CHORE_STOP || e.what == CHORE_RECOVER;
+    count_archive(m, &e, 1);
+    bool is_long = e.what == CHORE_STOP || e.what == CHORE_RECOVER || e.what == CHORE_ARCHIVE;
     if (!is_long || !send_apart(&e))
         run_errand(&e);
 }

@@ -17,6 +17,8 @@ enum repair {
     BE_STARTED, /* it runs: adopted */
     BE_PAUSED,
     BE_STOPPED, /* a transition that got this far */
+    BE_ARCHIVED,
+    EMPTY,      /* it is archived: its files are to go */
     ENDED,      /* nobody asked for it */
     LOST,       /* its files are gone */
     UNFINISHED, /* it was promised, but not made */
@@ -33,9 +35,9 @@ static const enum repair repairs[SANDBOX_STATE_COUNT][SEEN_COUNT] = {
     [SANDBOX_STOPPING] = {LOST, BE_STOPPED, STOP, STOP},
     [SANDBOX_STOPPED] = {LOST, KEEP, STOP, STOP},
     [SANDBOX_PAUSED] = {LOST, ENDED, BE_STARTED, KEEP},
-    [SANDBOX_ARCHIVING] = {LOST, BE_STOPPED, STOP, STOP},
-    [SANDBOX_ARCHIVED] = {KEEP, KEEP, STOP, STOP},
-    [SANDBOX_RESTORING] = {LOST, BE_STOPPED, STOP, STOP},
+    [SANDBOX_ARCHIVING] = {BE_ARCHIVED, BE_STOPPED, STOP, STOP},
+    [SANDBOX_ARCHIVED] = {KEEP, EMPTY, STOP, STOP},
+    [SANDBOX_RESTORING] = {BE_ARCHIVED, BE_STOPPED, BE_STARTED, BE_PAUSED},
     [SANDBOX_DESTROYING] = {REMOVE, REMOVE, REMOVE, REMOVE},
     [SANDBOX_ERROR] = {KEEP, KEEP, HALT, HALT},
 };
@@ -89,6 +91,10 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
         return turn_become(m, s, SANDBOX_PAUSED, NULL, err);
     case BE_STOPPED:
         return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
+    case BE_ARCHIVED:
+        return turn_become(m, s, SANDBOX_ARCHIVED, NULL, err);
+    case EMPTY:
+        return archive_empty(m, s, err);
     case ENDED:
         return failure_note_end(m, s, first, err);
     case LOST:

@@ -70,6 +70,7 @@ void turn_end(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_lock(&m->lock);
     s->changing = s->waking = false;
     s->deadline = 0;
+    s->progress = NULL;
     m->changes--;
     if (is_for_reaper(s))
         reaper_wake(m);
@@ -82,6 +83,16 @@ void turn_set_deadline(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_lock(&m->lock);
     s->deadline = clock_deadline(m->limits.transition_ms);
     (void)pthread_mutex_unlock(&m->lock);
+}
+
+void turn_tell(struct manager *m, struct sandbox *s, const int *fd) {
+    (void)pthread_mutex_lock(&m->lock);
+    s->progress = fd;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int turn_progress(const struct sandbox *s) {
+    return s->progress != NULL ? *s->progress : -1;
 }
 
 int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct cay_error *err) {
@@ -188,6 +199,7 @@ int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err
               r->state == SANDBOX_ERROR ? "; " : "", r->reason);
     switch (r->state) {
     case SANDBOX_STOPPED:
+    case SANDBOX_ARCHIVED:
         return error_remedy(err, "start it with: cay start %s", r->name);
     case SANDBOX_PAUSED:
         return error_remedy(err, "resume it with: cay resume %s", r->name);

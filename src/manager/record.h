@@ -72,6 +72,7 @@ struct sandbox_record {
     int64_t created_ms, updated_ms, active_ms;      /* since 1970 */
     int64_t auto_stop_minutes, auto_delete_minutes; /* 0, -1: never */
     int64_t auto_archive_minutes;                   /* after it has stopped; 0: never */
+    int64_t archive_bytes; /* how large its archive is; 0: it has none; else there may be one */
 };
 
 void sandbox_record_free(struct sandbox_record *r); /* its strings, not itself */
