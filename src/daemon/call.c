@@ -145,6 +145,10 @@ static int stop(struct call *c, struct cay_error *err) {
     return after(c, r, err);
 }
 
+static int archive(struct call *c, struct cay_error *err) {
+    return after(c, manager_archive(c->manager, c->who, -1, err), err);
+}
+
 static int pause_it(struct call *c, struct cay_error *err) {
     return after(c, manager_pause(c->manager, c->who, err), err);
 }
@@ -204,6 +208,7 @@ static const struct route routes[] = {
     {"POST", "/api/sandbox/{who}/start", start},
     {"POST", "/api/sandbox/{who}/recover", start},
     {"POST", "/api/sandbox/{who}/stop", stop},
+    {"POST", "/api/sandbox/{who}/archive", archive},
     {"POST", "/api/sandbox/{who}/pause", pause_it},
     {"POST", "/api/sandbox/{who}/resume", resume},
     {"PUT", "/api/sandbox/{who}/labels", label},

@@ -9,12 +9,16 @@
 
 enum control_op {
     /* front to supervisor */
-    CONTROL_READY = 1,  /* it serves */
-    CONTROL_FAILED = 2, /* it could not start: err; it ends next */
-    CONTROL_PULL = 3,   /* make sure that image `name` is there; with two descriptors: one for the
-                         * answer of cay-image, one for its progress */
-    CONTROL_RECORD = 4, /* the record of the image whose id is `name`; with a socket, which gets it
-                         * as a descriptor, or is closed if there is none */
+    CONTROL_READY = 1,   /* it serves */
+    CONTROL_FAILED = 2,  /* it could not start: err; it ends next */
+    CONTROL_PULL = 3,    /* make sure that image `name` is there; with two descriptors: one for the
+                          * answer of cay-image, one for its progress */
+    CONTROL_RECORD = 4,  /* the record of the image whose id is `name`; with a socket, which gets it
+                          * as a descriptor, or is closed if there is none */
+    CONTROL_ARCHIVE = 5, /* archive the sandbox whose id is `name`; with two descriptors: one for
+                          * the answer, one for its progress */
+    CONTROL_RESTORE = 6, /* the same backwards, onto a disk of `number` bytes */
+    CONTROL_UNARCHIVE = 7, /* remove the archive of sandbox `name`; with one for the answer */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */
@@ -25,6 +29,7 @@ enum { CONTROL_FDS_MAX = 2 };
 struct control_message {
     uint32_t op;
     char name[REFERENCE_TEXT_SIZE];
+    uint64_t number;
     struct cay_error err;
 };
 

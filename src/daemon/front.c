@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "daemon/archives.h"
 #include "daemon/control.h"
 #include "daemon/describe.h"
 #include "daemon/http.h"
@@ -90,6 +91,26 @@ static int describe(void *user, struct sandbox_record *r, struct cay_error *err)
     return e;
 }
 
+static int write_archive(void *user, const struct sandbox_record *r, int progress,
+                         uint64_t *ret_bytes, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_write(f->options->control, r, progress, ret_bytes, err);
+}
+
+static int restore_archive(void *user, const struct sandbox_record *r, int progress,
+                           struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_restore(f->options->control, r, progress, err);
+}
+
+static int remove_archive(void *user, const char *id, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_remove(f->options->control, id, err);
+}
+
+static const struct archive_ops archives = {
+    .write = write_archive, .restore = restore_archive, .remove = remove_archive};
+
 /* The work folder is left open: the image has a say before the configuration. */
 static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
                          struct cay_error *err) {
@@ -102,6 +123,7 @@ static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
     ret->pids = (uint32_t)c->sandbox.pids;
     ret->tier = s->is_root ? TIER_FULL : TIER_ROOTLESS;
     ret->auto_stop_minutes = c->manager.auto_stop_minutes;
+    ret->auto_archive_minutes = c->manager.auto_archive_minutes;
     ret->auto_delete_minutes = c->manager.auto_delete_minutes;
     ret->on_failure = on_failure_from_name(c->manager.on_failure);
     return 0;
@@ -119,6 +141,7 @@ static int start_manager(struct front *f, struct cay_error *err) {
                    .warn_after_ms = c->manager.warn_after_ms},
         .ensure = ensure,
         .describe = describe,
+        .archives = &archives,
         .user = f,
     };
     int r = fill_defaults(f->options->settings, &options.defaults, err);

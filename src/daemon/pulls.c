@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,26 +10,13 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/program.h"
 #include "daemon/control.h"
+#include "daemon/imager.h"
 #include "image/answer.h"
 
 enum { ANSWER_MAX = 8192 };
 
 /* ---- the supervisor's side ---- */
-
-static int spawn(const char *program, const char *const *argv, int answer, int progress, pid_t *ret,
-                 struct cay_error *err) {
-    posix_spawn_file_actions_t actions;
-    (void)posix_spawn_file_actions_init(&actions);
-    int r = posix_spawn_file_actions_adddup2(&actions, answer, STDOUT_FILENO);
-    if (r == 0 && progress >= 0)
-        r = posix_spawn_file_actions_adddup2(&actions, progress, STDERR_FILENO);
-    if (r == 0)
-        r = posix_spawn(ret, program, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return r == 0 ? 0 : error_sys(err, r, "starting %s", program);
-}
 
 static int check_name(const char *name, struct cay_error *err) {
     struct reference ref;
@@ -39,10 +25,7 @@ static int check_name(const char *name, struct cay_error *err) {
 
 static int start(const struct settings *s, const char *name, int answer, int progress, pid_t *ret,
                  struct cay_error *err) {
-    char program[PATH_MAX];
     int r = check_name(name, err);
-    if (r == 0)
-        r = program_find("cay-image", program, sizeof program, err);
     if (r < 0)
         return r;
     const char *argv[12] = {"cay-image",  "ensure", "--state-dir",
@@ -56,7 +39,7 @@ static int start(const struct settings *s, const char *name, int answer, int pro
         argv[n++] = "--quiet";
     argv[n++] = "--";
     argv[n] = name;
-    return spawn(program, argv, answer, progress, ret, err);
+    return imager_spawn(argv, answer, progress, ret, err);
 }
 
 /* Our end of the answer tells when nobody reads it any more. */
@@ -86,11 +69,7 @@ void pulls_start(struct pulls *p, const struct settings *s, const char *name, in
         r = start_watched(p, slot, s, name, answer, progress, &err);
     if (r == 0)
         return;
-    _cleanup_(buf_free) struct buf b = BUF_INIT(ANSWER_MAX);
-    error_sanitize(&err);
-    (void)buf_printf(&b, "%s\n%s\n%s\n", cay_code_name(err.code), err.message, err.remedy);
-    (void)fd_set_nonblocking(answer, true); /* whatever the front has made of it */
-    (void)fd_write_all(answer, buf_text(&b), b.len);
+    imager_answer(answer, &err);
 }
 
 bool pulls_ended(struct pulls *p, pid_t pid) {

@@ -28,6 +28,7 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_time(s, "lastActivityAt", r->active_ms);
     sheet_integer(s, "autoStopInterval", MAX(r->auto_stop_minutes, 0));
     sheet_integer(s, "autoArchiveInterval", MAX(r->auto_archive_minutes, 0));
+    sheet_integer(s, "archiveSize", r->state == SANDBOX_ARCHIVED ? r->archive_bytes : 0);
     sheet_integer(s, "autoDeleteInterval", r->auto_delete_minutes);
     sheet_string(s, "onFailure", on_failure_name(r->on_failure));
     sheet_string(s, "tier", tier_name(r->tier));

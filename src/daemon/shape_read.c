@@ -150,6 +150,8 @@ static int read_interval(const struct json *at, const char *key, int64_t min, in
 static int read_intervals(const struct json *at, struct sandbox_record *ret,
                           struct cay_error *err) {
     int r = read_interval(at, "autoStopInterval", 0, -1, &ret->auto_stop_minutes, err);
+    if (r == 0)
+        r = read_interval(at, "autoArchiveInterval", 0, -1, &ret->auto_archive_minutes, err);
     return r < 0 ? r
                  : read_interval(at, "autoDeleteInterval", -1, INTERVAL_AT_ONCE,
                                  &ret->auto_delete_minutes, err);
@@ -225,6 +227,7 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
         "pids",
         "volumes",
         "autoStopInterval",
+        "autoArchiveInterval",
         "autoDeleteInterval",
         "onFailure",
         "tier",

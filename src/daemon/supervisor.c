@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "daemon/archives.h"
 #include "daemon/control.h"
 #include "daemon/describe.h"
 #include "daemon/front.h"
@@ -23,6 +24,7 @@
 #include "daemon/places.h"
 #include "daemon/pulls.h"
 #include "engine/native/launcher_client.h"
+#include "image/archives.h"
 
 enum {
     PAUSE_MIN_MS = 100,
@@ -44,6 +46,7 @@ struct supervisor {
     int control; /* to the front */
     struct child front, launcher;
     struct pulls pulls;
+    struct archive_jobs archives;
     unsigned fronts, launchers; /* started so far */
     int64_t pause, start_at;    /* how long, and until when, nothing is started */
     int report;
@@ -183,6 +186,7 @@ static void front_ended(struct supervisor *s, int status) {
     grow_pause(s, &s->front);
     s->front.pid = 0;
     fd_close(&s->control);
+    archive_jobs_kill(&s->archives); /* what the next front finds must not change under it */
     s->launcher.kill_at = clock_ms() + HANG_UP_MS;
     if (s->has_served || s->is_stopping)
         return;
@@ -207,8 +211,8 @@ static void reap(struct supervisor *s) {
             front_ended(s, status);
         else if (pid == s->launcher.pid)
             launcher_ended(s, status);
-        else
-            (void)pulls_ended(&s->pulls, pid);
+        else if (!pulls_ended(&s->pulls, pid))
+            (void)archive_jobs_ended(&s->archives, pid);
     }
 }
 
@@ -239,6 +243,8 @@ static void take_message(struct supervisor *s) {
         fail(s, &m.err);
     else if (m.op == CONTROL_PULL && fds[0] >= 0)
         pulls_start(&s->pulls, s->settings, m.name, fds[0], fds[1]);
+    else if (m.op >= CONTROL_ARCHIVE && m.op <= CONTROL_UNARCHIVE && fds[0] >= 0)
+        archive_jobs_handle(&s->archives, s->settings, &m, fds[0], fds[1]);
     else if (m.op == CONTROL_RECORD && fds[0] >= 0)
         describe_send(s->settings->state_dir, m.name, fds[0]);
     fd_close(&fds[0]);
@@ -271,7 +277,7 @@ static void start_missing(struct supervisor *s) {
     int r = 0;
     if (s->is_stopping || clock_ms() < s->start_at)
         return;
-    if (s->front.pid == 0 && s->launcher.pid == 0)
+    if (s->front.pid == 0 && s->launcher.pid == 0 && !archive_jobs_are_busy(&s->archives))
         r = start_both(s, &err);
     else if (s->front.pid != 0 && s->launcher.pid == 0)
         r = replace_launcher(s, &err);
@@ -283,7 +289,7 @@ static void start_missing(struct supervisor *s) {
 
 static int64_t next_deadline(const struct supervisor *s) {
     int64_t at = 0;
-    if (!s->is_stopping && s->launcher.pid == 0)
+    if (!s->is_stopping && s->launcher.pid == 0 && !archive_jobs_are_busy(&s->archives))
         at = s->start_at;
     if (s->launcher.pid != 0)
         at = clock_earlier(at, s->launcher.kill_at);
@@ -323,6 +329,7 @@ static int prepare(struct supervisor *s, int *ret_lock, struct cay_error *err) {
     *ret_lock = places_lock(err);
     if (*ret_lock < 0)
         return *ret_lock;
+    archives_sweep(s->settings->state_dir);
     if (s->settings->in_background)
         r = places_log_to_file(err);
     if (r == 0)

@@ -120,6 +120,10 @@ static int take_intervals(const struct sandbox_record *d, struct sandbox_record 
         r->auto_stop_minutes = d->auto_stop_minutes;
     if (r->auto_stop_minutes < 0)
         r->auto_stop_minutes = 0;
+    if (r->auto_archive_minutes == 0)
+        r->auto_archive_minutes = d->auto_archive_minutes;
+    if (r->auto_archive_minutes < 0)
+        r->auto_archive_minutes = 0;
     if (r->auto_delete_minutes == 0)
         r->auto_delete_minutes = d->auto_delete_minutes;
     else if (r->auto_delete_minutes == INTERVAL_AT_ONCE)
@@ -127,6 +131,8 @@ static int take_intervals(const struct sandbox_record *d, struct sandbox_record 
     if (r->auto_delete_minutes < 0)
         r->auto_delete_minutes = -1;
     int e = request_interval("auto-stop", r->auto_stop_minutes, err);
+    if (e == 0)
+        e = request_interval("auto-archive", r->auto_archive_minutes, err);
     return e < 0 ? e : request_interval("auto-delete", r->auto_delete_minutes, err);
 }
 
@@ -196,6 +202,7 @@ int request_complete(const struct manager *m, const struct sandbox_record *reque
     struct sandbox_spec spec = {0};
     r.env = r.labels = r.volumes = (struct strv){0};
     r.reason[0] = r.remedy[0] = r.image[0] = '\0';
+    r.archive_bytes = 0;
     r.state = SANDBOX_CREATING;
     r.created_ms = r.updated_ms = r.active_ms = clock_wall_ms();
     take_defaults(&m->defaults, &r);

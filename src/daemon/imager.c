@@ -1,0 +1,45 @@
+#include "daemon/imager.h"
+
+#include <limits.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/program.h"
+
+enum { ANSWER_MAX = 8192 };
+
+static int spawn(const char *program, const char *const *argv, int answer, int progress, pid_t *ret,
+                 struct cay_error *err) {
+    posix_spawn_file_actions_t actions;
+    (void)posix_spawn_file_actions_init(&actions);
+    int r = posix_spawn_file_actions_adddup2(&actions, answer, STDOUT_FILENO);
+    if (r == 0 && progress >= 0)
+        r = posix_spawn_file_actions_adddup2(&actions, progress, STDERR_FILENO);
+    if (r == 0)
+        r = posix_spawn(ret, program, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return r == 0 ? 0 : error_sys(err, r, "starting %s", program);
+}
+
+int imager_spawn(const char *const *argv, int answer, int progress, pid_t *ret,
+                 struct cay_error *err) {
+    char program[PATH_MAX];
+    int r = program_find("cay-image", program, sizeof program, err);
+    return r < 0 ? r : spawn(program, argv, answer, progress, ret, err);
+}
+
+void imager_answer(int answer, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(ANSWER_MAX);
+    error_sanitize(err);
+    if (err->code == CAY_OK)
+        (void)buf_puts(&b, "ok\n");
+    else
+        (void)buf_printf(&b, "%s\n%s\n%s\n", cay_code_name(err->code), err->message, err->remedy);
+    (void)fd_set_nonblocking(answer, true); /* whatever the front has made of it */
+    (void)fd_write_all(answer, buf_text(&b), b.len);
+}

@@ -1,0 +1,14 @@
+/* Starting cay-image, for the supervisor: its answer comes on a descriptor, as lines. */
+#pragma once
+
+#include <sys/types.h>
+
+struct cay_error;
+
+/* Starts `cay-image` with these arguments (argv[0] included, NULL-terminated); its standard output
+ * is `answer`, its standard error `progress` (-1: ours). Both stay open here. */
+int imager_spawn(const char *const *argv, int answer, int progress, pid_t *ret,
+                 struct cay_error *err);
+
+/* Answers in its place, in the same form: what kept it from starting, or CAY_OK as "ok". */
+void imager_answer(int answer, struct cay_error *err);
