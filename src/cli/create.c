@@ -14,7 +14,7 @@ struct create_options {
     const char *image, *name, *workdir, *user;
     uint64_t memory, disk;
     double cpus;
-    int64_t pids, auto_stop_ms, auto_delete_ms; /* -1: as configured */
+    int64_t pids, auto_stop_ms, auto_archive_ms, auto_delete_ms; /* -1: as configured */
     struct strv env, volumes, labels;
     int tier, profile, on_failure; /* 0: as the daemon likes */
     bool read_only, wait;
@@ -97,6 +97,10 @@ static const struct opt options[] = {
      OPT_TO_DURATION(struct create_options, auto_stop_ms),
      .arg = "TIME",
      .help = "stop it when nothing was done for this long, 0 for never (15m)"},
+    {.name = "auto-archive",
+     OPT_TO_DURATION(struct create_options, auto_archive_ms),
+     .arg = "TIME",
+     .help = "archive it when it was stopped for this long, 0 for never (1d)"},
     {.name = "auto-delete",
      OPT_TO_DURATION(struct create_options, auto_delete_ms),
      .arg = "TIME",
@@ -137,6 +141,7 @@ static int make_body(const struct create_options *o, struct buf *b, struct cay_e
     c.env = (const char *const *)o->env.v;
     c.labels = (const char *const *)o->labels.v;
     c.auto_stop_minutes = minutes(o->auto_stop_ms);
+    c.auto_archive_minutes = minutes(o->auto_archive_ms);
     c.auto_delete_minutes = minutes(o->auto_delete_ms);
     c.on_failure = o->on_failure > 0 ? policies[o->on_failure] : NULL;
     return create_body(&c, b, err);
@@ -171,7 +176,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
 }
 
 static const struct create_options defaults = {
-    .auto_stop_ms = -1, .auto_delete_ms = -1, .wait = true};
+    .auto_stop_ms = -1, .auto_archive_ms = -1, .auto_delete_ms = -1, .wait = true};
 
 const struct opt_command cli_create = {
     .name = "create",

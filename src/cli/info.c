@@ -20,6 +20,7 @@ static const struct {
     {"workDir", "work folder", false},
     {"memory", "memory", true},
     {"disk", "disk", true},
+    {"archiveSize", "archive", true},
     {"cpus", "cpus", false},
     {"pids", "pids", false},
     {"tier", "tier", false},
@@ -29,6 +30,7 @@ static const struct {
     {"updatedAt", "updated", false},
     {"lastActivityAt", "active", false},
     {"autoStopInterval", "auto-stop", false},
+    {"autoArchiveInterval", "auto-archive", false},
     {"autoDeleteInterval", "auto-delete", false},
     {"onFailure", "on failure", false},
 };
@@ -49,6 +51,8 @@ static void put_sandbox(struct buf *b, const struct table *t) {
         const char *value = table_get(t, 0, lines[i].field);
         if (strncmp(lines[i].field, "auto", 4) == 0)
             value = interval(lines[i].field, value, text);
+        if (strcmp(lines[i].field, "archiveSize") == 0 && table_number(t, 0, lines[i].field) == 0)
+            continue;
         if (lines[i].is_size)
             value = str_bytes(table_number(t, 0, lines[i].field), text);
         if (value[0] != '\0')

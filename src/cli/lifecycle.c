@@ -1,4 +1,5 @@
-/* `cay stop`, `start`, `pause`, `resume`, `rm`: one request for each sandbox that is named. */
+/* `cay stop`, `start`, `archive`, `pause`, `resume`, `rm`: one request for each sandbox that is
+ * named. */
 #include <stdio.h>
 
 #include "cli/cli.h"
@@ -57,6 +58,11 @@ static int run_start(const struct opt_command *cmd, void *values, int argc, char
     return post(values, "/start", argc, argv);
 }
 
+static int run_archive(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    return post(values, "/archive", argc, argv);
+}
+
 static int run_pause(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
     return post(values, "/pause", argc, argv);
@@ -113,8 +119,11 @@ const struct opt_command cli_stop = {
     .run = run_stop,
 };
 
-LIFECYCLE(start, "start stopped sandboxes again",
+LIFECYCLE(start, "start stopped or archived sandboxes again",
           "Files are as they were; what ran before is not started again.");
+LIFECYCLE(archive, "move what sandboxes have written into compressed archives",
+          "A sandbox that runs is stopped first. An archived one takes neither memory nor, beside "
+          "its archive, disk; 'cay start' restores it exactly as it was.");
 LIFECYCLE(pause, "freeze sandboxes",
           "Nothing runs in a paused sandbox, and nothing of it is lost: memory stays.");
 LIFECYCLE(resume, "let paused sandboxes go on", NULL);

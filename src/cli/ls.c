@@ -12,7 +12,10 @@ struct ls_options {
 };
 
 static const struct opt options[] = {
-    {.letter = 'a', .name = "all", OPT_TO_FLAG(struct ls_options, all), .help = "stopped ones too"},
+    {.letter = 'a',
+     .name = "all",
+     OPT_TO_FLAG(struct ls_options, all),
+     .help = "stopped and archived ones too"},
     {.letter = 'l',
      .name = "label",
      OPT_TO_STRINGS(struct ls_options, labels),
@@ -29,7 +32,8 @@ enum { COLUMNS = 7 };
 
 static bool is_shown(const struct table *t, size_t row, bool all) {
     const char *state = table_get(t, row, "state");
-    return all || (strcmp(state, "stopped") != 0 && strcmp(state, "error") != 0);
+    return all || (strcmp(state, "stopped") != 0 && strcmp(state, "archived") != 0 &&
+                   strcmp(state, "error") != 0);
 }
 
 /* Texts that are made for a row. */

@@ -35,11 +35,12 @@ int imager_spawn(const char *const *argv, int answer, int progress, pid_t *ret,
 
 void imager_answer(int answer, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(ANSWER_MAX);
-    error_sanitize(err);
-    if (err->code == CAY_OK)
+    if (err->code == CAY_OK) {
         (void)buf_puts(&b, "ok\n");
-    else
+    } else {
+        error_sanitize(err);
         (void)buf_printf(&b, "%s\n%s\n%s\n", cay_code_name(err->code), err->message, err->remedy);
+    }
     (void)fd_set_nonblocking(answer, true); /* whatever the front has made of it */
     (void)fd_write_all(answer, buf_text(&b), b.len);
 }

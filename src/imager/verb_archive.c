@@ -241,7 +241,8 @@ static void unmake_folder(struct job *j, const char *name) {
 
 /* Everything is on the disk before it has the name of a sandbox. */
 static int commit_folder(struct job *j, const char *name, struct cay_error *err) {
-    if (syncfs(j->disk) < 0 || syncfs(j->folder) < 0 ||
+    _cleanup_(closep) int fs = openat(j->disk, "fs", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fs < 0 || syncfs(fs) < 0 || syncfs(j->folder) < 0 ||
         renameat(j->sandboxes, name, j->sandboxes, j->id) < 0 || fsync(j->sandboxes) < 0)
         return error_errno(err, "keeping the restored files of sandbox %s", j->id);
     return 0;
