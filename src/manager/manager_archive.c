@@ -69,9 +69,10 @@ int change_archive(struct manager *m, struct sandbox *s, permission may, struct 
         return 0;
     }
     (void)turn_become(m, s, SANDBOX_STOPPED, NULL, NULL); /* which a restart would find too */
+    (void)error_prefix(&here, "archiving sandbox '%s'", s->record.name);
     if (err != NULL)
         *err = here;
-    return error_prefix(err, "archiving sandbox '%s'", s->record.name);
+    return r;
 }
 
 int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *err) {
@@ -91,9 +92,10 @@ int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *e
     if (r == 0)
         return 0;
     (void)turn_become(m, s, SANDBOX_ARCHIVED, NULL, NULL); /* which a restart would find too */
+    (void)error_prefix(&here, "restoring sandbox '%s'", s->record.name);
     if (err != NULL)
         *err = here;
-    return error_prefix(err, "restoring sandbox '%s'", s->record.name);
+    return r;
 }
 
 int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err) {
@@ -101,7 +103,7 @@ int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err) {
         return 0;
     int r = m->archives->remove(m->user, s->record.id, err);
     if (r < 0)
-        return error_prefix(err, "sandbox '%s'", s->record.name);
+        return r;
     (void)pthread_mutex_lock(&m->lock);
     s->record.archive_bytes = 0;
     (void)pthread_mutex_unlock(&m->lock);
