@@ -24,7 +24,7 @@ from launching import (DONE, EXEC, INPUT, INPUT_END, REQUEST, STARTED, STDOUT, C
 KEYS = ["id", "name", "state", "image", "user", "workDir", "memory", "cpus", "disk", "pids",
         "labels", "env", "createdAt", "updatedAt", "lastActivityAt", "autoStopInterval",
         "autoArchiveInterval", "archiveSize", "autoDeleteInterval", "onFailure", "tier", "profile",
-        "errorReason", "errorRemedy"]
+        "progress", "errorReason", "errorRemedy"]
 
 
 @pytest.fixture(scope="module")
