@@ -1,11 +1,13 @@
-/* Any bytes as the target of a request and as a Host header: refused with a remedy, or taken apart
- * into texts that lie in the target, are not empty where they must not be, and can be shown. */
+/* Any bytes as the target of a request, as a time and as headers: refused with a remedy, or taken
+ * apart into texts that lie in the target, are not empty where they must not be, and can be shown.
+ */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
 #include "daemon/access.h"
@@ -68,6 +70,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     if (access_host_is_allowed(text, NULL))
         require(strspn(text, "0123456789.:[]localhostLOCALHOST") == strlen(text));
+    int64_t ms;
+    char time[32];
+    if (clock_from_iso8601(text, &ms) == 0)
+        require(clock_from_iso8601(clock_iso8601(ms, time), &ms) == 0);
     const char *key = access_bearer(text);
     require(key == NULL || (key > text && strlen(key) > 0 && strlen(key) < 256));
     free(text);

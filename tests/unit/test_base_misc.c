@@ -97,6 +97,46 @@ static void deadlines(void **state) {
     assert_int_equal(clock_earlier(7, 5), 5);
 }
 
+static void iso8601_back(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } good[] = {
+        {"1970-01-01T00:00:00Z", 0},
+        {"1970-01-01T00:00:00.25Z", 250},
+        {"1970-01-01T00:00:00.1239999z", 123},
+        {"1970-01-01T02:00:00+02:00", 0},
+        {"1969-12-31T23:30:00-00:30", 0},
+        {"2024-02-29T00:00:00Z", INT64_C(1709164800000)},
+        {"9999-12-31T23:59:59.999Z", INT64_C(253402300799999)},
+    };
+    static const char *const bad[] = {
+        "",
+        "now",
+        "2026-01-01",
+        "2026-01-01T00:00:00",
+        "2026-01-01 00:00:00Z",
+        "2026-02-29T00:00:00Z",
+        "2026-13-01T00:00:00Z",
+        "2026-00-01T00:00:00Z",
+        "2026-01-00T00:00:00Z",
+        "2026-01-01T24:00:00Z",
+        "2026-01-01T00:60:00Z",
+        "2026-01-01T00:00:00Zx",
+        "2026-01-01T00:00:00+2:00",
+        "0000-01-01T00:00:00Z",
+        "+026-01-01T00:00:00Z",
+    };
+    int64_t ms;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        assert_int_equal(clock_from_iso8601(good[i].text, &ms), 0);
+        assert_int_equal(ms, good[i].ms);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(clock_from_iso8601(bad[i], &ms), -EINVAL);
+}
+
 static void iso8601(void **state) {
     (void)state;
     static const struct {
@@ -220,9 +260,10 @@ static void log_output(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids),        cmocka_unit_test(names),     cmocka_unit_test(randomness),
-        cmocka_unit_test(deadlines),  cmocka_unit_test(iso8601),   cmocka_unit_test(log_lines),
-        cmocka_unit_test(log_fields), cmocka_unit_test(log_sizes), cmocka_unit_test(log_output),
+        cmocka_unit_test(ids),        cmocka_unit_test(names),      cmocka_unit_test(randomness),
+        cmocka_unit_test(deadlines),  cmocka_unit_test(iso8601),    cmocka_unit_test(iso8601_back),
+        cmocka_unit_test(log_lines),  cmocka_unit_test(log_fields), cmocka_unit_test(log_sizes),
+        cmocka_unit_test(log_output),
     };
     return cmocka_run_group_tests_name("base_misc", tests, NULL, NULL);
 }
