@@ -45,6 +45,11 @@ static const char *interval(const char *field, const char *minutes, char out[sta
     return out;
 }
 
+/* Only disks may be without one. */
+static const char *size(uint64_t bytes, char out[static 32]) {
+    return bytes == 0 ? "no limit" : str_bytes(bytes, out);
+}
+
 static void put_sandbox(struct buf *b, const struct table *t) {
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         char text[32];
@@ -54,7 +59,7 @@ static void put_sandbox(struct buf *b, const struct table *t) {
         if (strcmp(lines[i].field, "archiveSize") == 0 && table_number(t, 0, lines[i].field) == 0)
             continue;
         if (lines[i].is_size)
-            value = str_bytes(table_number(t, 0, lines[i].field), text);
+            value = size(table_number(t, 0, lines[i].field), text);
         if (value[0] != '\0')
             (void)buf_printf(b, "%-12s %s\n", lines[i].title, value);
     }

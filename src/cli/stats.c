@@ -92,7 +92,9 @@ static int look(struct sandbox_verb *v, struct subject *s) {
     (void)snprintf(s->text[1], size, "%s / %s", str_bytes(table_number(&t, 0, "memoryBytes"), a),
                    str_bytes(table_number(&t, 0, "memoryLimit"), b));
     (void)snprintf(s->text[2], size, "%s", str_bytes(table_number(&t, 0, "memoryPeak"), a));
-    (void)snprintf(s->text[3], size, "%s", str_bytes(table_number(&t, 0, "diskBytes"), a));
+    uint64_t limit = table_number(&t, 0, "diskLimit");
+    (void)snprintf(s->text[3], size, "%s / %s", str_bytes(table_number(&t, 0, "diskBytes"), a),
+                   limit == 0 ? "no limit" : str_bytes(limit, b));
     (void)snprintf(s->text[4], size, "%s", table_get(&t, 0, "pids"));
     (void)snprintf(s->text[5], size, "%s", table_get(&t, 0, "oomKills"));
     return 0;
@@ -100,7 +102,7 @@ static int look(struct sandbox_verb *v, struct subject *s) {
 
 static int print_table(const struct subjects *all, bool clear, struct cay_error *err) {
     static const char *const titles[COLUMNS] = {"NAME",         "CPU",  "MEMORY / LIMIT", "PEAK",
-                                                "DISK WRITTEN", "PIDS", "OOM KILLS"};
+                                                "DISK / LIMIT", "PIDS", "OOM KILLS"};
     _cleanup_(freep) const char **cell = calloc((all->len + 1) * COLUMNS, sizeof *cell);
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
     if (cell == NULL) {

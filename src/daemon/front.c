@@ -118,7 +118,7 @@ static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
     if (str_copy(ret->image_name, sizeof ret->image_name, c->sandbox.image) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] image is too long");
     ret->memory_bytes = c->sandbox.memory;
-    ret->disk_bytes = c->sandbox.disk;
+    ret->disk_bytes = s->no_disk_limits.code == CAY_OK ? c->sandbox.disk : 0;
     ret->cpu_quota_us = (uint32_t)(c->sandbox.cpus * 100000);
     ret->pids = (uint32_t)c->sandbox.pids;
     ret->tier = s->is_root ? TIER_FULL : TIER_ROOTLESS;
@@ -143,7 +143,11 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .describe = describe,
         .archives = &archives,
         .user = f,
+        .no_disk_limits = f->options->settings->no_disk_limits,
     };
+    if (options.no_disk_limits.code != CAY_OK)
+        log_event(LOG_LEVEL_WARN, "sandboxes have no disk limit", "why", "%s; %s",
+                  options.no_disk_limits.message, options.no_disk_limits.remedy);
     int r = fill_defaults(f->options->settings, &options.defaults, err);
     if (r == 0)
         r = manager_open(&options, &f->manager, err);

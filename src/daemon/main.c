@@ -18,6 +18,7 @@
 #include "base/state.h"
 #include "daemon/settings.h"
 #include "daemon/supervisor.h"
+#include "engine/native/disk.h"
 #include "verb/verb.h"
 
 enum { BACKGROUND_MS = 60 * 1000 };
@@ -92,6 +93,8 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
     static char config_path[PATH_MAX], socket_path[PATH_MAX];
     ret->listen = o->listen;
     ret->is_root = geteuid() == 0;
+    ret->no_disk_limits = (struct cay_error){.code = CAY_OK};
+    (void)disk_probe(&ret->no_disk_limits); /* without limits then */
     ret->in_background = o->background;
     int r = state_dir_make(o->common.state_dir, ret->state_dir, sizeof ret->state_dir, err);
     if (r == 0)

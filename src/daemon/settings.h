@@ -4,6 +4,8 @@
 #include <limits.h>
 #include <stdbool.h>
 
+#include <cay/errors.h>
+
 #include "config/config.h"
 
 enum { ADMIN_KEY_SIZE = 80 };
@@ -14,8 +16,9 @@ struct settings {
     struct config *config;
     const char *listen; /* "ADDRESS:PORT" for TCP, or NULL */
     const char *socket; /* path of the unix socket, relative to the daemon's folder or absolute */
-    const char *log_level; /* as given, or NULL: the configuration's */
-    bool is_root;          /* of the host: the front becomes another user then */
+    const char *log_level;           /* as given, or NULL: the configuration's */
+    bool is_root;                    /* of the host: the front becomes another user then */
+    struct cay_error no_disk_limits; /* why sandboxes have none; CAY_OK: they have */
     bool in_background;
     char key[ADMIN_KEY_SIZE]; /* for TCP; empty if there is none */
 };

@@ -50,6 +50,7 @@ static void write_stats(struct sheet *s, const void *row) {
     sheet_unsigned(s, "pids", e->pids);
     sheet_unsigned(s, "oomKills", e->oom_kills);
     sheet_unsigned(s, "diskBytes", e->disk_bytes);
+    sheet_unsigned(s, "diskLimit", e->disk_limit);
 }
 
 const struct sheet_kind shape_stats = {write_stats, sizeof(struct engine_stats), &no_stats};

@@ -23,7 +23,6 @@ enum engine_state { ENGINE_STOPPED, ENGINE_RUNNING, ENGINE_PAUSED };
 struct engine_sandbox {
     char id[ID_SIZE];
     enum engine_state state;
-    uint64_t disk_bytes; /* the limit of its disk; 0: none */
 };
 
 struct engine_stats {

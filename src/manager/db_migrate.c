@@ -73,6 +73,8 @@ static const char *const steps[] = {
     " UNIQUE (owner, name)"
     ") STRICT;"
     "INSERT INTO sandbox SELECT *, 0, '', 'keep', 0, 0 FROM sandbox_1;"
+    /* A limit was written down, but nothing enforced it. */
+    "UPDATE sandbox SET disk_bytes = 0;"
     "DELETE FROM sqlite_sequence WHERE name = 'sandbox';"
     "UPDATE sqlite_sequence SET name = 'sandbox' WHERE name = 'sandbox_1';"
     "DROP TABLE sandbox_1;"

@@ -79,6 +79,7 @@ int manager_open(const struct manager_options *options, struct manager **ret,
     if (m == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     m->limits = options->limits;
+    m->no_disk_limits = options->no_disk_limits;
     if (m->limits.transition_ms <= 0)
         m->limits.transition_ms = TRANSITION_MS;
     if (m->limits.recover_ms <= 0)

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cay/errors.h>
+
 #include "engine/engine.h"
 #include "manager/audit.h"
 #include "manager/key.h"
@@ -55,7 +57,8 @@ struct manager_options {
     const char *folder; /* ours alone: the database and the sandboxes' sockets; it must be the work
                          * folder of the process, since names of sockets are short */
     struct manager_limits limits;
-    struct sandbox_record defaults; /* for what a request leaves open */
+    struct sandbox_record defaults;  /* for what a request leaves open */
+    struct cay_error no_disk_limits; /* why the engine has none; CAY_OK: it has */
     ensure_image ensure;
     describe_image describe;            /* NULL: images say nothing */
     const struct archive_ops *archives; /* NULL: there are none */

@@ -57,6 +57,7 @@ struct manager {
     struct engine *engine;
     struct manager_limits limits;
     struct sandbox_record defaults;
+    struct cay_error no_disk_limits;
     ensure_image ensure;
     describe_image describe;
     void *user;

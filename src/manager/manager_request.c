@@ -196,6 +196,14 @@ static int check_work_dir(struct sandbox_record *r, struct cay_error *err) {
     return e;
 }
 
+static int check_disk(const struct manager *m, uint64_t bytes, struct cay_error *err) {
+    if (bytes == 0 || m->no_disk_limits.code == CAY_OK)
+        return bytes == 0 ? 0 : spec_check_kept_disk(bytes, err);
+    if (err != NULL)
+        *err = m->no_disk_limits;
+    return error_prefix(err, "a disk limit cannot be enforced here");
+}
+
 int request_complete(const struct manager *m, const struct sandbox_record *request,
                      struct sandbox_record *ret, struct cay_error *err) {
     struct sandbox_record r = *request;
@@ -212,6 +220,8 @@ int request_complete(const struct manager *m, const struct sandbox_record *reque
     if (e == 0)
         e = check_work_dir(&r, err);
     if (e == 0)
+        e = check_disk(m, r.disk_bytes, err);
+    if (e == 0)
         e = take_words(request, &m->defaults, &r, err);
     if (e == 0) /* limits and volumes: refused now, not after a long pull */
         e = request_spec(m, &r, &spec, err);
@@ -223,8 +233,8 @@ int request_complete(const struct manager *m, const struct sandbox_record *reque
     return e;
 }
 
-/* disk_bytes stays open here: the check that it fits into the memory is for throw-away sandboxes,
- * whose files are there. */
+/* disk_bytes comes last: the check that it fits into the memory is for throw-away sandboxes, whose
+ * files are there. */
 int request_spec(const struct manager *m, const struct sandbox_record *r, struct sandbox_spec *ret,
                  struct cay_error *err) {
     *ret = (struct sandbox_spec){
@@ -240,5 +250,8 @@ int request_spec(const struct manager *m, const struct sandbox_record *r, struct
     int e = 0;
     for (size_t i = 0; e == 0 && i < r->volumes.len; i++)
         e = spec_add_mount(ret, r->volumes.v[i], err);
-    return e < 0 ? e : spec_finish(ret, &m->host, err);
+    if (e == 0)
+        e = spec_finish(ret, &m->host, err);
+    ret->disk_bytes = r->disk_bytes;
+    return e;
 }

@@ -59,7 +59,8 @@ struct sandbox_record {
     char image[HEX_SIZE];                 /* id in the store; "" for the host image */
     char user[128];                       /* default user of commands, "" for the image's */
     char work_dir[SANDBOX_PATH_SIZE];
-    uint64_t memory_bytes, disk_bytes;
+    uint64_t memory_bytes;
+    uint64_t disk_bytes; /* 0: without a limit */
     uint32_t cpu_quota_us, pids;
     enum tier tier;
     enum profile profile;

@@ -253,6 +253,38 @@ static void test_disk_full(void **state) {
 
 /* ---- requests ---- */
 
+static void test_disk_limits(void **state) {
+    struct world *w = *state;
+    struct sandbox_record made;
+    struct cay_error err;
+    static const struct {
+        uint64_t bytes;
+        int code, without; /* where the engine has limits, and where it has none */
+    } cases[] = {
+        {0, 0, 0},
+        {UINT64_C(16) << 20, 0, -CAY_UNSUPPORTED},
+        {(UINT64_C(16) << 20) - 1, -CAY_INVALID_ARGUMENT, -CAY_UNSUPPORTED},
+        {(UINT64_C(4) << 40) + 1, -CAY_INVALID_ARGUMENT, -CAY_UNSUPPORTED},
+    };
+    for (int without = 0; without < 2; without++) {
+        if (without)
+            (void)error_set(&w->options.no_disk_limits, CAY_UNSUPPORTED, "no loop devices");
+        open_manager(w);
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+            struct sandbox_record request = {.disk_bytes = cases[i].bytes};
+            int code = manager_create(w->m, &request, -1, &made, &err);
+            assert_int_equal(code, without ? cases[i].without : cases[i].code);
+            if (code < 0)
+                continue;
+            assert_int_equal(made.disk_bytes, cases[i].bytes);
+            assert_int_equal(manager_remove(w->m, made.id, true, NULL), 0);
+            sandbox_record_free(&made);
+        }
+        close_manager(w);
+    }
+    assert_string_equal(err.message, "a disk limit cannot be enforced here: no loop devices");
+}
+
 static void test_defaults(void **state) {
     struct world *w = *state;
     struct sandbox_record request = {.auto_stop_minutes = -1,
@@ -552,6 +584,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_engine_comes_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_removal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_disk_limits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_defaults, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_requests, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limit, setup, teardown),

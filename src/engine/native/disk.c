@@ -86,7 +86,9 @@ static int fail_to_mount(int folder, int sys, struct cay_error *err) {
         error_set(err, CAY_UNSUPPORTED, "the kernel knows no ext4");
         return error_remedy(err, "modprobe ext4");
     }
-    error_sys(err, sys, "the disk of a sandbox cannot be mounted");
+    (void)error_sys(err, sys, "the disk of a sandbox cannot be mounted");
+    if (err != NULL && (sys == EINVAL || sys == EUCLEAN || sys == EBADMSG))
+        err->code = CAY_INTERNAL; /* not for what was asked for */
     return error_remedy(err, "if it is damaged, mend it: e2fsck -f %s/" DISK_IMAGE, path);
 }
 

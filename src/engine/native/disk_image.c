@@ -30,24 +30,25 @@ enum {
     INODE = 256,
     JOURNAL_MIB = 4, /* the least there is */
     MIB = 1024 * 1024,
+    ROUND = 64 * 1024,
     GROUP_BLOCKS = 8 * BLOCK,
 };
 
 /* ---- sizes ---- */
 
-/* What ext4 keeps back, so that it can always write down what it owes. */
-static uint64_t kept_back(uint64_t bytes) {
-    return MIN(bytes / 50, UINT64_C(16) * MIB);
+/* What ext4 keeps back, so that it can always write down what it owes: 2 % of all. */
+static uint64_t kept_back(uint64_t rest) {
+    return MIN(rest / 49, UINT64_C(16) * MIB);
 }
 
 /* Inode tables, journal, and for each group its bitmaps, its descriptor and some room for the
  * copies of these. */
 uint64_t disk_image_size(uint64_t bytes) {
-    uint64_t inodes = spec_inodes(bytes);
-    uint64_t size = bytes + kept_back(bytes) + inodes * INODE + JOURNAL_MIB * MIB;
+    uint64_t size = bytes + spec_inodes(bytes) * INODE + JOURNAL_MIB * MIB;
     uint64_t groups = size / (GROUP_BLOCKS * (uint64_t)BLOCK) + 1;
-    size += groups * (2 * BLOCK + 12 * 64 + INODE * 16) + MIB / 2;
-    return (size + MIB - 1) / MIB * MIB;
+    size += groups * (2 * BLOCK + 12 * 64 + INODE * 16) + ROUND;
+    size += kept_back(size);
+    return (size + ROUND - 1) / ROUND * ROUND;
 }
 
 /* The count of blocks lies in two halves in the superblock. */

@@ -414,7 +414,6 @@ static void handle_list(const struct keep *k, const struct launcher_request *r) 
         struct engine_sandbox *e = &a.list.entries[a.list.count++];
         memcpy(e->id, k->all[at]->record.id, ID_SIZE);
         e->state = state_of(k->all[at]);
-        e->disk_bytes = k->all[at]->record.disk_bytes;
     }
     keep_answer(k, &a);
 }
