@@ -78,6 +78,7 @@ def test_changes_are_in_the_image(state, box):
 def test_sandbox_goes_on(state, box):
     """Its processes stand still meanwhile, and then they do not."""
     execute(state, box, "(while :; do echo x >>/ticks; busybox sleep 0.05; done) >/dev/null 2>&1 &")
+    execute(state, box, "until [ -s /ticks ]; do busybox sleep 0.02; done")
     snapshot(state, box, "ticking")
     info = json.loads(ok(cay("info", "--state-dir", state, "-o", "json", box)))
     assert info["state"] == "started"
