@@ -152,6 +152,9 @@ static int start_manager(struct front *f, struct cay_error *err) {
     if (r == 0)
         r = manager_open(&options, &f->manager, err);
     if (r == 0)
+        r = manager_set_pool(f->manager, (size_t)c->manager.pool_size, &c->manager.pool_images,
+                             err);
+    if (r == 0)
         r = native_engine_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
     return r < 0 ? r : manager_start(f->manager, f->engine, err);
 }

@@ -17,8 +17,6 @@ struct route;
       "Launchers that ended and were replaced since the daemon began.")                            \
     X(METRICS_FRONT_RESTARTS, "cay_front_restarts_total",                                          \
       "Fronts that ended and were replaced since the daemon began.")                               \
-    X(METRICS_AUDIT_FAILURES, "cay_audit_failures_total",                                          \
-      "Records that could not be added to the audit log.")                                         \
     X(METRICS_RELOADS, "cay_reloads_total", "Times the configuration was read again.")             \
     X(METRICS_RELOAD_FAILURES, "cay_reload_failures_total",                                        \
       "Times the configuration was not taken over because it is broken.")

@@ -95,6 +95,8 @@ void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key
     prometheus_gauge(out, "cay_operations", "Operations in sandboxes that are under way.",
                      (double)t.operations);
     write_pool(out, &t.pool);
+    prometheus_counter(out, "cay_audit_failures_total",
+                       "Rows that could not be added to the audit.", (double)t.audit_failures);
     write_usage(out, m, caller);
 }
 

@@ -63,6 +63,10 @@ static void write_status(struct sheet *s, const void *row) {
     sheet_unsigned(s, "operations", t->operations);
     sheet_integer(s, "limit", t->limit);
     sheet_bool(s, "shuttingDown", t->shutting_down);
+    sheet_unsigned(s, "poolSize", t->pool.size);
+    sheet_unsigned(s, "poolTarget", t->pool.target);
+    sheet_unsigned(s, "poolHits", t->pool.hits);
+    sheet_unsigned(s, "poolMisses", t->pool.misses);
 }
 
 const struct sheet_kind shape_status = {write_status, sizeof(struct manager_totals), &no_totals};

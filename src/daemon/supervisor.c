@@ -90,9 +90,7 @@ static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error 
     struct launcher_client client = LAUNCHER_CLIENT_NONE;
     int r = program_find("cay-launcher", program, sizeof program, err);
     if (r == 0)
-        r = launcher_client_start(program, s->settings->state_dir,
-                                  (unsigned)MIN(s->settings->config->manager.pool_size, 1000),
-                                  &client, err);
+        r = launcher_client_start(program, s->settings->state_dir, 0, &client, err);
     if (r < 0)
         return r;
     s->launcher = (struct child){.pid = client.pid, .born = clock_ms()};

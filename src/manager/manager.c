@@ -67,6 +67,7 @@ static void release(struct manager *m) {
     free(m->keys);
     db_close(m->db);
     sandbox_record_free(&m->defaults);
+    strv_free(&m->pool.images);
     (void)pthread_cond_destroy(&m->changed);
     (void)pthread_mutex_destroy(&m->saving);
     (void)pthread_mutex_destroy(&m->lock);
@@ -123,6 +124,8 @@ int manager_start(struct manager *m, struct engine *engine, struct cay_error *er
         r = reaper_start(m, err);
     if (r == 0)
         r = sampler_start(m, err);
+    if (r == 0)
+        r = pool_start(m, err);
     if (r < 0)
         return error_prefix(err, "starting the manager");
     (void)pthread_mutex_lock(&m->lock);
@@ -147,7 +150,7 @@ void manager_ended(void *manager, const struct engine_end *end) {
 /* ---- closing ---- */
 
 static bool is_quiet(const struct manager *m) {
-    return m->operations == 0 && m->changes == 0 && !m->reaping && !m->sampling;
+    return m->operations == 0 && m->changes == 0 && !m->reaping && !m->sampling && !m->pool.filling;
 }
 
 void manager_drain(struct manager *m, int64_t wait_ms) {
@@ -174,6 +177,8 @@ void manager_close(struct manager *m, int64_t wait_ms) {
         (void)pthread_join(m->reaper, NULL);
         if (m->has_sampler)
             (void)pthread_join(m->sampler, NULL);
+        if (m->pool.has_filler)
+            (void)pthread_join(m->pool.filler, NULL);
     }
     release(m);
 }
@@ -207,9 +212,13 @@ int manager_list(struct manager *m, struct sandbox_record **ret, size_t *ret_cou
     size_t n = 0;
     (void)pthread_mutex_lock(&m->lock);
     struct sandbox_record *v = calloc(m->count + 1, sizeof *v);
-    while (v != NULL && n < m->count && sandbox_record_copy(&m->boxes[n]->record, &v[n]) == 0)
-        n++;
-    bool whole = v != NULL && n == m->count;
+    bool whole = v != NULL;
+    for (size_t i = 0; whole && i < m->count; i++) {
+        if (m->boxes[i]->record.pooled)
+            continue;
+        whole = sandbox_record_copy(&m->boxes[i]->record, &v[n]) == 0;
+        n += whole;
+    }
     (void)pthread_mutex_unlock(&m->lock);
     if (whole) {
         *ret = v;
@@ -232,12 +241,15 @@ void manager_totals(struct manager *m, const struct key *caller, struct manager_
     };
     for (size_t i = 0; i < m->count; i++) {
         const struct sandbox *s = m->boxes[i];
-        if (!all && !str_equal(s->record.owner, caller->id))
+        if (s->record.pooled || (!all && !str_equal(s->record.owner, caller->id)))
             continue;
         ret->total++;
         ret->operations += s->operations;
         ret->by_state[s->record.state]++;
     }
     ret->started = ret->by_state[SANDBOX_STARTED];
+    ret->pool = m->pool.totals;
+    ret->pool.size = pool_count(m);
+    ret->audit_failures = m->audit_failures;
     (void)pthread_mutex_unlock(&m->lock);
 }

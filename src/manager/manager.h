@@ -102,6 +102,11 @@ int manager_find(struct manager *m, const struct key *caller, const char *who,
 int manager_create_later(struct manager *m, const struct sandbox_record *request,
                          struct sandbox_record *ret, struct cay_error *err);
 
+/* How many sandboxes of each of these images are made ahead; without images, of the default one.
+ * May be changed at any time. */
+int manager_set_pool(struct manager *m, size_t per_image, const struct strv *images,
+                     struct cay_error *err);
+
 /* All take an id, a unique prefix of one, or a name; an ambiguous prefix lists the candidates. They
  * look at every sandbox: who has a caller asks manager_find first. */
 int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
@@ -170,6 +175,7 @@ struct manager_totals {
     int64_t limit;
     bool shutting_down;
     struct manager_pool_totals pool;
+    uint64_t audit_failures; /* rows that could not be written */
 };
 /* Of what the caller sees; NULL: of all. */
 void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret);

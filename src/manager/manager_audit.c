@@ -70,6 +70,15 @@ void audit_log_head(struct manager *m) {
         log_head(number, chain);
 }
 
+static void note_failure(struct manager *m, const struct audit_row *row,
+                         const struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    m->audit_failures++;
+    (void)pthread_mutex_unlock(&m->lock);
+    log_event(LOG_LEVEL_ERROR, "not in the audit", "why", "%s %s %s: %s", row->who, row->action,
+              row->object, err->message);
+}
+
 void manager_audit(struct manager *m, const char *who, const char *action, const char *object,
                    const char *result, const char *detail) {
     struct cay_error err;
@@ -80,8 +89,7 @@ void manager_audit(struct manager *m, const char *who, const char *action, const
     (void)str_escape(row.result, sizeof row.result, result);
     (void)str_escape(row.detail, sizeof row.detail, detail);
     if (db_audit_add(m->db, &row, &err) < 0)
-        log_event(LOG_LEVEL_ERROR, "not in the audit", "why", "%s %s %s: %s", row.who, row.action,
-                  row.object, err.message);
+        note_failure(m, &row, &err);
     else if (row.number % HEAD_EVERY == 0)
         log_head(row.number, row.chain);
 }

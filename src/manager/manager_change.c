@@ -362,19 +362,24 @@ int manager_remove_when_idle(struct manager *m, const char *who, struct cay_erro
 
 /* ---- creating ---- */
 
-static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    int r = table_check_open(m, err);
-    if (r < 0)
-        return r;
-    if (m->count >= (size_t)MAX(m->limits.max_sandboxes, 0)) {
+int change_check_room(struct manager *m, const struct sandbox *s,
+                      const struct sandbox_record *wanted, struct cay_error *err) {
+    if (wanted->pooled)
+        return 0;
+    if (m->count - pool_count(m) >= (size_t)MAX(m->limits.max_sandboxes, 0)) {
         error_set(err, CAY_LIMIT_REACHED, "Maximum number of sandboxes (%lld) reached",
                   (long long)m->limits.max_sandboxes);
         return error_remedy(err, "remove one with: cay rm NAME, or raise max_sandboxes in the "
                                  "section [manager] of the configuration");
     }
-    r = table_check_name(m, s->record.owner, s->record.name, err);
+    int r = table_check_name(m, wanted->owner, wanted->name, err);
+    return r < 0 ? r : quota_check(m, s, wanted, err);
+}
+
+static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int r = table_check_open(m, err);
     if (r == 0)
-        r = quota_check(m, s, &s->record, err);
+        r = change_check_room(m, s, &s->record, err);
     return r < 0 ? r : table_add(m, s, err);
 }
 
@@ -465,6 +470,9 @@ void change_end_creation(struct manager *m, struct sandbox *s) {
 
 int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
                    struct sandbox_record *ret, struct cay_error *err) {
+    int taken = pool_take(m, request, ret, err);
+    if (taken != 0)
+        return MIN(taken, 0);
     struct cay_error here = {0};
     struct sandbox *s = NULL;
     _cleanup_(closep) int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -47,7 +47,20 @@ struct sandbox {
     int64_t recover_at;        /* it is started again then; 0: not by itself */
     struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
     int64_t usage_at;
+    bool adopted; /* a pooled one that was there before this process */
     struct pressure memory_pressure, cpu_pressure;
+};
+
+/* What manager_pool.c keeps. */
+struct pool {
+    size_t per_image;
+    struct strv images; /* names */
+    bool is_changed;    /* these two are, and have to be looked at */
+    int64_t asked_at;   /* when a sandbox that it could have had was last asked for */
+    int64_t retry_ms, retry_at;
+    struct manager_pool_totals totals; /* size is counted when it is asked for */
+    bool filling, has_filler;
+    pthread_t filler;
 };
 
 struct manager {
@@ -76,6 +89,8 @@ struct manager {
     pthread_t sampler;
     const struct archive_ops *archives; /* NULL: there are none */
     unsigned archiving;                 /* how many the clean-up archives now */
+    struct pool pool;
+    uint64_t audit_failures;
 };
 
 /* May it be done now? Asked under the lock, in the moment that decides. */
@@ -109,6 +124,8 @@ void table_snapshot_free(struct manager *m, struct sandbox **v, size_t count);
 
 /* Finds it and waits for its turn. */
 int turn_take(struct manager *m, const char *who, struct sandbox **ret, struct cay_error *err);
+/* Begins one, with the lock held, of a sandbox that nobody changes. */
+void turn_begin(struct manager *m, struct sandbox *s);
 /* Takes its turn if nobody has it and it has not changed since. */
 bool turn_try(struct manager *m, struct sandbox *s, unsigned turns);
 void turn_end(struct manager *m, struct sandbox *s);
@@ -232,6 +249,21 @@ int reconcile(struct manager *m, bool first, struct cay_error *err);
 /* A note between the states, which record themselves. Not with the lock held; a failure is logged.
  */
 void event_note(struct manager *m, const struct sandbox *s, const char *text);
+
+/* With the lock held: whether there is room for what is wanted, in place of s; what is pooled takes
+ * none. */
+int change_check_room(struct manager *m, const struct sandbox *s,
+                      const struct sandbox_record *wanted, struct cay_error *err);
+
+/* ---- manager_pool.c ---- */
+
+/* Makes a pooled sandbox the one that is asked for: 1; 0 if one has to be made; or why it is
+ * refused. */
+int pool_take(struct manager *m, const struct sandbox_record *request, struct sandbox_record *ret,
+              struct cay_error *err);
+int pool_start(struct manager *m, struct cay_error *err);
+/* With the lock held: how many sandboxes are pooled, also those in the making. */
+size_t pool_count(const struct manager *m);
 
 /* ---- manager_sample.c: a thread that measures what runs ---- */
 int sampler_start(struct manager *m, struct cay_error *err);

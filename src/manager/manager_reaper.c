@@ -31,7 +31,7 @@ static bool is_idle(const struct manager *m, const struct sandbox *s) {
 }
 
 static bool may_stop(const struct manager *m, const struct sandbox *s) {
-    return s->record.state == SANDBOX_STARTED && is_idle(m, s);
+    return s->record.state == SANDBOX_STARTED && !s->record.pooled && is_idle(m, s);
 }
 
 static bool may_remove(const struct manager *m, const struct sandbox *s) {

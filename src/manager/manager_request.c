@@ -246,7 +246,7 @@ int request_spec(const struct manager *m, const struct sandbox_record *r, struct
         .read_only = r->read_only,
     };
     memcpy(ret->id, r->id, sizeof ret->id);
-    memcpy(ret->hostname, r->name, sizeof ret->hostname);
+    memcpy(ret->hostname, r->id, sizeof r->id);
     int e = 0;
     for (size_t i = 0; e == 0 && i < r->volumes.len; i++)
         e = spec_add_mount(ret, r->volumes.v[i], err);

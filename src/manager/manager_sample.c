@@ -71,7 +71,7 @@ static void take(struct manager *m, struct sandbox *s, const struct engine_stats
 /* ---- rounds ---- */
 
 static bool is_worth_it(const struct sandbox *s) {
-    return !s->gone && !s->changing &&
+    return !s->gone && !s->changing && !s->record.pooled &&
            (s->record.state == SANDBOX_STARTED || s->record.state == SANDBOX_PAUSED);
 }
 

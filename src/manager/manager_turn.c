@@ -12,7 +12,7 @@ static int refuse_busy(const struct sandbox *s, struct cay_error *err) {
                         s->record.id);
 }
 
-static void begin_turn(struct manager *m, struct sandbox *s) {
+void turn_begin(struct manager *m, struct sandbox *s) {
     (void)sandbox_ref(s);
     s->changing = true;
     s->turns++;
@@ -38,7 +38,7 @@ static int wait_for_turn(struct manager *m, const char *who, struct sandbox **re
     else if (s->changing)
         r = refuse_busy(s, err);
     else
-        begin_turn(m, s);
+        turn_begin(m, s);
     sandbox_unref(s);
     *ret = s;
     return r;
@@ -55,7 +55,7 @@ bool turn_try(struct manager *m, struct sandbox *s, unsigned turns) {
     (void)pthread_mutex_lock(&m->lock);
     bool free_now = !s->changing && !s->gone && s->turns == turns;
     if (free_now)
-        begin_turn(m, s);
+        turn_begin(m, s);
     (void)pthread_mutex_unlock(&m->lock);
     return free_now;
 }
