@@ -248,8 +248,7 @@ void manager_totals(struct manager *m, const struct key *caller, struct manager_
         ret->by_state[s->record.state]++;
     }
     ret->started = ret->by_state[SANDBOX_STARTED];
-    ret->pool = m->pool.totals;
-    ret->pool.size = pool_count(m);
+    pool_total(m, &ret->pool);
     ret->audit_failures = m->audit_failures;
     (void)pthread_mutex_unlock(&m->lock);
 }

@@ -264,6 +264,7 @@ int pool_take(struct manager *m, const struct sandbox_record *request, struct sa
 int pool_start(struct manager *m, struct cay_error *err);
 /* With the lock held: how many sandboxes are pooled, also those in the making. */
 size_t pool_count(const struct manager *m);
+void pool_total(const struct manager *m, struct manager_pool_totals *ret);
 
 /* ---- manager_sample.c: a thread that measures what runs ---- */
 int sampler_start(struct manager *m, struct cay_error *err);

@@ -137,12 +137,10 @@ static int fit_limits(struct manager *m, const struct sandbox *s,
                 r->cpu_quota_us == before->cpu_quota_us && r->pids == before->pids;
     if (same && !s->adopted)
         return 0;
-    struct sandbox_spec spec;
-    int e = request_spec(m, r, &spec, err);
-    if (e == 0)
-        e = m->engine->ops->resize(m->engine, &spec, err);
-    spec_free_mounts(&spec);
-    return e;
+    struct sandbox_spec spec = {
+        .memory_bytes = r->memory_bytes, .cpu_quota_us = r->cpu_quota_us, .pids = r->pids};
+    memcpy(spec.id, r->id, sizeof spec.id);
+    return m->engine->ops->resize(m->engine, &spec, err);
 }
 
 static int finish(struct manager *m, struct sandbox *s, const struct sandbox_record *before,
@@ -231,6 +229,15 @@ static void make_one(struct manager *m, const struct sandbox_record *target) {
 
 /* ---- emptying it ---- */
 
+/* What cannot be removed now is not tried all the time. */
+static void rest(struct manager *m) {
+    int64_t until = clock_deadline(RETRY_MIN_MS);
+    (void)pthread_mutex_lock(&m->lock);
+    while (!m->closing && !clock_expired(until))
+        table_wait(m, until);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
 typedef bool (*verdict)(struct manager *m, const struct sandbox *s, void *arg);
 
 static void drop_those(struct manager *m, verdict goes, void *arg) {
@@ -244,8 +251,10 @@ static void drop_those(struct manager *m, verdict goes, void *arg) {
         (void)pthread_mutex_unlock(&m->lock);
         if (!is_it || !turn_try(m, all[i], turns))
             continue;
-        if (change_remove(m, all[i], NULL, &err) < 0)
+        if (change_remove(m, all[i], NULL, &err) < 0) {
             log_event(LOG_LEVEL_WARN, "a pooled sandbox is not removed", "why", "%s", err.message);
+            rest(m);
+        }
         (void)pthread_mutex_lock(&m->lock);
         m->pool.totals.dropped++;
         (void)pthread_mutex_unlock(&m->lock);
@@ -319,12 +328,22 @@ static int64_t next_make(const struct manager *m, int64_t missing_since) {
     return MAX(at, m->pool.retry_ms > 0 ? m->pool.retry_at : 0);
 }
 
+/* One that ended, or was stopped: nobody can take it. */
+static bool has_dead(const struct manager *m) {
+    for (size_t i = 0; i < m->count; i++)
+        if (m->boxes[i]->record.pooled && !m->boxes[i]->changing && !is_free(m->boxes[i]))
+            return true;
+    return false;
+}
+
 /* With the lock held. Waits until there is something to do: the image to make one of, or NULL for a
  * new look at everything. */
 static const struct sandbox_record *await_work(struct manager *m, const struct targets *t,
                                                int64_t look_at) {
     int64_t missing_since = 0;
     while (!m->closing && !m->pool.is_changed && clock_ms() < look_at) {
+        if (has_dead(m))
+            return NULL;
         const struct sandbox_record *missing = find_missing(m, t);
         if (missing != NULL && missing_since == 0)
             missing_since = clock_ms();
@@ -390,6 +409,12 @@ int manager_set_pool(struct manager *m, size_t per_image, const struct strv *ima
     (void)pthread_cond_broadcast(&m->changed);
     (void)pthread_mutex_unlock(&m->lock);
     return 0;
+}
+
+void pool_total(const struct manager *m, struct manager_pool_totals *ret) {
+    *ret = m->pool.totals;
+    for (size_t i = 0; i < m->count; i++)
+        ret->size += is_free(m->boxes[i]);
 }
 
 size_t pool_count(const struct manager *m) {
