@@ -1,5 +1,6 @@
 #include "daemon/access.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -43,6 +44,19 @@ int access_check(const struct key *caller, enum access_need need, bool is_look,
               name_of(need), caller->name);
     return error_remedy(err, "use a key with it, made by: cay key create NAME --scope %s",
                         name_of(need));
+}
+
+int access_check_volumes(const struct key *caller, const struct strv *volumes,
+                         struct cay_error *err) {
+    for (size_t i = 0; i < volumes->len && !key_sees_all(caller); i++) {
+        if (isalnum((unsigned char)volumes->v[i][0]))
+            continue;
+        error_set(err, CAY_FORBIDDEN,
+                  "folders of the host need the scope 'admin', which the key '%s' does not have",
+                  caller->name);
+        return error_remedy(err, "use a named volume, or copy files with: cay cp");
+    }
+    return 0;
 }
 
 /* Without ":PORT"; in "[::1]:80" only what follows the bracket is one. */

@@ -24,6 +24,11 @@ enum access_need {
 int access_check(const struct key *caller, enum access_need need, bool is_look,
                  struct cay_error *err);
 
+/* Folders of the host ("/srv:/data") belong to nobody's key: -CAY_FORBIDDEN unless the caller may do
+ * everything. Named volumes are looked up among his own by whoever mounts them. */
+int access_check_volumes(const struct key *caller, const struct strv *volumes,
+                         struct cay_error *err);
+
 /* True if a Host header names this machine's own loopback or an entry of more (NULL: none),
  * whatever the port: a page of another site that made its name point here has another one. */
 bool access_host_is_allowed(const char *host, const struct strv *more);

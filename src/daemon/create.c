@@ -167,13 +167,18 @@ static int create_with_progress(struct call *call, struct sandbox_record *reques
 
 /* ---- at once ---- */
 
+/* The answer, and what the audit says of what was made, or wished for if it failed. */
+static void answer_made(struct call *call, const struct sandbox_record *r, int result) {
+    if (result == 0)
+        call_answer(call, &shape_sandbox, r);
+    put_detail(r, call->detail);
+    memcpy(call->object, r->id, sizeof r->id);
+}
+
 static int create(struct call *call, const struct sandbox_record *request, struct cay_error *err) {
     struct sandbox_record made = {0};
     int r = make_measured(call->manager, request, -1, &made, err);
-    if (r == 0)
-        call_answer(call, &shape_sandbox, &made);
-    put_detail(r < 0 ? request : &made, call->detail);
-    memcpy(call->object, made.id, sizeof made.id);
+    answer_made(call, r < 0 ? request : &made, r);
     sandbox_record_free(&made);
     return r;
 }
@@ -184,8 +189,7 @@ static int create_later(struct call *call, const struct sandbox_record *request,
                         struct cay_error *err) {
     struct sandbox_record made = {0};
     int r = manager_create_later(call->manager, request, &made, err);
-    if (r == 0)
-        call_answer(call, &shape_sandbox, &made);
+    answer_made(call, r < 0 ? request : &made, r);
     sandbox_record_free(&made);
     return r;
 }
@@ -207,6 +211,8 @@ int create_handle(struct call *call, struct cay_error *err) {
     struct sandbox_record request = {0};
     int r = shape_read_create(&call->body, &request, err);
     memcpy(request.owner, call->caller.id, sizeof request.owner);
+    if (r == 0)
+        r = access_check_volumes(&call->caller, &request.volumes, err);
     if (r == 0)
         r = make_as_asked(call, &request, err);
     sandbox_record_free(&request);

@@ -230,6 +230,13 @@ def test_scopes(daemon, key):
             assert allowed(client, method, path, body) == (scope in scopes.split()), (scope, path)
 
 
+@pytest.mark.parametrize("source", ["/", "/etc", "/tmp/../etc", "./x", "~", "../x", " /etc"])
+def test_a_key_gets_no_folder_of_the_host(daemon, key, source):
+    answer = key("one").ask("POST", "/api/sandbox", {"volumes": [f"{source}:/data:ro"]})
+    assert answer.status == 403 and "scope 'admin'" in answer.text
+    assert daemon.list() == []
+
+
 # ---- owners ----
 
 def test_every_foreign_sandbox_is_as_if_it_were_not_there(daemon, key):
