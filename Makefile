@@ -1,5 +1,5 @@
 # A thin front: each target says which script does the work. Everything is built into build/.
-.PHONY: all run test install bench fuzz lint asan coverage clean image-python image-data
+.PHONY: all run test stress install bench fuzz lint asan coverage clean image-python image-data
 
 PREFIX ?= /usr/local
 
@@ -15,6 +15,12 @@ test:
 	scripts/setup --test
 	scripts/build build
 	scripts/test
+
+# What tests do a part of, in full: 3,000 kills, 10,000 cycles, 100,000 bad requests. About an hour.
+stress: all
+	scripts/setup --test
+	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/integration/test_daemon_kills.py \
+	  tests/integration/test_daemon_stress.py tests/integration/test_storm.py
 
 install: all
 	meson configure build -Dprefix=$(PREFIX)

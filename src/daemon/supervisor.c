@@ -197,7 +197,8 @@ static void front_ended(struct supervisor *s, int status) {
 static void launcher_ended(struct supervisor *s, int status) {
     if (!s->is_stopping && s->front.pid != 0)
         log_event(LOG_LEVEL_WARN, "the launcher has ended", "status", "%#x", (unsigned)status);
-    grow_pause(s, &s->launcher);
+    if (s->front.pid != 0) /* else it followed its front, which has been counted */
+        grow_pause(s, &s->launcher);
     s->launcher.pid = 0;
 }
 

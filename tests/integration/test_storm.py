@@ -79,7 +79,7 @@ def control_socket(daemon):
 
 
 @support.as_root_only
-def test_the_supervisor_outlives_a_mad_front(folder, clean_host):
+def test_the_supervisor_outlives_a_mad_front(folder):
     """Whatever it sends: it is ended if that is no message, and sandboxes stay."""
     numbers = random_numbers()
     with serving(folder) as daemon:
@@ -95,6 +95,7 @@ def test_the_supervisor_outlives_a_mad_front(folder, clean_host):
         assert daemon.exec(who, "echo", "alive") == (0, "alive\n")
         assert until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) <= fds + 1), \
             os.listdir(f"/proc/{daemon.process.pid}/fd")
+    assert not remains(daemon.state, {who})
 
 
 @support.as_root_only
