@@ -20,6 +20,8 @@ void call_free(struct call *c) {
     buf_free(&c->body);
     buf_free(&c->answer.body);
     strv_free(&c->answer.headers);
+    if (c->sink != NULL)
+        c->sink->close(c->sink);
     if (c->answer.stream != NULL)
         c->answer.stream->close(c->answer.stream);
     fd_close(&c->answer.connection);
@@ -232,13 +234,13 @@ static const struct route routes[] = {
     {"GET", "/api/cay/audit/verify", audit_verify_handle, NEED_ADMIN},
 };
 
-_Static_assert(ARRAY_LEN(routes) < METRICS_ROUTES_MAX, "more routes than metrics count");
+static const struct route_table tables[] = {{routes, ARRAY_LEN(routes)}};
 
 static int metrics(struct call *c, struct cay_error *err) {
     (void)err;
     c->answer.type = PROMETHEUS_CONTENT_TYPE;
-    metrics_write(&c->answer.body, c->manager, c->sees_metrics ? NULL : &c->caller, routes,
-                  ARRAY_LEN(routes));
+    metrics_write(&c->answer.body, c->manager, c->sees_metrics ? NULL : &c->caller, tables,
+                  ARRAY_LEN(tables));
     return 0;
 }
 
@@ -258,20 +260,21 @@ static void refuse_route(struct call *c, const char *method, const char *allow) 
     (void)call_add_header(c, "Allow", allow, NULL);
 }
 
-static int answer_route(struct call *c, const struct route *route, struct cay_error *err) {
-    bool is_look = str_equal(route->method, "GET");
-    int r = access_check(&c->caller, route->need, is_look, err);
-    if (r == 0 && route_has_sandbox(route)) {
+static int open_route(struct call *c, struct cay_error *err) {
+    bool is_look = str_equal(c->route->method, "GET");
+    int r = access_check(&c->caller, c->route->need, is_look, err);
+    if (r == 0 && route_has_sandbox(c->route)) {
         r = manager_find(c->manager, &c->caller, c->who, c->id, err);
         if (r == 0)
             c->who = c->id;
     }
-    return r < 0 ? r : route->handler(c, err);
+    return r < 0 || c->route->open == NULL ? r : c->route->open(c, err);
 }
 
 /* What changes something, uses a sandbox, or was refused. A creation that tells its progress is
  * noted when it is done; an action of the audit notes itself. */
-static void note(struct call *c, const struct route *route, int r) {
+static void note(struct call *c, int r) {
+    const struct route *route = c->route;
     char action[ROUTE_ACTION_SIZE];
     const char *object = c->object[0] != '\0' ? c->object : c->who != NULL ? c->who : "";
     (void)route_action(route, action);
@@ -286,20 +289,28 @@ static void note(struct call *c, const struct route *route, int r) {
                   c->detail);
 }
 
-void call_run(struct call *c, const char *method) {
+int call_begin(struct call *c, const char *method) {
     struct cay_error err;
     char allow[ROUTE_ALLOW_SIZE];
-    const struct route *route =
-        route_find(routes, ARRAY_LEN(routes), method, &c->target, &c->who, allow);
-    if (route == NULL) {
+    c->route = route_find(tables, ARRAY_LEN(tables), method, &c->target, &c->args, allow);
+    c->who = c->args.v[0];
+    if (c->route == NULL) {
         refuse_route(c, method, allow);
-        return;
+        return -CAY_NOT_FOUND;
     }
-    c->route = route;
-    c->row = (size_t)(route - routes);
     log_set_field("sandbox", c->who);
-    int r = answer_route(c, route, &err);
-    note(c, route, r);
+    int r = open_route(c, &err);
+    if (r < 0) {
+        note(c, r);
+        call_fail(c, &err, 0);
+    }
+    return r;
+}
+
+void call_run(struct call *c) {
+    struct cay_error err;
+    int r = c->route->handler(c, &err);
+    note(c, r);
     if (r < 0) {
         call_fail(c, &err, 0);
     } else if (c->answer.body.failed) {

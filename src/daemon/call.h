@@ -11,6 +11,7 @@
 
 struct manager;
 struct operation;
+struct ws;
 
 enum { CALL_BODY_MAX = 1024 * 1024, CALL_ANSWER_MAX = 64 * 1024 * 1024 };
 
@@ -22,6 +23,13 @@ struct stream {
     void (*close)(struct stream *s);
 };
 
+/* A body that is taken piece by piece, as it comes. */
+struct sink {
+    int (*write)(struct sink *s, const char *data, size_t len, struct cay_error *err);
+    /* Also if the body did not come to its end. */
+    void (*close)(struct sink *s);
+};
+
 struct answer {
     unsigned status;
     bool is_plain;    /* neither JSON nor a table */
@@ -31,6 +39,8 @@ struct answer {
     struct stream *stream;       /* in place of a body, if not NULL */
     struct operation *operation; /* in place of a body, if not NULL: its bytes both ways, */
     int connection;              /* and cay-init's end of them */
+    /* In place of a body, if not NULL: a WebSocket, in the thread of its connection. */
+    void (*talk)(struct call *c, struct ws *w);
 };
 
 struct call {
@@ -39,16 +49,17 @@ struct call {
     struct key caller;         /* who asks */
     bool sees_metrics;         /* of everybody, whoever asks */
     const struct route *route; /* NULL until it is known, and if there is none */
-    size_t row;                /* its place in the table */
     /* What {who} in the path is. A sandbox's id when it is one: looked up among those that the
      * caller sees, before the handler is called. */
     const char *who;
     char id[ID_SIZE];
     /* For the audit: what it is about, if {who} does not say it, and what there is to add. */
     char object[AUDIT_OBJECT_SIZE], detail[AUDIT_DETAIL_SIZE];
+    struct route_args args; /* all parts in braces; {who} is the first */
     struct buf body;
-    bool is_noted; /* in the audit, by the handler itself */
-    bool wants_tsv, wants_progress, wants_upgrade;
+    struct sink *sink; /* takes the body, if not NULL */
+    bool is_noted;     /* in the audit, by the handler itself */
+    bool wants_tsv, wants_progress, wants_upgrade, wants_websocket;
     struct answer answer;
 };
 
@@ -62,8 +73,14 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status);
 void call_answer(struct call *c, const struct sheet_kind *kind, const void *row);
 int call_add_header(struct call *c, const char *name, const char *value, struct cay_error *err);
 
-/* Finds the handler, asks whether the caller may, and lets it fill the answer. */
-void call_run(struct call *c, const char *method);
+/* A header of the request, or NULL; until the call ends. (http.c) */
+const char *call_header(const struct call *c, const char *name);
+
+/* Finds the handler, asks whether the caller may, and opens the sink if there is one. If that
+ * fails the answer is filled, and negative. */
+int call_begin(struct call *c, const char *method);
+/* Lets the handler fill the answer. */
+void call_run(struct call *c);
 
 /* Handlers of their own files. */
 int create_handle(struct call *c, struct cay_error *err);

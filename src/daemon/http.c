@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/ws.h"
+#include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -26,7 +28,8 @@ enum {
     STACK_SIZE = 512 * 1024,
     MEMORY_MAX = 1024 * 1024,         /* heads of request and answer */
     IGNORED_MAX = 16 * CALL_BODY_MAX, /* of a body that is too large, before we hang up */
-    STREAM_CHUNK = 4096,
+    STREAM_CHUNK = 64 * 1024,
+    WEBSOCKET_MESSAGE_MAX = 1024 * 1024,
 };
 
 /* One listening socket. */
@@ -45,11 +48,15 @@ struct http {
 
 /* A request, with what only this file knows. */
 struct request {
-    struct call call;
+    struct call call; /* first: call_header() gets from it to the rest */
     struct http *http;
+    struct MHD_Connection *connection;
     struct cay_error target_error; /* of its path, if target_result is negative */
     int target_result;
     struct request_log log;
+    struct cay_error sink_error; /* of its body, if sink_result is negative */
+    int sink_result;
+    int begun;         /* what call_begin() said */
     bool has_begun;    /* its head was looked at */
     size_t body_bytes; /* also those that were not kept */
 };
@@ -76,6 +83,15 @@ static void tune(int sock) {
     (void)setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
+static void converse(struct call *c, int sock, const char *early, size_t early_len) {
+    _cleanup_(ws_freep) struct ws *w = NULL;
+    int r = ws_new(sock, early, early_len, WEBSOCKET_MESSAGE_MAX, &w);
+    if (r < 0)
+        log_event(LOG_LEVEL_WARN, "no memory for a WebSocket", "errno", "%d", -r);
+    else
+        c->answer.talk(c, w);
+}
+
 /* The rest of an operation's life, in the thread of its connection. */
 static void run_operation(void *cls, struct MHD_Connection *connection, void *con_cls,
                           const char *early, size_t early_len, MHD_socket sock,
@@ -84,7 +100,11 @@ static void run_operation(void *cls, struct MHD_Connection *connection, void *co
     struct request *q = con_cls;
     tune(sock);
     int64_t first_us = 0;
-    int r = relay_run(sock, q->call.answer.connection, early, early_len, &first_us);
+    int r = 0;
+    if (q->call.answer.talk != NULL)
+        converse(&q->call, sock, early, early_len);
+    else
+        r = relay_run(sock, q->call.answer.connection, early, early_len, &first_us);
     if (r < 0)
         log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);
     if (first_us != 0)
@@ -95,9 +115,28 @@ static void run_operation(void *cls, struct MHD_Connection *connection, void *co
     (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
 }
 
+/* What a client asked for by Upgrade: websocket must be answered so, or be an error. */
+static void accept_websocket(struct call *c) {
+    struct cay_error err;
+    char accept[WS_ACCEPT_SIZE];
+    const char *key = call_header(c, "Sec-WebSocket-Key");
+    const char *version = call_header(c, "Sec-WebSocket-Version");
+    if (c->wants_websocket && key != NULL && str_equal(version, "13") &&
+        ws_accept(key, accept) == 0 && call_add_header(c, "Upgrade", "websocket", NULL) == 0 &&
+        call_add_header(c, "Sec-WebSocket-Accept", accept, NULL) == 0)
+        return;
+    c->answer.talk = NULL;
+    error_set(&err, CAY_INVALID_ARGUMENT, "this path speaks WebSocket only");
+    (void)error_remedy(&err, "open it by a WebSocket client, version 13");
+    (void)call_add_header(c, "Sec-WebSocket-Version", "13", NULL);
+    call_fail(c, &err, MHD_HTTP_UPGRADE_REQUIRED);
+}
+
 static struct MHD_Response *make_response(struct call *c) {
     struct answer *a = &c->answer;
-    if (a->operation != NULL && a->status == MHD_HTTP_OK) {
+    if (a->talk != NULL && a->status == MHD_HTTP_OK)
+        accept_websocket(c);
+    if ((a->operation != NULL || a->talk != NULL) && a->status == MHD_HTTP_OK) {
         a->status = MHD_HTTP_SWITCHING_PROTOCOLS;
         return MHD_create_response_for_upgrade(run_operation, NULL);
     }
@@ -146,17 +185,25 @@ static enum MHD_Result answer(struct MHD_Connection *connection, struct request 
     return result;
 }
 
+static enum MHD_Result answer_and_close(struct MHD_Connection *connection, struct request *q) {
+    (void)call_add_header(&q->call, "Connection", "close", NULL); /* its body was not read */
+    return answer(connection, q);
+}
+
 static enum MHD_Result refuse(struct MHD_Connection *connection, struct request *q,
                               const struct cay_error *err, unsigned status) {
     call_fail(&q->call, err, status);
-    (void)call_add_header(&q->call, "Connection", "close", NULL); /* its body was not read */
-    return answer(connection, q);
+    return answer_and_close(connection, q);
 }
 
 /* ---- the head of a request ---- */
 
 static const char *header(struct MHD_Connection *connection, const char *name) {
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+}
+
+const char *call_header(const struct call *c, const char *name) {
+    return header(((const struct request *)c)->connection, name);
 }
 
 static bool header_is(struct MHD_Connection *connection, const char *name, const char *value) {
@@ -245,7 +292,9 @@ static void read_wishes(struct MHD_Connection *connection, struct call *c) {
     const char *accept = header(connection, "Accept");
     c->wants_tsv = accept != NULL && strstr(accept, "text/tab-separated-values") != NULL;
     c->wants_progress = header_is(connection, "X-Cay-Progress", "lines");
-    c->wants_upgrade = header_is(connection, "Upgrade", "cay-init") && names_upgrade(connection);
+    bool upgrades = names_upgrade(connection);
+    c->wants_upgrade = upgrades && header_is(connection, "Upgrade", "cay-init");
+    c->wants_websocket = upgrades && header_is(connection, "Upgrade", "websocket");
 }
 
 /* Where a connection comes from: "127.0.0.1", "socket". */
@@ -282,6 +331,11 @@ static enum MHD_Result begin(const struct port *port, struct MHD_Connection *con
     }
     if (q->target_result < 0)
         return refuse(connection, q, &q->target_error, 0);
+    q->begun = call_begin(&q->call, method);
+    if (q->call.sink != NULL)
+        return MHD_YES;
+    if (q->begun < 0 && q->call.route != NULL && q->call.route->open != NULL)
+        return answer_and_close(connection, q); /* a body of any size follows */
     return is_too_large(connection) ? refuse_size(connection, q) : MHD_YES;
 }
 
@@ -289,12 +343,12 @@ static enum MHD_Result begin(const struct port *port, struct MHD_Connection *con
 
 /* The first that is heard of one. What it returns is the request's from then on. */
 static void *new_request(void *cls, const char *uri, struct MHD_Connection *connection) {
-    (void)connection;
     const struct port *port = cls;
     struct request *q = calloc(1, sizeof *q);
     if (q == NULL)
         return NULL;
     q->http = port->http;
+    q->connection = connection;
     (void)atomic_fetch_add(&q->http->under_way, 1);
     call_init(&q->call, q->http->options.manager);
     q->target_result = target_parse(uri, &q->call.target, &q->target_error);
@@ -309,25 +363,40 @@ static void end_request(void *cls, struct MHD_Connection *connection, void **con
         return;
     *con_cls = NULL;
     if (q->has_begun)
-        request_log_end(&q->log, q->call.route, q->call.row, q->call.caller.name);
+        request_log_end(&q->log, q->call.route, q->call.args.row, q->call.caller.name);
     call_free(&q->call);
     (void)atomic_fetch_sub(&q->http->under_way, 1);
     free(q);
 }
 
 /* The library's timeout is for clients; it must not count the time that our work takes. */
-static enum MHD_Result run(struct MHD_Connection *connection, const char *method,
-                           struct request *q) {
+static enum MHD_Result run(struct MHD_Connection *connection, struct request *q) {
     (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
-    call_run(&q->call, method);
-    bool lasts = q->call.answer.stream != NULL || q->call.answer.operation != NULL;
+    const struct answer *a = &q->call.answer;
+    if (q->sink_result < 0)
+        call_fail(&q->call, &q->sink_error, 0);
+    else if (q->begun == 0)
+        call_run(&q->call);
+    bool lasts = a->stream != NULL || a->operation != NULL || a->talk != NULL;
     enum MHD_Result result = answer(connection, q);
     if (!lasts)
         (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, IDLE_SECONDS);
     return result;
 }
 
+/* After a failure the rest is ignored, as far as that is reasonable: no answer goes out before. */
+static enum MHD_Result take_piece(struct request *q, const char *data, size_t *len) {
+    if (q->sink_result == 0)
+        q->sink_result = q->call.sink->write(q->call.sink, data, *len, &q->sink_error);
+    else
+        q->body_bytes += *len;
+    *len = 0;
+    return q->body_bytes > IGNORED_MAX ? MHD_NO : MHD_YES;
+}
+
 static enum MHD_Result take_body(struct request *q, const char *data, size_t *len) {
+    if (q->call.sink != NULL)
+        return take_piece(q, data, len);
     q->body_bytes += *len;
     (void)buf_append(&q->call.body, data, *len); /* what does not fit is refused at the end */
     *len = 0;
@@ -348,7 +417,7 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *connection, cons
         return take_body(q, data, len);
     if (q->call.body.failed)
         return refuse_size(connection, q);
-    return run(connection, method, q);
+    return run(connection, q);
 }
 
 /* Paths are split before they are decoded, by target.c. */

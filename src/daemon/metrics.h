@@ -9,7 +9,7 @@
 struct buf;
 struct key;
 struct manager;
-struct route;
+struct route_table;
 
 /* name in the text, help */
 #define METRICS_COUNTERS(X)                                                                        \
@@ -37,7 +37,7 @@ enum metrics_counter {
 enum metrics_histogram { METRICS_HISTOGRAMS(METRICS_ENUM) METRICS_HISTOGRAM_COUNT };
 #undef METRICS_ENUM
 
-enum { METRICS_ROUTES_MAX = 96 };
+enum { METRICS_ROUTES_MAX = 320 };
 
 void metrics_count(enum metrics_counter which, uint64_t times);
 void metrics_observe(enum metrics_histogram which, int64_t us);
@@ -46,7 +46,7 @@ void metrics_failed(enum cay_code code);
 /* A request is done; route is its row in the table, METRICS_ROUTES_MAX - 1 if it had none. */
 void metrics_request(size_t route, unsigned status);
 
-/* Appends the page, with the sandboxes that the caller sees (NULL: all); routes is the table that
+/* Appends the page, with the sandboxes that the caller sees (NULL: all); the tables are those that
  * rows were counted by. */
 void metrics_write(struct buf *out, struct manager *m, const struct key *caller,
-                   const struct route *routes, size_t count);
+                   const struct route_table *tables, size_t count);

@@ -6,25 +6,27 @@
 #include "base/str.h"
 
 /* True if one part of a pattern, up to the next slash, is met by a segment. */
-static bool part_matches(const char *part, size_t len, const char *segment, const char **ret_who) {
-    if (part[0] == '{') {
-        if (*ret_who == NULL) /* the first names what it is about */
-            *ret_who = segment;
-        return true;
-    }
-    return strlen(segment) == len && memcmp(part, segment, len) == 0;
+static bool part_matches(const char *part, size_t len, const char *segment,
+                         struct route_args *ret) {
+    if (part[0] != '{')
+        return strlen(segment) == len && memcmp(part, segment, len) == 0;
+    if (ret->count == ROUTE_ARGS_MAX)
+        return false;
+    ret->v[ret->count++] = segment;
+    return true;
 }
 
-static bool matches(const char *pattern, const struct target *target, const char **ret_who) {
+static bool matches(const char *pattern, const struct target *target, struct route_args *ret) {
     size_t i = 0;
-    const char *who = NULL;
+    *ret = (struct route_args){0};
     while (*pattern == '/') {
         size_t len = strcspn(++pattern, "/");
-        if (i == target->segments || !part_matches(pattern, len, target->segment[i++], &who))
+        if (str_equal(pattern, "*"))
+            return true;
+        if (i == target->segments || !part_matches(pattern, len, target->segment[i++], ret))
             return false;
         pattern += len;
     }
-    *ret_who = who;
     return i == target->segments;
 }
 
@@ -33,7 +35,8 @@ static bool serves(const struct route *route, const char *method) {
 }
 
 bool route_has_sandbox(const struct route *route) {
-    return strstr(route->pattern, "/sandbox/{who}") != NULL;
+    return strstr(route->pattern, "/sandbox/{who}") != NULL ||
+           strstr(route->pattern, "/toolbox/{who}") != NULL;
 }
 
 static const char *verb_of(const char *method) {
@@ -90,19 +93,33 @@ static void add_allowed(char *allow, const char *method) {
     (void)snprintf(allow + len, ROUTE_ALLOW_SIZE - len, "%s%s", len == 0 ? "" : ", ", method);
 }
 
-const struct route *route_find(const struct route *table, size_t count, const char *method,
-                               const struct target *target, const char **ret_who,
-                               char allow[static ROUTE_ALLOW_SIZE]) {
-    allow[0] = '\0';
-    *ret_who = NULL;
-    for (size_t i = 0; i < count; i++) {
-        if (!matches(table[i].pattern, target, ret_who))
+static const struct route *find_in(const struct route_table *table, const char *method,
+                                   const struct target *target, struct route_args *ret,
+                                   char *allow) {
+    for (size_t i = 0; i < table->count; i++) {
+        const struct route *route = &table->rows[i];
+        if (!matches(route->pattern, target, ret))
             continue;
-        if (serves(&table[i], method)) {
-            allow[0] = '\0';
-            return &table[i];
-        }
-        add_allowed(allow, table[i].method);
+        if (serves(route, method))
+            return route;
+        add_allowed(allow, route->method);
     }
+    return NULL;
+}
+
+const struct route *route_find(const struct route_table *tables, size_t count, const char *method,
+                               const struct target *target, struct route_args *ret,
+                               char allow[static ROUTE_ALLOW_SIZE]) {
+    size_t before = 0;
+    allow[0] = '\0';
+    for (size_t i = 0; i < count; before += tables[i++].count) {
+        const struct route *found = find_in(&tables[i], method, target, ret, allow);
+        if (found == NULL)
+            continue;
+        allow[0] = '\0';
+        ret->row = before + (size_t)(found - tables[i].rows);
+        return found;
+    }
+    *ret = (struct route_args){0};
     return NULL;
 }

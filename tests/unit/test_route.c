@@ -16,7 +16,10 @@ static const struct route table[] = {
     {"GET", "/api/sandbox/{who}", NULL},
     {"DELETE", "/api/sandbox/{who}", NULL},
     {"POST", "/api/sandbox/{who}/start", NULL},
+    {"GET", "/toolbox/{who}/session/{session}/{command}", NULL},
+    {"GET", "/preview/{who}/*", NULL},
 };
+static const struct route_table tables[] = {{table, 3}, {table + 3, ARRAY_LEN(table) - 3}};
 
 static const struct {
     const char *method, *uri;
@@ -43,24 +46,45 @@ static const struct {
     {"POST", "/api/sandbox/lab/star", -1, NULL, ""},
     {"POST", "/api/sandbox/lab/start/more", -1, NULL, ""},
     {"GET", "/api/sandbox/%7Bwho%7D", 3, "{who}", ""},
+    {"GET", "/toolbox/lab/session/a/b", 6, "lab", ""},
+    {"GET", "/toolbox/lab/session/a", -1, NULL, ""},
+    {"GET", "/preview/lab", 7, "lab", ""},
+    {"GET", "/preview/lab/x/y", 7, "lab", ""},
+    {"GET", "/preview", -1, NULL, ""},
 };
 
 static void test_routes(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct target target;
-        const char *who;
+        struct route_args args;
         char allow[ROUTE_ALLOW_SIZE];
         assert_int_equal(target_parse(rows[i].uri, &target, NULL), 0);
         const struct route *found =
-            route_find(table, ARRAY_LEN(table), rows[i].method, &target, &who, allow);
+            route_find(tables, ARRAY_LEN(tables), rows[i].method, &target, &args, allow);
         assert_ptr_equal(found, rows[i].row < 0 ? NULL : &table[rows[i].row]);
         assert_string_equal(allow, rows[i].allow);
         if (rows[i].row >= 0 && rows[i].who != NULL)
-            assert_string_equal(who, rows[i].who);
+            assert_string_equal(args.v[0], rows[i].who);
         else if (rows[i].row >= 0)
-            assert_null(who);
+            assert_int_equal(args.count, 0);
     }
+}
+
+static void test_arguments(void **state) {
+    (void)state;
+    struct target target;
+    struct route_args args;
+    char allow[ROUTE_ALLOW_SIZE];
+    assert_int_equal(target_parse("/toolbox/lab/session/a%2Fb/7", &target, NULL), 0);
+    assert_non_null(route_find(tables, ARRAY_LEN(tables), "GET", &target, &args, allow));
+    assert_int_equal(args.count, 3);
+    assert_string_equal(args.v[1], "a/b");
+    assert_string_equal(args.v[2], "7");
+    static const struct route greedy[] = {{"GET", "/{a}/{b}/{c}/{d}/{e}", NULL}};
+    const struct route_table too_many = {greedy, 1};
+    assert_int_equal(target_parse("/1/2/3/4/5", &target, NULL), 0);
+    assert_null(route_find(&too_many, 1, "GET", &target, &args, allow));
 }
 
 /* However many methods a path has, the list is cut, not overrun. */
@@ -70,16 +94,18 @@ static void test_long_allow(void **state) {
     for (size_t i = 0; i < ARRAY_LEN(many); i++)
         many[i] = (struct route){"METHOD", "/x", NULL};
     struct target target;
-    const char *who;
+    struct route_args args;
+    struct route_table one = {many, ARRAY_LEN(many)};
     char allow[ROUTE_ALLOW_SIZE];
     assert_int_equal(target_parse("/x", &target, NULL), 0);
-    assert_null(route_find(many, ARRAY_LEN(many), "GET", &target, &who, allow));
+    assert_null(route_find(&one, 1, "GET", &target, &args, allow));
     assert_int_equal(strlen(allow), ROUTE_ALLOW_SIZE - 1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_long_allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
