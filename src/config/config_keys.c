@@ -117,6 +117,8 @@ static const struct config_key keys[] = {
     {"manager", "on_failure", CONFIG_STRING, "keep", FIELD(manager.on_failure),
      .check = check_on_failure,
      .help = "a sandbox that ends unasked: keep it in error, recreate or remove it"},
+    {"manager", "volume_folders", CONFIG_LIST, "", FIELD(manager.volume_folders),
+     .help = "folders of the host below which volumes may lie; empty: /home, /srv, /tmp …"},
     {"manager", "pool_size", CONFIG_INTEGER, "4", FIELD(manager.pool_size), RANGE(0, 10000),
      .help = "prepared sandboxes per image; 0: none"},
     {"manager", "pool_images", CONFIG_LIST, "", FIELD(manager.pool_images),

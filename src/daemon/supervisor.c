@@ -15,7 +15,9 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "base/program.h"
+#include "base/str.h"
 #include "daemon/archives.h"
 #include "daemon/control.h"
 #include "daemon/describe.h"
@@ -85,12 +87,40 @@ static int catch_signals(struct cay_error *err) {
 
 /* ---- starting ---- */
 
+/* An ordinary user can show nothing that is not his anyway. */
+static const char *const *shown_folders(const struct settings *s) {
+    static const char *const usual[] = {"/home", "/srv", "/mnt",     "/media",
+                                        "/opt",  "/tmp", "/var/tmp", NULL};
+    static const char *const everything[] = {"/", NULL};
+    if (s->config->manager.volume_folders.len > 0)
+        return (const char *const *)s->config->manager.volume_folders.v;
+    return s->is_root ? usual : everything;
+}
+
+static int check_folders(const struct settings *s, struct cay_error *err) {
+    for (const char *const *f = shown_folders(s); *f != NULL; f++) {
+        char normal[PATH_MAX];
+        int r = path_normalize("[manager] volume_folders", *f, normal, sizeof normal, err);
+        if (r == 0 && !str_equal(normal, *f)) {
+            error_set(err, CAY_INVALID_ARGUMENT,
+                      "[manager] volume_folders: '%.200s' is not in its "
+                      "shortest form",
+                      *f);
+            r = error_remedy(err, "write '%.200s'", normal);
+        }
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
 static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {
     char program[PATH_MAX];
     struct launcher_client client = LAUNCHER_CLIENT_NONE;
     int r = program_find("cay-launcher", program, sizeof program, err);
     if (r == 0)
-        r = launcher_client_start(program, s->settings->state_dir, 0, &client, err);
+        r = launcher_client_start(program, s->settings->state_dir, 0, shown_folders(s->settings),
+                                  &client, err);
     if (r < 0)
         return r;
     s->launcher = (struct child){.pid = client.pid, .born = clock_ms()};
@@ -322,7 +352,9 @@ static void loop(struct supervisor *s) {
 }
 
 static int prepare(struct supervisor *s, int *ret_lock, struct cay_error *err) {
-    int r = places_make(s->settings, err);
+    int r = check_folders(s->settings, err);
+    if (r == 0)
+        r = places_make(s->settings, err);
     if (r < 0)
         return r;
     *ret_lock = places_lock(err);

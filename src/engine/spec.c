@@ -109,7 +109,7 @@ static int check_source(const char *text, const char *source, struct cay_error *
     return 0;
 }
 
-int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err) {
+static int add(struct sandbox_spec *spec, const char *text, bool named, struct cay_error *err) {
     char copy[2 * SPEC_PATH_SIZE];
     if (spec->mount_count == SPEC_MOUNTS_MAX) {
         error_set(err, CAY_INVALID_ARGUMENT, "more than %d volumes", SPEC_MOUNTS_MAX);
@@ -117,7 +117,7 @@ int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error
     }
     if (str_copy(copy, sizeof copy, text) < 0)
         return bad_volume(err, text, "is too long");
-    struct mount_spec m = {0};
+    struct mount_spec m = {.named = named};
     char *target = split_last(copy);
     if (target != NULL && (str_equal(target, "ro") || str_equal(target, "rw"))) {
         m.read_only = str_equal(target, "ro");
@@ -133,7 +133,9 @@ int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error
     r = check_target(spec, text, m.target, err);
     if (r < 0)
         return r;
-    r = check_source(text, m.source, err);
+    if (named && !id_is_valid(m.source))
+        return bad_volume(err, text, "has no id of a volume");
+    r = named ? 0 : check_source(text, m.source, err);
     if (r < 0)
         return r;
     struct mount_spec *more = realloc(spec->mounts, (spec->mount_count + 1) * sizeof m);
@@ -142,6 +144,14 @@ int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error
     spec->mounts = more;
     spec->mounts[spec->mount_count++] = m;
     return 0;
+}
+
+int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err) {
+    return add(spec, text, false, err);
+}
+
+int spec_add_volume(struct sandbox_spec *spec, const char *text, struct cay_error *err) {
+    return add(spec, text, true, err);
 }
 
 bool spec_has_writable_mount(const struct sandbox_spec *spec) {

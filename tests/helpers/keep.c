@@ -201,8 +201,11 @@ static int do_stats(const char *id, struct jsonw *w, struct cay_error *err) {
     return 0;
 }
 
+/* Of the host, below which volumes may lie. */
+static const char *const shown[] = {"/tmp", NULL};
+
 static int start_launcher(struct launcher_client *ret, struct cay_error *err) {
-    return launcher_client_start(drive.launcher, drive.state, 0, ret, err);
+    return launcher_client_start(drive.launcher, drive.state, 0, shown, ret, err);
 }
 
 /* The old one is gone, or has ended with its socket. */

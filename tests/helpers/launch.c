@@ -268,6 +268,9 @@ static int parse(struct launch *l, int argc, char **argv, struct cay_error *err)
     return r;
 }
 
+/* Of the host, below which volumes may lie. */
+static const char *const shown[] = {"/tmp", NULL};
+
 int main(int argc, char **argv) {
     struct launch l = {
         .state = "/var/lib/cay",
@@ -287,7 +290,7 @@ int main(int argc, char **argv) {
     if (r == 0 && l.runs == NULL)
         r = error_set(&err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (r == 0)
-        r = launcher_client_start(l.launcher, l.state, (unsigned)l.ready, &l.client, &err);
+        r = launcher_client_start(l.launcher, l.state, (unsigned)l.ready, shown, &l.client, &err);
     if (r == 0)
         r = drive(&l, &err);
     launcher_client_stop(&l.client);

@@ -226,6 +226,9 @@ static int finish(struct storm *s, unsigned before) {
     return 0;
 }
 
+/* Of the host, below which volumes may lie. */
+static const char *const shown[] = {"/tmp", NULL};
+
 int main(int argc, char **argv) {
     struct storm s = {.client = LAUNCHER_CLIENT_NONE};
     struct cay_error err;
@@ -240,7 +243,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     s.random |= 1; /* zero stays zero */
-    if (open_kinds(s.kinds) < 0 || launcher_client_start(argv[1], argv[2], 1, &s.client, &err) < 0)
+    if (open_kinds(s.kinds) < 0 ||
+        launcher_client_start(argv[1], argv[2], 1, shown, &s.client, &err) < 0)
         give_up(&s, "no launcher");
     remove_all(&s); /* the first request about sandboxes that stay opens some */
     for (unsigned i = 0; i < 50; i++)

@@ -163,6 +163,7 @@ static int prepare_root(struct native_box *b, struct cay_error *err) {
         .idmap = b->idmap,
         .disk = b->disk,
         .disk_is_mount = b->disk_is_mount,
+        .volumes = native_volume_rules(b->n),
     };
     return rootfs_prepare(&b->spec, &b->trees, &owner, &b->root, err);
 }

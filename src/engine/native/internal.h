@@ -10,6 +10,7 @@
 #include "engine/native/native.h"
 #include "engine/native/rootfs.h"
 #include "engine/native/seccomp.h"
+#include "engine/native/volume.h"
 #include "image/host.h"
 
 struct native_filter {
@@ -32,10 +33,14 @@ struct native {
     struct native_filter filter;
     struct native_filter volume_filter; /* of sandboxes with a writable volume; built for the first
                                          */
+    struct volume_rules volumes;        /* roots NULL: whoever asks has our rights */
     enum tier tier;
     struct native_wall walls[NATIVE_WALLS_MAX];
     size_t wall_count;
 };
+
+/* What rootfs_owner has to say about volumes. */
+const struct volume_rules *native_volume_rules(const struct native *n);
 
 /* Makes sure that n->image is open, which only those need who start from it. */
 int native_host_image(struct native *n, struct cay_error *err);

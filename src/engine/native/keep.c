@@ -435,6 +435,10 @@ void keep_handle(struct keep *k, const struct launcher_request *r, int listener)
     case LAUNCHER_RESIZE:
         answer_result(k, r->tag, resize(k, &r->spec, &err), &err);
         break;
+    case LAUNCHER_VOLUME_MAKE:
+    case LAUNCHER_VOLUME_REMOVE:
+        keep_handle_volume(k, r);
+        break;
     case LAUNCHER_STATS:
     case LAUNCHER_USAGE:
         handle_stats(k, r);

@@ -60,8 +60,7 @@ void keep_unmake_folder(const struct keep *k, const char *id) {
 
 /* ---- jobs ---- */
 
-/* Returns as fork does; the child ends when the launcher does. */
-static pid_t fork_job(struct keep *k, const uint64_t *tags, size_t count) {
+pid_t keep_fork_job(struct keep *k, const uint64_t *tags, size_t count) {
     struct keep_job job = {.tags = calloc(count + 1, sizeof *tags), .tag_count = count};
     if (k->job_count == k->job_room) {
         size_t room = MAX(k->job_room * 2, (size_t)16);
@@ -92,7 +91,7 @@ static pid_t fork_job(struct keep *k, const uint64_t *tags, size_t count) {
     return job.pid;
 }
 
-static void fail_tags(const struct keep *k, const uint64_t *tags, size_t count) {
+void keep_fail_tags(const struct keep *k, const uint64_t *tags, size_t count) {
     struct cay_error err;
     error_set(&err, CAY_RESOURCE_EXHAUSTED, "a process of the launcher did not end well");
     (void)error_remedy(&err, "the host may be short of memory: try again");
@@ -107,7 +106,7 @@ bool keep_job_ended(struct keep *k, pid_t pid, int status) {
             continue;
         k->jobs[i] = k->jobs[--k->job_count];
         if (status != 0)
-            fail_tags(k, job.tags, job.tag_count);
+            keep_fail_tags(k, job.tags, job.tag_count);
         free(job.tags);
         return true;
     }
@@ -151,13 +150,13 @@ void keep_remove(struct keep *k, struct kept *s, const uint64_t *tags, size_t co
         return;
     }
     keep_drop(k, s);
-    pid_t pid = fork_job(k, tags, count);
+    pid_t pid = keep_fork_job(k, tags, count);
     if (pid == 0) {
         answer_removed(k, tags, count, path_remove_tree(k->folder, old), id);
         _exit(0);
     }
     if (pid < 0)
-        fail_tags(k, tags, count); /* the next launcher sweeps it */
+        keep_fail_tags(k, tags, count); /* the next launcher sweeps it */
 }
 
 static void sweep_one(const struct keep *k, const char *name) {
@@ -178,7 +177,7 @@ static void sweep_new(const struct keep *k, const char *name) {
 }
 
 void keep_sweep(struct keep *k) {
-    if (fork_job(k, NULL, 0) != 0)
+    if (keep_fork_job(k, NULL, 0) != 0)
         return;
     int fd = openat(k->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     _cleanup_(closedirp) DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -188,6 +187,7 @@ void keep_sweep(struct keep *k) {
             sweep_one(k, e->d_name);
         else if (str_starts(e->d_name, KEEP_NEW_PREFIX))
             sweep_new(k, e->d_name);
+    keep_sweep_volumes(k);
     _exit(0);
 }
 
@@ -233,9 +233,9 @@ static void measure_by_job(struct keep *k, const char *id, const struct launcher
         keep_answer_error(k, stats->tag, &err);
         return;
     }
-    pid_t pid = fork_job(k, &stats->tag, 1);
+    pid_t pid = keep_fork_job(k, &stats->tag, 1);
     if (pid < 0)
-        fail_tags(k, &stats->tag, 1);
+        keep_fail_tags(k, &stats->tag, 1);
     if (pid != 0)
         return;
     struct launcher_answer a = *stats;

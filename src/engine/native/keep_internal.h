@@ -95,3 +95,13 @@ void keep_sweep(struct keep *k);
 
 /* True if it was a job's. */
 bool keep_job_ended(struct keep *k, pid_t pid, int status);
+/* Returns as fork does; the child ends when the launcher does. Tags are answered if it fails. */
+pid_t keep_fork_job(struct keep *k, const uint64_t *tags, size_t count);
+void keep_fail_tags(const struct keep *k, const uint64_t *tags, size_t count);
+
+/* ---- keep_volume.c ---- */
+
+/* LAUNCHER_VOLUME_*: done, or begun, and answered. */
+void keep_handle_volume(struct keep *k, const struct launcher_request *r);
+/* In a job: removes what an earlier launcher did not come to. */
+void keep_sweep_volumes(const struct keep *k);

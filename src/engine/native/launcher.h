@@ -34,10 +34,12 @@ enum launcher_op {
     LAUNCHER_PAUSE = 5,
     LAUNCHER_RESUME = 6,
     LAUNCHER_REMOVE = 7,
-    LAUNCHER_RESIZE = 8, /* to the limits in spec that are not 0 */
-    LAUNCHER_STATS = 9,  /* STATS */
-    LAUNCHER_LIST = 10,  /* LIST, of those whose ids follow spec.id, which may be "" */
-    LAUNCHER_USAGE = 20, /* STATS at once, without disk_bytes */
+    LAUNCHER_RESIZE = 8,         /* to the limits in spec that are not 0 */
+    LAUNCHER_STATS = 9,          /* STATS */
+    LAUNCHER_LIST = 10,          /* LIST, of those whose ids follow spec.id, which may be "" */
+    LAUNCHER_VOLUME_MAKE = 30,   /* the named volume spec.id; there already is fine */
+    LAUNCHER_VOLUME_REMOVE = 31, /* with all that is in it; gone already is fine */
+    LAUNCHER_USAGE = 20,         /* STATS at once, without disk_bytes */
 };
 
 enum { LAUNCHER_CONNECTION = 1, LAUNCHER_LISTENER = 2 }; /* bits of `fds`, in this order */

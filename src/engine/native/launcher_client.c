@@ -15,11 +15,18 @@
 
 enum { CLIENT_FD = 3 };
 
-static int spawn_launcher(const char *program, const char *state_dir, unsigned ready, int theirs,
-                          pid_t *ret) {
+enum { FOLDERS_MAX = 256 };
+
+static int spawn_launcher(const char *program, const char *state_dir, unsigned ready,
+                          const char *const *folders, int theirs, pid_t *ret) {
     char count[16];
     (void)snprintf(count, sizeof count, "%u", ready);
-    const char *argv[] = {program, state_dir, count, NULL};
+    const char *argv[4 + FOLDERS_MAX] = {program, state_dir, count};
+    for (size_t i = 0; folders[i] != NULL; i++) {
+        if (i == FOLDERS_MAX)
+            return -E2BIG;
+        argv[3 + i] = folders[i];
+    }
     const char *env[] = {NULL};
     posix_spawn_file_actions_t actions;
     int r = posix_spawn_file_actions_init(&actions);
@@ -34,12 +41,13 @@ static int spawn_launcher(const char *program, const char *state_dir, unsigned r
 }
 
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
-                          struct launcher_client *ret, struct cay_error *err) {
+                          const char *const *folders, struct launcher_client *ret,
+                          struct cay_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the launcher's socket");
     pid_t pid = 0;
-    int r = spawn_launcher(program, state_dir, ready, pair[1], &pid);
+    int r = spawn_launcher(program, state_dir, ready, folders, pair[1], &pid);
     (void)close(pair[1]);
     if (r < 0) {
         (void)close(pair[0]);

@@ -13,9 +13,11 @@ struct launcher_client {
 
 #define LAUNCHER_CLIENT_NONE ((struct launcher_client){.sock = -1})
 
-/* Starts `program` (cay-launcher) with this state folder, to keep `ready` slots ready. */
+/* Starts `program` (cay-launcher) with this state folder, to keep `ready` slots ready, and to show
+ * inside what lies below these folders (absolute, NULL-terminated). */
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
-                          struct launcher_client *ret, struct cay_error *err);
+                          const char *const *folders, struct launcher_client *ret,
+                          struct cay_error *err);
 
 /* Asks for a sandbox; connection and listener (or -1) become its cay-init's and stay open here. The
  * answer comes by launcher_client_next. */

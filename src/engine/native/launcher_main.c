@@ -1,4 +1,5 @@
-/* cay-launcher STATE_DIR READY: serves the client whose socket is descriptor 3. */
+/* cay-launcher STATE_DIR READY [FOLDER...]: serves the client whose socket is descriptor 3,
+ * and shows nothing of the host inside but what lies below the folders. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,13 +39,21 @@ static bool leave_terminal(void) {
     return terminal < 0;
 }
 
+static bool are_absolute(char **folders) {
+    for (; *folders != NULL; folders++)
+        if ((*folders)[0] != '/')
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv) {
     struct cay_error err;
     struct native *n = NULL;
     uint64_t ready;
-    if (argc != 3 || str_to_u64(argv[2], 1000, &ready) < 0 || fd_open_standard() < 0 ||
-        fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
-        (void)fprintf(stderr, "usage: cay-launcher STATE_DIR READY, with the client on fd 3\n");
+    if (argc < 3 || str_to_u64(argv[2], 1000, &ready) < 0 || !are_absolute(argv + 3) ||
+        fd_open_standard() < 0 || fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
+        (void)fprintf(stderr,
+                      "usage: cay-launcher STATE_DIR READY [FOLDER...], with the client on fd 3\n");
         return 2;
     }
     /* Sandboxes inherit what follows; and who ignores SIGCHLD is not told how they ended. */
@@ -62,6 +71,7 @@ int main(int argc, char **argv) {
     _cleanup_(closep) int userns = native_is_privileged() ? -1 : keep_find_userns(argv[1]);
     if (native_open_beside(argv[1], userns, &n, &err) < 0)
         return fail(&err);
+    native_limit_volumes(n, (const char *const *)(argv + 3));
     int r = launcher_serve(n, CLIENT_FD, (unsigned)ready, &defaults, &err);
     (void)native_close(n);
     return r < 0 ? fail(&err) : 0;

@@ -23,7 +23,9 @@ static bool is_flag(const bool *flag) {
 
 static bool mount_is_sane(const struct mount_spec *m) {
     return is_text(m->source, sizeof m->source) && is_text(m->target, sizeof m->target) &&
-           is_flag(&m->read_only) && m->source[0] == '/' && spec_target_is_allowed(m->target);
+           is_flag(&m->read_only) && is_flag(&m->named) &&
+           (m->named ? id_is_valid(m->source) : m->source[0] == '/') &&
+           spec_target_is_allowed(m->target);
 }
 
 static bool spec_is_sane(const struct sandbox_spec *s) {
@@ -42,7 +44,7 @@ static bool start_is_sane(const struct launcher_request *r, size_t len) {
     if (mounts > SPEC_MOUNTS_MAX || len != launcher_request_size(mounts) || !spec_is_sane(&r->spec))
         return false;
     for (size_t i = 0; i < mounts; i++)
-        if (!mount_is_sane(&r->mounts[i]))
+        if (!mount_is_sane(&r->mounts[i]) || (r->mounts[i].named && r->op == LAUNCHER_START))
             return false;
     if (r->op == LAUNCHER_START)
         return r->fds != 0 && r->image[0] == '\0';
@@ -73,6 +75,8 @@ int launcher_check(const struct launcher_request *r, size_t len) {
     case LAUNCHER_STATS:
     case LAUNCHER_USAGE:
     case LAUNCHER_LIST:
+    case LAUNCHER_VOLUME_MAKE:
+    case LAUNCHER_VOLUME_REMOVE:
         return bare_is_sane(r, len) ? 0 : -EINVAL;
     default:
         return -EINVAL;

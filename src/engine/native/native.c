@@ -176,3 +176,12 @@ size_t native_walls(const struct native *n, const struct native_wall **ret) {
 enum tier native_tier(const struct native *n) {
     return n->tier;
 }
+
+void native_limit_volumes(struct native *n, const char *const *roots) {
+    n->volumes = (struct volume_rules){
+        .roots = roots, .state_dir = n->state_dir, .own_userns = n->own_userns};
+}
+
+const struct volume_rules *native_volume_rules(const struct native *n) {
+    return n->volumes.roots != NULL ? &n->volumes : NULL;
+}

@@ -39,6 +39,8 @@ int native_open(const char *state_dir, bool soon, struct native **ret, struct ca
  * namespace, since only there he has power over them. -1: none lives. */
 int native_open_beside(const char *state_dir, int userns, struct native **ret,
                        struct cay_error *err);
+/* From now on volumes are host folders below these (NULL-terminated, borrowed), or named ones. */
+void native_limit_volumes(struct native *n, const char *const *roots);
 struct native *native_close(struct native *n);
 
 /* The walls; and the highest tier whose walls all stand. */

@@ -20,6 +20,7 @@
 #include "engine/native/shift.h"
 #include "engine/native/syscalls.h"
 #include "engine/native/userns.h"
+#include "engine/native/volume.h"
 #include "image/host.h"
 #include "image/image.h"
 
@@ -362,25 +363,39 @@ static int volume_idmap(const struct sandbox_spec *spec, const struct stat *st, 
     return userns_create(&uids, &gids, err);
 }
 
-static int open_volume(const struct sandbox_spec *spec, const struct mount_spec *m, uid_t base,
-                       bool own_userns, int *ret, struct cay_error *err) {
+/* By descriptor from here on: whoever writes above it could put another folder in its place. */
+static int open_source(const struct rootfs_owner *owner, const struct mount_spec *m,
+                       struct cay_error *err) {
+    if (owner->volumes != NULL)
+        return volume_open(owner->volumes, m, err);
+    if (m->named)
+        return error_set(err, CAY_UNSUPPORTED, "named volumes are the daemon's");
+    int fd = open(m->source, O_PATH | O_CLOEXEC);
+    return fd < 0 ? error_errno(err, "volume source '%s'", m->source) : fd;
+}
+
+static int open_volume(const struct sandbox_spec *spec, const struct mount_spec *m,
+                       const struct rootfs_owner *owner, int *ret, struct cay_error *err) {
     unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+    bool own_userns = owner->own_userns;
     if (m->read_only)
         attributes |= MOUNT_ATTR_RDONLY;
-    /* By descriptor from here on: whoever writes above it could put another folder in its place. */
     struct stat st;
-    _cleanup_(closep) int source = open(m->source, O_PATH | O_CLOEXEC);
-    if (source < 0 || fstat(source, &st) < 0)
+    _cleanup_(closep) int source = open_source(owner, m, err);
+    if (source < 0)
+        return source;
+    if (fstat(source, &st) < 0)
         return error_errno(err, "volume source '%s'", m->source);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
         return error_set(err, CAY_CONFLICT, "volume source '%s' was replaced", m->source);
-    _cleanup_(closep) int idmap = own_userns ? -1 : volume_idmap(spec, &st, base, err);
-    if (idmap < 0 && !own_userns)
-        return idmap;
-    int fd = mounts_clone(source, "", false, attributes, idmap);
+    _cleanup_(closep) int own_map =
+        own_userns || m->named ? -1 : volume_idmap(spec, &st, owner->base, err);
+    if (own_map < 0 && !own_userns && !m->named)
+        return own_map;
+    int fd = mounts_clone(source, "", false, attributes, m->named ? owner->idmap : own_map);
     if (fd == -EINVAL && own_userns)
         fd = mounts_clone(source, "", true, attributes, -1);
-    if (fd < 0 && m->read_only && !own_userns)
+    if (fd < 0 && m->read_only && !own_userns && !m->named)
         fd = mounts_clone(source, "", false, attributes, -1);
     if (fd < 0) {
         error_sys(err, -fd, "volume '%s' cannot be mapped to the sandbox's ids", m->source);
@@ -391,11 +406,11 @@ static int open_volume(const struct sandbox_spec *spec, const struct mount_spec 
     return S_ISDIR(st.st_mode);
 }
 
-static int open_volumes(struct rootfs *root, const struct sandbox_spec *spec, uid_t base,
-                        bool own_userns, struct cay_error *err) {
+static int open_volumes(struct rootfs *root, const struct sandbox_spec *spec,
+                        const struct rootfs_owner *owner, struct cay_error *err) {
     for (size_t i = 0; i < spec->mount_count; i++) {
         int fd = -1;
-        int r = open_volume(spec, &spec->mounts[i], base, own_userns, &fd, err);
+        int r = open_volume(spec, &spec->mounts[i], owner, &fd, err);
         if (r < 0)
             return r;
         root->volumes[i].fd = fd;
@@ -528,7 +543,7 @@ int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *tr
     root.pts = make_pts(base, owner->own_userns);
     if (root.pts < 0)
         return error_sys(err, -root.pts, "making /dev/pts");
-    r = open_volumes(&root, spec, base, owner->own_userns, err);
+    r = open_volumes(&root, spec, owner, err);
     if (r < 0)
         return r;
     *ret = root;

@@ -88,10 +88,11 @@ struct rootfs {
 struct rootfs_owner {
     uid_t base;      /* the host id of root inside */
     bool own_userns; /* as for image_trees_open with userns -1 */
-    int idmap;       /* as for image_trees_open_store; used for disk only */
+    int idmap;       /* as for image_trees_open_store; used for disk and named volumes only */
     int disk; /* a folder with "fs" and "work" for what is written, or -1; with the host image
                * "local" too */
     bool disk_is_mount; /* the root of a detached mount: used itself, not cloned */
+    const struct volume_rules *volumes; /* NULL: whoever asks has our rights */
 };
 int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees,
                    const struct rootfs_owner *owner, struct rootfs *ret, struct cay_error *err);

@@ -97,9 +97,11 @@ int slot_prepare(struct native *n, struct slot *s, const struct sandbox_spec *sp
     if (r == 0)
         r = image_trees_open(&n->image, s->userns, &s->trees, err);
     if (r == 0)
-        r = rootfs_prepare(&s->spec, &s->trees,
-                           &(struct rootfs_owner){.base = s->base, .idmap = -1, .disk = -1},
-                           &s->root, err);
+        r = rootfs_prepare(
+            &s->spec, &s->trees,
+            &(struct rootfs_owner){
+                .base = s->base, .idmap = -1, .disk = -1, .volumes = native_volume_rules(n)},
+            &s->root, err);
     if (r < 0)
         image_trees_close_binds(&s->trees);
     s->has_root = r == 0;

@@ -1,0 +1,128 @@
+"""Volumes of sandboxes that stay: which folders of the host the daemon shows, whatever is tried, and
+named ones, which are its own."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+import support
+from daemons import Refused, serving
+
+
+@pytest.fixture(scope="module")
+def place():
+    """What others may read: state folder and volumes."""
+    with tempfile.TemporaryDirectory(prefix="volumes-", dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        support.own(folder)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def shown(place):
+    for name in ("shown", "hidden"):
+        (place / name).mkdir()
+        support.own(place / name)
+        (place / name / "file").write_text(name)
+    return place / "shown"
+
+
+@pytest.fixture(scope="module")
+def daemon(place, shown):
+    folder = place / "daemon"
+    folder.mkdir()
+    support.own(folder)
+    with serving(folder, env={"CAY_MANAGER_VOLUME_FOLDERS": f"{shown},{folder}"}) as one:
+        yield one
+
+
+def create(daemon, *volumes, **more):
+    return daemon.create(volumes=list(volumes), **more)["id"]
+
+
+def remove(daemon, who):
+    daemon.call("DELETE", f"/api/sandbox/{who}?force=true")
+
+
+def refusal(daemon, *volumes):
+    with pytest.raises(Refused) as refused:
+        create(daemon, *volumes)
+    assert not [box for box in daemon.list() if box["state"] != "started"]
+    return refused.value.status, refused.value.error["message"], refused.value.error["remedy"]
+
+
+# ---- folders of the host ----
+
+def test_an_allowed_folder(daemon, shown):
+    (shown / "inner").mkdir(exist_ok=True)
+    support.own(shown / "inner")
+    (shown / "within").unlink(missing_ok=True)
+    (shown / "within").symlink_to("inner")
+    who = create(daemon, f"{shown}:/a:ro", f"{shown}/inner:/b", f"{shown}/within/../file:/c:ro",
+                 f"{shown}/within:/d")
+    try:
+        assert daemon.exec(who, "cat", "/a/file", "/c") == (0, "shownshown")
+        assert daemon.exec(who, "sh", "-c", "echo x > /b/new && cat /d/new") == (0, "x\n")
+        assert (shown / "inner" / "new").read_text() == "x\n"
+    finally:
+        remove(daemon, who)
+
+
+def test_other_folders(daemon, place, shown):
+    for source in (place / "hidden", place, "/etc", "/", "/proc/1/root", f"{shown}-more",
+                   f"{shown}/../hidden"):
+        if source == f"{shown}-more":
+            Path(source).mkdir()
+        status, message, remedy = refusal(daemon, f"{source}:/data")
+        assert status == 403, message
+        assert "volume_folders" in remedy
+
+
+def test_symlinks_do_not_lead_out(daemon, place, shown):
+    for number, target in enumerate((place / "hidden", "../hidden", "/", "/proc/self/root", "/etc")):
+        link = shown / f"trick-{number}"
+        link.symlink_to(target)
+        for path in (link, link / "file", link / "passwd"):
+            status, message, _ = refusal(daemon, f"{path}:/data")
+            assert status in (403, 404), message
+        assert refusal(daemon, f"{link}:/data")[0] == 403
+
+
+def test_state_folder_is_never_shown(daemon):
+    """Not even below an allowed folder."""
+    state = daemon.state
+    for path in (state, state / "sandboxes", state / "daemon", state.parent):
+        status, message, _ = refusal(daemon, f"{path}:/data:ro")
+        assert status == 403 and "state folder" in message, message
+    link = state.parent / "link"
+    link.symlink_to("state")
+    assert refusal(daemon, f"{link}:/data:ro")[0] == 403
+
+
+def test_missing_folder(daemon, shown):
+    assert refusal(daemon, f"{shown}/nothing:/data")[0] == 404
+
+
+def test_a_folder_that_was_replaced_is_refused_at_the_next_start(daemon, place, shown):
+    folder = shown / "fickle"
+    folder.mkdir()
+    support.own(folder)
+    who = create(daemon, f"{folder}:/data")
+    try:
+        daemon.call("POST", f"/api/sandbox/{who}/stop?force=true")
+        folder.rmdir()
+        folder.symlink_to(place / "hidden")
+        with pytest.raises(Refused) as refused:
+            daemon.call("POST", f"/api/sandbox/{who}/start")
+        assert refused.value.status == 403
+    finally:
+        remove(daemon, who)
+
+
+def test_bad_setting(place):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        done = support.cay("create", "--state-dir", folder,
+                           env={"CAY_MANAGER_VOLUME_FOLDERS": "relative"})
+    assert done.returncode != 0 and b"volume_folders" in done.stderr
