@@ -11,6 +11,7 @@
 #include "base/jsonw.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "engine/native/disk.h"
 
 enum { WALLS_MAX = 32 };
 
@@ -49,8 +50,38 @@ static struct finding look_up(const struct sysctl *s) {
     return f;
 }
 
+/* Not a wall: where it is missing, a limit that is asked for is refused. */
+struct disk_limits {
+    bool ok;
+    const char *detail, *remedy;
+    struct cay_error err;
+};
+
+static void probe_disks(struct disk_limits *ret) {
+    ret->ok = disk_probe(&ret->err) == 0;
+    ret->detail = ret->ok ? "ext4 on a loop device for each sandbox that stays" : ret->err.message;
+    ret->remedy = ret->ok ? "" : ret->err.remedy;
+}
+
+static void print_disks(struct buf *b, const struct disk_limits *d) {
+    (void)buf_printf(b, "\nSandboxes that stay\n  %-8s %-22s %s\n", d->ok ? "ok" : "missing",
+                     "disk limit", d->detail);
+    if (!d->ok)
+        (void)buf_printf(b, "           %-22s %s\n", "", d->remedy);
+}
+
+static void put_disks(struct jsonw *w, const struct disk_limits *d) {
+    jsonw_key(w, "disk_limit");
+    jsonw_begin_object(w);
+    jsonw_put_bool(w, "ok", d->ok);
+    jsonw_put_string(w, "detail", d->detail);
+    jsonw_put_string(w, "remedy", d->remedy);
+    jsonw_end_object(w);
+}
+
 static void print_json(struct buf *b, const cay_engine *engine, const struct cay_wall *walls,
-                       size_t count, const struct finding *found, const char *kernel) {
+                       size_t count, const struct finding *found, const struct disk_limits *disks,
+                       const char *kernel) {
     struct jsonw w = JSONW_INIT(b);
     jsonw_begin_object(&w);
     jsonw_put_string(&w, "version", cay_version());
@@ -82,6 +113,7 @@ static void print_json(struct buf *b, const cay_engine *engine, const struct cay
         jsonw_end_object(&w);
     }
     jsonw_end_array(&w);
+    put_disks(&w, disks);
     jsonw_end_object(&w);
     (void)buf_putc(b, '\n');
 }
@@ -118,6 +150,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     struct finding found[ARRAY_LEN(sysctls)];
     for (size_t i = 0; i < ARRAY_LEN(sysctls); i++)
         found[i] = look_up(&sysctls[i]);
+    struct disk_limits disks;
+    probe_disks(&disks);
     if (cay_engine_open(common->state_dir, &engine, &err) < 0)
         return verb_fail(&err);
     struct cay_wall walls[WALLS_MAX];
@@ -126,11 +160,12 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     (void)uname(&name); /* cannot fail */
     _cleanup_(buf_free) struct buf b = BUF_INIT(256 * 1024);
     if (common->output == OUTPUT_JSON) {
-        print_json(&b, engine, walls, count, found, name.release);
+        print_json(&b, engine, walls, count, found, &disks, name.release);
     } else {
         (void)buf_printf(&b, "cay %s on Linux %s\n\nThis host gives tier %s.\n\nWalls\n",
                          cay_version(), name.release, cay_engine_tier(engine));
         print_walls(&b, walls, count);
+        print_disks(&b, &disks);
         (void)buf_puts(&b, "\nHost settings\n");
         print_sysctls(&b, found);
     }

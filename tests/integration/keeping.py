@@ -90,6 +90,7 @@ class Keep:
         box = box or new_id()
         if HAS_DISKS:
             fields.setdefault("disk", "1g")
+        fields = {key: value for key, value in fields.items() if value is not None}
         self.ask("start", box, **fields)
         return box
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 from daemons import end_background
-from support import (BUILD, SINGLE_ID, TIER, cay, is_sanitized, need_cay, needs_ids, ok, own, refused,
-                     start)
+from support import (BUILD, SINGLE_ID, TIER, USER, cay, is_sanitized, need_cay, needs_ids, ok, own,
+                     refused, start)
 from test_run_image import Store, base
 from test_tty import Terminal
 
@@ -604,16 +604,24 @@ def test_cp_leaves_out_what_is_no_file(verb, own_box, folder):
 
 
 def test_cp_to_a_full_disk_says_so(verb, create, folder):
+    if USER:
+        refused(verb("create", *TIER, "--disk", "16m"), "disk limit", "loop devices", code=7)
+        return
     name = create("--disk", "16m")
     try:
         (folder / "large").write_bytes(b"x" * 40 * MB)
         own(folder / "large")
-        done = verb("cp", folder / "large", f"{name}:")
-        if done.returncode == 0:
-            pytest.skip("the disk limit does not hold on this file system")
-        refused(done, code=done.returncode)
+        refused(verb("cp", folder / "large", f"{name}:"), "large", "No space left", "disk", code=6)
+        assert "16.0 MB" in ok(verb("stats", name))
+        ok(verb("exec", name, "--", "rm", "-f", "large"))
+        ok(verb("cp", "/etc/hostname", f"{name}:"))
     finally:
         verb("rm", "-f", name)
+
+
+def test_info_tells_of_the_disk_limit(verb, own_box):
+    text = next(line for line in ok(verb("info", own_box)).splitlines() if line.startswith("disk"))
+    assert text.split(None, 1)[1] == ("no limit" if USER else "5.0 GB")
 
 
 def test_cp_out_writes_nothing_beside_its_target(verb, own_box, folder):
