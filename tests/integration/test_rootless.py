@@ -18,10 +18,10 @@ ACCOUNT = "nobody"
 SUITES = {
     "one-id": ["run", "tty", "programs", "doctor", "version", "bad_input", "cleanup", "faults",
                "image_verbs", "run_image", "snapshot", "transfer", "transfer_hostile", "keep",
-               "daemon", "daemon_image", "sandboxes", "client_hostile"],
+               "daemon", "daemon_image", "sandboxes", "client_hostile", "archive"],
     "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs",
                "run_image", "snapshot", "transfer", "transfer_hostile", "keep", "daemon",
-               "daemon_image", "sandboxes", "client_hostile"],
+               "daemon_image", "sandboxes", "client_hostile", "archive"],
 }
 # Under a sanitizer, where each run takes ten times as long, the others say the same as for root.
 SANITIZED = {"run"}
