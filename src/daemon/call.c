@@ -272,7 +272,7 @@ static int open_route(struct call *c, struct cay_error *err) {
 }
 
 /* What changes something, uses a sandbox, or was refused. A creation that tells its progress is
- * noted when it is done; an action of the audit notes itself. */
+ * noted when it is done, and trimming by whoever does it. */
 static void note(struct call *c, int r) {
     const struct route *route = c->route;
     char action[ROUTE_ACTION_SIZE];
@@ -283,7 +283,7 @@ static void note(struct call *c, int r) {
         return;
     }
     bool is_look = str_equal(route->method, "GET") && route->need != NEED_USE;
-    if (is_look || c->answer.stream != NULL || c->is_noted)
+    if (is_look || c->is_noted)
         return;
     manager_audit(c->manager, c->caller.name, action, object, r < 0 ? cay_code_name(-r) : "ok",
                   c->detail);

@@ -162,6 +162,7 @@ static int create_with_progress(struct call *call, struct sandbox_record *reques
     }
     call->answer.is_plain = true;
     call->answer.stream = &c->stream;
+    call->is_noted = true; /* when it is done */
     return 0;
 }
 

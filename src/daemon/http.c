@@ -1,5 +1,6 @@
 #include "daemon/http.h"
 
+#include <errno.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -101,10 +102,15 @@ static void run_operation(void *cls, struct MHD_Connection *connection, void *co
     tune(sock);
     int64_t first_us = 0;
     int r = 0;
-    if (q->call.answer.talk != NULL)
+    struct key_use use = {.sock = sock};
+    memcpy(use.id, q->call.caller.id, sizeof use.id);
+    if (!manager_key_use(q->call.manager, &use))
+        r = -EACCES; /* its key was removed in this moment */
+    else if (q->call.answer.talk != NULL)
         converse(&q->call, sock, early, early_len);
     else
         r = relay_run(sock, q->call.answer.connection, early, early_len, &first_us);
+    manager_key_unuse(q->call.manager, &use);
     if (r < 0)
         log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);
     if (first_us != 0)

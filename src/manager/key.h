@@ -46,10 +46,20 @@ static inline bool key_sees_all(const struct key *k) {
  * holder must know into text: nobody else keeps it. -CAY_CONFLICT if the name is taken. */
 int manager_key_add(struct manager *m, struct key *k, char text[static KEY_TEXT_SIZE],
                     struct cay_error *err);
-/* From now on it is unknown. Its sandboxes stay, for who sees all. */
+/* From now on it is unknown, and its connections end. Its sandboxes stay, for who sees all. */
 int manager_key_remove(struct manager *m, const char *name, struct cay_error *err);
 int manager_key_get(struct manager *m, const char *name, struct key *ret, struct cay_error *err);
 /* Every key, oldest first; the caller releases the array. */
 int manager_key_list(struct manager *m, struct key **ret, size_t *ret_count, struct cay_error *err);
 /* Whose text it is; false if it is nobody's or has expired. */
 bool manager_key_match(struct manager *m, const char *text, struct key *ret);
+
+/* A connection that lasts, and ends with its key: it is shut down when the key is removed. */
+struct key_use {
+    char id[OWNER_SIZE]; /* of the key; "" for one that cannot be removed */
+    int sock;
+    struct key_use *next; /* the manager's */
+};
+/* False if the key is gone already. Until manager_key_unuse the socket must stay open. */
+bool manager_key_use(struct manager *m, struct key_use *use);
+void manager_key_unuse(struct manager *m, struct key_use *use);

@@ -79,6 +79,7 @@ struct manager {
     size_t count, room;
     struct key *keys; /* oldest first */
     size_t key_count;
+    struct key_use *key_uses;
     int64_t refusals_since; /* monotonic: the minute in which */
     size_t refusals, refusals_left_out;
     size_t operations, changes; /* under way */

@@ -1,6 +1,7 @@
 /* Keys: in memory, since each request needs one, and in the database. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
@@ -192,6 +193,35 @@ int manager_key_get(struct manager *m, const char *name, struct key *ret, struct
     return found ? 0 : refuse_unknown(name, err);
 }
 
+/* ---- connections that last ---- */
+
+bool manager_key_use(struct manager *m, struct key_use *use) {
+    (void)pthread_mutex_lock(&m->lock);
+    bool is_known = use->id[0] == '\0' || keys_find(m, use->id) != NULL;
+    if (is_known) {
+        use->next = m->key_uses;
+        m->key_uses = use;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return is_known;
+}
+
+void manager_key_unuse(struct manager *m, struct key_use *use) {
+    (void)pthread_mutex_lock(&m->lock);
+    struct key_use **at = &m->key_uses;
+    while (*at != NULL && *at != use)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = use->next;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+static void end_uses(struct manager *m, const char *id) {
+    for (const struct key_use *u = m->key_uses; u != NULL; u = u->next)
+        if (str_equal(u->id, id))
+            (void)shutdown(u->sock, SHUT_RDWR); /* gone already is fine */
+}
+
 /* Out of the memory first: whatever the disk says, it does not work any more. */
 int manager_key_remove(struct manager *m, const char *name, struct cay_error *err) {
     struct key k;
@@ -200,6 +230,7 @@ int manager_key_remove(struct manager *m, const char *name, struct cay_error *er
         return r;
     (void)pthread_mutex_lock(&m->lock);
     drop(m, k.id);
+    end_uses(m, k.id);
     (void)pthread_mutex_unlock(&m->lock);
     return db_key_remove(m->db, k.id, err);
 }

@@ -139,6 +139,7 @@ static void note_chore(struct manager *m, const struct sandbox *s, enum chore wh
     static const char *const actions[] = {
         [CHORE_STOP] = "sandbox.stop",
         [CHORE_REMOVE] = "sandbox.delete",
+        [CHORE_ARCHIVE] = "sandbox.archive",
         [CHORE_RECOVER] = "sandbox.recover",
     };
     const char *action = (size_t)what < ARRAY_LEN(actions) ? actions[what] : NULL;

@@ -285,6 +285,23 @@ def test_a_command_with_a_key(daemon, key):
         assert c.finish()[:2] == (0, "far away\n")
 
 
+def test_removing_a_key_cuts_its_connections(daemon, key):
+    one, two = key("one"), key("two")
+    one.create(name="lab")
+    two.create(name="lab")
+    with one.connect("lab") as cut, two.connect("lab") as kept:
+        cut.exec("sleep", "1000")
+        kept.exec("sleep", "1000")
+        daemon.call("DELETE", "/api/api-keys/one")
+        cut.sock.settimeout(20)
+        while cut.sock.recv(4096):
+            pass
+        kept.sock.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            while kept.sock.recv(4096):
+                pass
+
+
 # ---- quotas ----
 
 def test_twenty_at_once_and_five_allowed(daemon, key):
