@@ -1,7 +1,10 @@
 /* `cay cp`: files into and out of a sandbox. */
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/jsonw.h"
 #include "cli/cli.h"
@@ -31,6 +34,51 @@ static int take_name(const char *word, const char *path, char name[static 256],
     return 0;
 }
 
+/* ---- how far it is ---- */
+
+enum { FIRST_MS = 500, EVERY_MS = 100, BAR = 24 };
+
+struct meter {
+    int64_t begin, next;
+    bool shown;
+};
+
+/* "#######-----------------  31 %" if it is known what will come. */
+static void put_bar(struct buf *b, uint64_t bytes, uint64_t total) {
+    if (total == 0)
+        return;
+    double share = MIN((double)bytes / (double)total, 1.0);
+    for (int i = 0; i < BAR; i++)
+        (void)buf_putc(b, i < (int)(share * BAR) ? '#' : '-');
+    (void)buf_printf(b, "  %3d %%  ", (int)(share * 100));
+}
+
+/* One line that is written over and over; short copies show none. */
+static void tell(void *arg, uint64_t bytes, uint64_t total) {
+    struct meter *m = arg;
+    int64_t now = clock_ms();
+    char done[32], rate[32];
+    if (now < m->next)
+        return;
+    m->next = now + EVERY_MS;
+    m->shown = true;
+    double seconds = (double)MAX(now - m->begin, INT64_C(1)) / 1000;
+    _cleanup_(buf_free) struct buf b = BUF_INIT(256);
+    put_bar(&b, bytes, total);
+    (void)buf_printf(&b, "%s  %s/s", str_bytes(bytes, done),
+                     str_bytes((uint64_t)((double)bytes / seconds), rate));
+    (void)fprintf(stderr, "\r\033[K%s", buf_text(&b));
+}
+
+/* Where nobody looks, or where it would be in the way, nothing is shown. */
+static bool is_watched(const struct sandbox_verb *v, const char *to) {
+    bool in_the_way = strcmp(to, "-") == 0 && isatty(STDOUT_FILENO);
+    return isatty(STDERR_FILENO) && !v->common->quiet && v->common->output != OUTPUT_JSON &&
+           !in_the_way;
+}
+
+/* ---- copying ---- */
+
 static int copy(struct sandbox_verb *v, const char *from, const char *to,
                 struct copy_totals *totals) {
     const char *from_inside = path_inside(from), *to_inside = path_inside(to);
@@ -43,8 +91,15 @@ static int copy(struct sandbox_verb *v, const char *from, const char *to,
         r = sandbox_verb_open(v);
     if (r < 0)
         return r;
-    return out ? copy_out(&v->daemon, name, from_inside, to, totals, &v->err)
-               : copy_in(&v->daemon, from, name, to_inside, totals, &v->err);
+    int64_t now = clock_ms();
+    struct meter meter = {.begin = now, .next = now + FIRST_MS};
+    const struct copy_watch watch = {.tell = tell, .arg = &meter};
+    const struct copy_watch *w = is_watched(v, to) ? &watch : NULL;
+    r = out ? copy_out(&v->daemon, name, from_inside, to, w, totals, &v->err)
+            : copy_in(&v->daemon, from, name, to_inside, w, totals, &v->err);
+    if (meter.shown)
+        (void)fputs("\r\033[K", stderr);
+    return r;
 }
 
 /* Nothing where standard output is the copy. */
@@ -55,6 +110,7 @@ static int print_json(const struct copy_totals *totals, const char *to) {
         return 0;
     jsonw_begin_object(&w);
     jsonw_put_unsigned(&w, "members", totals->members);
+    jsonw_put_unsigned(&w, "bytes", totals->bytes);
     jsonw_put_string(&w, "note", totals->note[0] != '\0' ? totals->note : NULL);
     jsonw_end_object(&w);
     (void)buf_putc(&b, '\n');
@@ -84,7 +140,8 @@ const struct opt_command cli_cp = {
             "A destination that is a folder is copied into; 'folder/.' as the source stands for "
             "what is in it.\n\n"
             "'-' is standard input or output: the content of a file, or a tar archive where the "
-            "other side is a folder.",
+            "other side is a folder.\n\n"
+            "On a terminal a copy that takes longer shows how far it is; --quiet shows nothing.",
     .examples = "cay cp data.csv web:\n"
                 "cay cp web:/workspace/out ./results\n"
                 "cay cp src/. web:/workspace\n"

@@ -64,13 +64,13 @@ static const char *file_name(const char *path) {
 int cay_manager_copy_to(cay_manager *m, const char *who, const char *from, const char *to,
                         struct cay_error *err) {
     struct copy_totals totals;
-    return copy_in(&m->daemon, file_name(from), who, to, &totals, err);
+    return copy_in(&m->daemon, file_name(from), who, to, NULL, &totals, err);
 }
 
 int cay_manager_copy_from(cay_manager *m, const char *who, const char *from, const char *to,
                           struct cay_error *err) {
     struct copy_totals totals;
-    return copy_out(&m->daemon, who, from, file_name(to), &totals, err);
+    return copy_out(&m->daemon, who, from, file_name(to), NULL, &totals, err);
 }
 
 /* ---- images ---- */

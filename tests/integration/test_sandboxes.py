@@ -1,10 +1,12 @@
 """The verbs on sandboxes that stay, with a daemon of their own: what they print, their exit codes,
 what they refuse, and copies in both directions."""
 
+import contextlib
 import hashlib
 import io
 import json
 import os
+import pty
 import random
 import re
 import shutil
@@ -547,12 +549,36 @@ def test_cp_folders_as_cp_does(verb, own_box, folder):
     assert sorted(p.name for p in (folder / "b").iterdir()) == ["d", "f", "sub"]
 
 
+@pytest.mark.parametrize("options, shown", [([], True), (["--quiet"], False)])
+def test_cp_shows_how_far_it_is(state, own_box, options, shown):
+    """On a terminal, and only where it takes long enough for somebody to wonder."""
+    master, slave = pty.openpty()
+    try:
+        copy = start("cp", "--state-dir", state, *options, "-", f"{own_box}:slow", stderr=slave)
+        copy.stdin.write(b"x" * MB)
+        copy.stdin.flush()
+        time.sleep(0.7)
+        copy.stdin.write(b"x" * MB)
+        copy.stdin.close()
+        assert copy.wait(60) == 0
+        os.set_blocking(master, False)
+        seen = b""
+        with contextlib.suppress(BlockingIOError):
+            seen = os.read(master, 65536)
+        assert (b"B/s" in seen) == shown
+        assert not shown or seen.endswith(b"\r\x1b[K")  # and leaves nothing
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
 def test_cp_json(verb, own_box, folder):
     (folder / "d").mkdir()
     put(folder, "d/f", "1")
     as_owner(folder)
     for words in ([folder / "d", f"{own_box}:d"], [f"{own_box}:d", folder / "e"]):
-        assert json.loads(ok(verb("cp", "-o", "json", *words))) == {"members": 2, "note": None}
+        told = json.loads(ok(verb("cp", "-o", "json", *words)))
+        assert told.pop("bytes") > 1 and told == {"members": 2, "note": None}
     done = verb("cp", "-o", "json", "-", f"{own_box}:f", input=b"x")
     assert json.loads(ok(done))["members"] == 1
     assert ok(verb("cp", "-o", "json", f"{own_box}:f", "-")) == "x"
