@@ -1,0 +1,92 @@
+"""What the documents show is done, and what they list is complete."""
+
+import json
+import re
+import subprocess
+
+import pytest
+import support
+from daemons import serving
+from support import ROOT, as_root_only
+
+PAGE = ROOT / "docs/ci-pipelines.md"
+
+
+def shown(name):
+    """A script of the page."""
+    return re.search(rf"```sh {re.escape(name)}\n(.*?)```", PAGE.read_text(), re.S).group(1)
+
+
+def do(folder, name, *args, **env):
+    """Runs it in a folder, with the cay that was built."""
+    support.need_cay()
+    (folder / name).write_text(shown(name))
+    who, base = support.as_user()
+    return subprocess.run(["sh", name, *map(str, args)], cwd=folder, capture_output=True, text=True,
+                          env={**base, "PATH": f"{support.BUILD}:{base['PATH']}", **env},
+                          timeout=100, **who)
+
+
+@as_root_only
+@pytest.mark.parametrize("program, told, fields", [
+    ("print(6*7)", "passed", {"stdout": "42\n", "exit_code": 0}),
+    ("print(input())", "passed", {"stdout": "given\n"}),
+    ("raise SystemExit(3)", "failed with 3", {"exit_code": 3}),
+    ("while True: print('x' * 1000)", "a limit was reached", {"output_truncated": True}),
+    ("x = bytearray(2**30)", "failed with", {"timed_out": False}),
+    ("import socket; socket.create_connection(('192.0.2.1', 80), 5)", "failed with 1", {}),
+])
+def test_one_evaluation(folder, program, told, fields):
+    (folder / "program").write_text(program)
+    (folder / "input").write_text("given\n")
+    done = do(folder, "evaluate.sh", folder / "program", "input", "result")
+    assert done.stdout.startswith(told), done.stdout + done.stderr
+    result = json.loads((folder / "result").read_text())
+    assert {k: result[k] for k in fields} == fields
+
+
+def project(folder):
+    (folder / "src").mkdir()
+    (folder / "src/test.sh").write_text("echo tested; pwd\n")
+
+
+@as_root_only
+def test_a_whole_project(folder):
+    project(folder)
+    done = do(folder, "project.sh")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "results/log").read_text() == "tested\n/workspace/build\n"
+
+
+@as_root_only
+def test_several_steps(folder):
+    project(folder)
+    with serving(folder) as daemon:
+        done = do(folder, "steps.sh", CAY_HOST=f"unix://{daemon.socket}")
+        assert (done.returncode, done.stdout) == (0, "tested\n/workspace\n"), done.stderr
+        assert (folder / "report").read_text() == "done\n"
+        assert daemon.list() == []
+
+
+def test_every_exit_code_is_listed():
+    table = (ROOT / "include/cay/errors.h").read_text()
+    page = (ROOT / "docs/exit-codes.md").read_text()
+    rows = re.findall(r'X\(CAY_\w+, \d+, "(\w+)", (\d+), (\d+)\)', table)
+    assert len(rows) > 10
+    for name, http, code in rows[1:]:
+        assert re.search(rf"^\| {code} \| `{name}` \| {http} \|", page, re.M), name
+
+
+def test_every_state_is_explained():
+    states = re.findall(r'X\(SANDBOX_\w+, "(\w+)"\)', (ROOT / "src/manager/record.h").read_text())
+    page = (ROOT / "docs/lifecycle.md").read_text()
+    assert len(states) > 8 and not [s for s in states if f"`{s}`" not in page]
+
+
+def test_links_lead_somewhere():
+    missing = []
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            if not (page.parent / link).exists():
+                missing.append(f"{page.name}: {link}")
+    assert not missing
