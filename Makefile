@@ -30,6 +30,7 @@ bench: all
 	scripts/setup --bench
 	bench/run
 	bench/images
+	bench/daemon
 
 # Images from Debian packages: cay/python, cay/data.
 image-python image-data: image-%: all

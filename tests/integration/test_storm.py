@@ -20,7 +20,7 @@ from launching import LAUNCHER, is_alive, until
 from stressing import amount, random_numbers, remains
 
 STORM = support.HELPERS / "storm"
-REQUESTS = amount(3000, 100000)
+REQUESTS = amount(1500, 100000)
 
 
 # ---- the launcher ----
