@@ -312,16 +312,18 @@ void command_end(struct keeper *k, struct command *c, int status, int signal) {
     c->quiet_ms = 0;
 }
 
-/* The shell first: it must know of the interrupt when its child ends by it. */
+/* An interrupt must reach the shell and the child it waits for at one moment: bash ignores its own
+ * if the child then ends in another way. */
 void command_signal(struct keeper *k, struct command *c, int number) {
     shell_read(k); /* an interrupt after its end would be the next one's */
     if (!c->running)
         return;
-    if (number == SIGINT && k->shell.pid > 0)
-        (void)kill(k->shell.pid, SIGINT);
-    tree_signal(number, &c->before);
-    if (number == SIGINT)
-        shell_ask_report(k, c);
+    if (number != SIGINT || k->shell.pid <= 0) {
+        tree_signal(number, &c->before);
+        return;
+    }
+    tree_interrupt(k->shell.pid, &c->before);
+    shell_ask_report(k, c);
 }
 
 /* As a terminal does, more than once: a shell that is just starting a program may miss it. */

@@ -20,9 +20,11 @@ enum { PROCESSES_MAX = 65536 };
 struct tree_process {
     pid_t pid;
     pid_t parent;
+    pid_t group;
     uint64_t started; /* in the kernel's ticks since boot */
     bool dead;        /* but not reaped */
-    bool is_init;     /* by its name, which anybody can take: he is not asked for anything then */
+    bool stopped;
+    bool is_init; /* by its name, which anybody can take: he is not asked for anything then */
     bool on_terminal;
 };
 
@@ -35,7 +37,7 @@ static const char *word_at(const char *name_end, int number) {
 }
 
 static void read_process(int proc, const char *pid, struct tree_process *p) {
-    enum { TERMINAL_WORD = 5, START_WORD = 20 };
+    enum { GROUP_WORD = 3, TERMINAL_WORD = 5, START_WORD = 20 };
     char path[64], text[1024];
     p->parent = -1;
     if (str_format(path, sizeof path, "%s/stat", pid) < 0 ||
@@ -46,8 +48,11 @@ static void read_process(int proc, const char *pid, struct tree_process *p) {
         return;
     const char *name = strchr(text, '(');
     const char *terminal = word_at(at, TERMINAL_WORD), *start = word_at(at, START_WORD);
+    const char *group = word_at(at, GROUP_WORD);
     p->parent = (pid_t)strtol(at + 4, NULL, 10);
+    p->group = group != NULL ? (pid_t)strtol(group, NULL, 10) : 0;
     p->dead = at[2] == 'Z' || at[2] == 'X';
+    p->stopped = at[2] == 'T';
     p->is_init = str_starts(name, "(cay-init)") && name + strlen("(cay-init") == at;
     p->on_terminal = terminal != NULL && strtol(terminal, NULL, 10) != 0;
     p->started = start != NULL ? strtoull(start, NULL, 10) : 0;
@@ -136,6 +141,103 @@ void tree_signal(int number, const struct tree *before) {
     for (size_t i = 0; i < now.count; i++)
         if (!has_process(before, &now.list[i]))
             (void)kill(now.list[i].pid, number); /* gone already is fine */
+}
+
+/* ---- interrupts ---- */
+
+enum { STATUS_MAX = 4096 };
+
+static bool read_status(pid_t pid, char text[static STATUS_MAX]) {
+    char path[64];
+    return str_format(path, sizeof path, "/proc/%d/status", (int)pid) == 0 &&
+           fd_read_file_at(AT_FDCWD, path, text, STATUS_MAX) > 0;
+}
+
+static bool has_signal(const char *status, const char *mask, int number) {
+    const char *at = strstr(status, mask);
+    return at != NULL && (strtoull(at + strlen(mask), NULL, 16) >> (number - 1) & 1) != 0;
+}
+
+/* The first line is the name; the first thing that a program gets is another. */
+static bool is_copy(const char *child, const char *leader) {
+    size_t len = strcspn(leader, "\n") + 1;
+    return strncmp(child, leader, len) == 0;
+}
+
+/* A child that is still a copy of its shell forgets an interrupt, unless it is one for good (a
+ * subshell), as time shows; one that has ended already makes the shell forget its own. */
+static bool child_takes_interrupt(const struct tree_process *p, const char *leader, bool late) {
+    char status[STATUS_MAX];
+    if (p->dead || !read_status(p->pid, status))
+        return false;
+    return late || !is_copy(status, leader) || !has_signal(status, "\nSigCgt:\t", SIGINT);
+}
+
+enum moment { MOMENT_GOOD, MOMENT_BAD, MOMENT_TOO_EARLY };
+
+/* What an interrupt would find in the shell, which holds it back while it makes a child and ignores
+ * it when it has just waited for one (SIGCHLD is blocked then), and in the children that it may be
+ * waiting for. Best is a child that runs: a shell without one may just be going to make it, unless
+ * it never does. All of them are to stand still. */
+static enum moment look(pid_t leader, bool late) {
+    _cleanup_(tree_free) struct tree now = tree_take();
+    char status[STATUS_MAX];
+    if (!read_status(leader, status))
+        return MOMENT_GOOD; /* it is gone */
+    bool good = !has_signal(status, "\nSigBlk:\t", SIGINT);
+    bool needs_child = !late || has_signal(status, "\nSigBlk:\t", SIGCHLD);
+    for (size_t i = 0; i < now.count; i++) {
+        const struct tree_process *p = &now.list[i];
+        bool is_child = p->parent == leader && p->group == leader;
+        if ((is_child || p->pid == leader) && !p->stopped && !p->dead)
+            return MOMENT_TOO_EARLY;
+        good = good && (!is_child || child_takes_interrupt(p, status, late));
+        needs_child = needs_child && !is_child;
+    }
+    return good && !needs_child ? MOMENT_GOOD : MOMENT_BAD;
+}
+
+static void pause_briefly(void) {
+    (void)nanosleep(&(struct timespec){.tv_nsec = 400000}, NULL);
+}
+
+/* Stops the group at a good moment, or at any if there is none. */
+static void hold_still(pid_t leader) {
+    enum { TRIES = 80, EARLY_TRIES = 20, LOOKS = 10 };
+    for (int i = 0;; i++) {
+        (void)kill(-leader, SIGSTOP);
+        enum moment moment = MOMENT_TOO_EARLY;
+        for (int j = 0; j < LOOKS && moment == MOMENT_TOO_EARLY; j++)
+            moment = look(leader, i >= EARLY_TRIES);
+        if (moment == MOMENT_GOOD || i == TRIES)
+            return;
+        (void)kill(-leader, SIGCONT);
+        pause_briefly();
+    }
+}
+
+/* Until the shell has heard of it, and waits again or is busy with that. */
+static void interrupt_leader(pid_t leader) {
+    enum { LOOKS = 50 };
+    char status[STATUS_MAX];
+    (void)kill(leader, SIGINT);
+    (void)kill(leader, SIGCONT);
+    for (int i = 0; i < LOOKS && read_status(leader, status); i++) {
+        bool waits = strstr(status, "\nState:\tS") != NULL;
+        if (waits && !has_signal(status, "\nShdPnd:\t", SIGINT))
+            return;
+        pause_briefly();
+    }
+}
+
+void tree_interrupt(pid_t leader, const struct tree *before) {
+    hold_still(leader);
+    interrupt_leader(leader);
+    _cleanup_(tree_free) struct tree now = tree_take();
+    for (size_t i = 0; i < now.count; i++)
+        if (now.list[i].pid != leader && !has_process(before, &now.list[i]))
+            (void)kill(now.list[i].pid, SIGINT); /* gone already is fine */
+    (void)kill(-leader, SIGCONT);
 }
 
 void tree_ask_to_end(const struct tree *now, const struct tree *before) {

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Kills every descendant and reaps it; new ones made meanwhile too. Returns how many are left when
  * the deadline (monotonic ms) passes: 0 unless they fork faster than they die. */
@@ -22,6 +23,11 @@ void tree_free(struct tree *t);
 
 /* Sends a signal to every descendant that is not in `before` (NULL: none is). */
 void tree_signal(int number, const struct tree *before);
+
+/* SIGINT for a shell, the leader of its group, and every descendant that is not in `before`. bash
+ * loses it while it makes a child, and ignores it unless the child that it waits for ends by it
+ * afterwards. So its group is held still for that, and the shell hears of it first. */
+void tree_interrupt(pid_t leader, const struct tree *before);
 
 /* Asks those of `now` that are not in `before` to end, as a shutdown does. */
 void tree_ask_to_end(const struct tree *now, const struct tree *before);
