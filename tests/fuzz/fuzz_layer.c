@@ -1,7 +1,7 @@
 /* Any bytes as the tar of a layer, applied to a folder without the walls around that process: the
  * limits hold, and nothing outside of the folder is touched. The first byte says whether checksums
  * are put right, without which few inputs get beyond the first header, and whether the archive is
- * applied twice, as a layer over another is. */
+ * applied twice, as a layer over another is, and whether it is the archive of a sandbox. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -89,13 +89,13 @@ static void check_outside(void) {
     require(names == 4); /* with "." and ".." */
 }
 
-static void apply(const uint8_t *data, size_t size, int root) {
+static void apply(const uint8_t *data, size_t size, enum unpack_form form, int root) {
     const struct unpack_limits limits = {.bytes = BYTES, .entries = ENTRIES, .depth = DEPTH};
     struct unpack_result result;
     struct cay_error err = {0};
     _cleanup_(closep) int in = memfd_create("layer", MFD_CLOEXEC);
     require(in >= 0 && fd_write_all(in, data, size) == 0 && lseek(in, 0, SEEK_SET) == 0);
-    int r = unpack_apply(in, root, UNPACK_LAYER, &limits, geteuid() != 0, &result, &err);
+    int r = unpack_apply(in, root, form, &limits, geteuid() != 0, &result, &err);
     require((r < 0) == (err.code != CAY_OK));
     require(result.bytes <= BYTES && result.skipped <= ENTRIES);
     require(result.entries <= (uint64_t)ENTRIES * DEPTH);
@@ -115,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(mkdirat(top, "root", 0700) == 0);
     _cleanup_(closep) int root = openat(top, "root", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int i = 0; i <= (data[0] & 2) / 2; i++)
-        apply(copy, size - 1, root);
+        apply(copy, size - 1, (data[0] & 4) != 0 ? UNPACK_RAW : UNPACK_LAYER, root);
     require(str_format(path, sizeof path, "%s/root", top_path) == 0);
     (void)walk_tree(path, path, (struct walk_options){0}, open_folder, NULL, NULL);
     check_outside();

@@ -84,12 +84,13 @@ def look(path):
     e = [path.decode("latin1"), oct(st.st_mode), st.st_uid, st.st_gid, st.st_mtime_ns]
     if kind != stat.S_IFDIR: # which names are one file
         e += [st.st_nlink, numbers.setdefault(st.st_ino, len(numbers)) if st.st_nlink > 1 else -1]
-    if kind == stat.S_IFREG:
+    readable = os.access(path, os.R_OK, follow_symlinks=False) # not by every root
+    if kind == stat.S_IFREG and readable:
         with open(path, "rb") as f:
             digest = hashlib.sha256(f.read() if st.st_size < 1 << 32 else b"").hexdigest()
         e += [st.st_size, digest, parts(path, st.st_size)]
     if kind == stat.S_IFLNK: e.append(os.readlink(path).decode("latin1"))
-    if kind in (stat.S_IFREG, stat.S_IFDIR):
+    if kind in (stat.S_IFREG, stat.S_IFDIR) and readable:
         e.append(sorted((n, os.getxattr(path, n).hex()) for n in os.listxattr(path)))
     print(json.dumps(e))
     return kind == stat.S_IFDIR
