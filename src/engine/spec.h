@@ -14,6 +14,7 @@ enum {
     SPEC_MOUNTS_MAX = 32,
     SPEC_PATH_SIZE = 1024,
     SPEC_LABELS_MAX = 64,
+    SPEC_USER_SIZE = 128,
 };
 
 /* How much isolation the user insists on; a sandbox that would get less is refused.
@@ -44,7 +45,8 @@ struct sandbox_spec {
     uint32_t pids;
     uid_t run_uid; /* who owns files on writable volumes inside */
     gid_t run_gid;
-    enum tier tier; /* the least that is acceptable */
+    char run_user[SPEC_USER_SIZE]; /* "USER[:GROUP]" of the image: whose these are, if it stays */
+    enum tier tier;                /* the least that is acceptable */
     enum profile profile;
     bool read_only; /* the root file system; /tmp, /run, /dev/shm and the work folder stay writable
                      */

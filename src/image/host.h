@@ -42,8 +42,8 @@ int host_image_open(const char *state_dir, struct host_image *ret, struct cay_er
 int host_image_open_from(const char *host_root, const char *state_dir, struct host_image *ret,
                          struct cay_error *err);
 
-/* The ids of a user of the image, by name or number, as a look-up inside gives them; false if there
- * is none of that name. */
+/* The ids of a user of the image, "USER[:GROUP]" by name or number, as a look-up inside gives them;
+ * false if there is none of that name. */
 bool host_image_user(const char *text, unsigned *uid, unsigned *gid);
 
 /* Closes the descriptors; HOST_IMAGE_NONE is fine. */

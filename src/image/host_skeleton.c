@@ -218,7 +218,7 @@ static const struct account {
     {"nobody", "/nonexistent", 65534, false},
 };
 
-bool host_image_user(const char *text, unsigned *uid, unsigned *gid) {
+static bool find_account(const char *text, unsigned *uid, unsigned *gid) {
     uint64_t number = 0;
     bool is_number = str_to_u64(text, ID_MAX, &number) == 0;
     for (size_t i = 0; i < ARRAY_LEN(accounts); i++) {
@@ -230,6 +230,21 @@ bool host_image_user(const char *text, unsigned *uid, unsigned *gid) {
     *uid = (unsigned)number;
     *gid = 0;
     return is_number;
+}
+
+bool host_image_user(const char *text, unsigned *uid, unsigned *gid) {
+    char name[64];
+    unsigned group, own;
+    size_t len = strcspn(text, ":");
+    if (len >= sizeof name)
+        return false;
+    memcpy(name, text, len);
+    name[len] = '\0';
+    if (!find_account(name, uid, gid))
+        return false;
+    if (text[len] == ':' && find_account(text + len + 1, &group, &own))
+        *gid = group;
+    return true;
 }
 
 static int make_accounts(int host_root, int dest) {

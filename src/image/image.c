@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "image/host.h"
 #include "image/store_files.h"
 
 enum {
@@ -193,5 +194,15 @@ bool image_user(const struct image *image, const char *text, unsigned *uid, unsi
         return false;
     *uid = user;
     *gid = group;
+    return true;
+}
+
+bool image_run_ids(const struct image *image, const char *user, uid_t *uid, gid_t *gid) {
+    unsigned u, g;
+    bool known = image != NULL ? image_user(image, user, &u, &g) : host_image_user(user, &u, &g);
+    if (!known || u >= IMAGE_IDS_COUNT || g >= IMAGE_IDS_COUNT)
+        return false;
+    *uid = u;
+    *gid = g;
     return true;
 }

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "image/record.h"
 
@@ -28,3 +29,5 @@ void image_close(struct image *image);
  * program inside would; no symlink is followed. `text` is "USER[:GROUP]". false if there is none.
  * A number needs no entry; its group is 0 then. Ids beyond 65535 are none that a sandbox has. */
 bool image_user(const struct image *image, const char *text, unsigned *uid, unsigned *gid);
+/* The same where image may be NULL, the host image; what is false leaves *uid and *gid alone. */
+bool image_run_ids(const struct image *image, const char *user, uid_t *uid, gid_t *gid);

@@ -114,30 +114,10 @@ void cay_spec_init(struct cay_spec *spec) {
     };
 }
 
-static bool user_of_host(const char *user, unsigned *uid, unsigned *gid) {
-    char name[64];
-    unsigned group, own;
-    size_t len = strcspn(user, ":");
-    if (len >= sizeof name)
-        return false;
-    memcpy(name, user, len);
-    name[len] = '\0';
-    if (!host_image_user(name, uid, gid))
-        return false;
-    if (user[len] == ':' && host_image_user(user + len + 1, &group, &own))
-        *gid = group;
-    return true;
-}
-
 /* Whose volumes are, as far as it can be told outside: what is unknown here cay-init refuses. */
 static void run_ids(const cay_sandbox *box, struct sandbox_spec *spec) {
-    unsigned uid, gid;
-    bool known = box->image.record != NULL ? image_user(&box->image, box->user, &uid, &gid)
-                                           : user_of_host(box->user, &uid, &gid);
-    if (!known || uid >= IMAGE_IDS_COUNT || gid >= IMAGE_IDS_COUNT)
-        return;
-    spec->run_uid = uid;
-    spec->run_gid = gid;
+    const struct image *image = box->image.record != NULL ? &box->image : NULL;
+    (void)image_run_ids(image, box->user, &spec->run_uid, &spec->run_gid); /* else root */
 }
 
 static int take_choices(const struct cay_spec *in, struct sandbox_spec *spec,

@@ -247,6 +247,8 @@ int request_spec(const struct manager *m, const struct sandbox_record *r, struct
     };
     memcpy(ret->id, r->id, sizeof ret->id);
     memcpy(ret->hostname, r->id, sizeof r->id);
+    _Static_assert(sizeof ret->run_user == sizeof r->user, "a user fits");
+    memcpy(ret->run_user, r->user, sizeof ret->run_user);
     int e = 0;
     for (size_t i = 0; e == 0 && i < r->volumes.len; i++)
         e = spec_add_mount(ret, r->volumes.v[i], err);

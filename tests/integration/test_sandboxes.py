@@ -645,6 +645,17 @@ def test_cp_to_a_full_disk_says_so(verb, create, folder):
         verb("rm", "-f", name)
 
 
+@pytest.mark.skipif(bool(USER), reason="volumes are mapped to the command's user as root only")
+def test_a_volume_belongs_to_the_sandbox_s_user(verb, create, folder):
+    os.chown(folder, 4711, 4712)
+    name = create("--user", "1234:1235", "-v", f"{folder}:/data")
+    try:
+        ok(verb("exec", name, "--", "sh", "-c", "stat -c %u:%g /data | grep 1234:1235 && : > /data/x"))
+        assert ((folder / "x").stat().st_uid, (folder / "x").stat().st_gid) == (4711, 4712)
+    finally:
+        verb("rm", "-f", name)
+
+
 def test_info_tells_of_the_disk_limit(verb, own_box):
     text = next(line for line in ok(verb("info", own_box)).splitlines() if line.startswith("disk"))
     assert text.split(None, 1)[1] == ("no limit" if USER else "5.0 GB")

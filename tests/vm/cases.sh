@@ -399,9 +399,53 @@ case_images_without_id_maps() {
     return $result
 }
 
+# ---- sandboxes that stay ----
+
+# kept VERB ARGUMENTS...: a verb of the daemon's, as box does `cay run`.
+kept() {
+    timeout -k 5 60 "$cay" "$1" --state-dir "$work/volumes/kept" "${@:2}" \
+        >"$work/out" 2>"$work/err" </dev/null
+    code=$? out=$(<"$work/out") err=$(<"$work/err")
+}
+
+end_daemon() {
+    pkill -o -f "^cayd .*$work/volumes/kept"
+    no_process "$work/volumes/kept"
+}
+
+# Written before the stop, read after the start; and the disk limit, which an ordinary user lacks.
+check_kept() {
+    local limit=(--disk 32m)
+    ((EUID == 0)) || limit=(--tier basic)
+    kept create --name lab "${limit[@]}" && expect_code 0 || return
+    kept exec lab -- sh -c 'echo one >/opt/file; echo two >/usr/local/file; id -u'
+    expect_code 0 && expect_out 0 || return
+    if ((EUID == 0)); then
+        kept exec lab -- sh -c 'dd if=/dev/zero of=/opt/big bs=1M; stat -c %s /opt/big'
+        expect_code 0 && within 31000000 "$out" 34000000 || return
+        [[ $err == *"No space left"* ]] || fail "the disk limit does not hold" || return
+    fi
+    kept stop lab && expect_code 0 || return
+    kept start lab && expect_code 0 || return
+    kept exec lab -- cat /opt/file /usr/local/file
+    expect_code 0 && expect_out $'one\ntwo' || return
+    kept rm -f lab && expect_code 0
+}
+
+case_kept() {
+    [[ -x $programs/cayd ]] || return 77
+    local before after
+    before=$(losetup -a | wc -l)
+    mkdir -p "$work/volumes/kept" && check_kept
+    local result=$?
+    end_daemon || return
+    after=$(losetup -a | wc -l)
+    ((result == 0 && before == after)) || fail "loop devices: $before before, $after after"
+}
+
 all=(doctor hello exit_codes stdin_is_binary_safe isolation memory memory_of_a_child pids fork_bomb
     cpu devices device_in_a_volume disk inodes volumes timeout_kills_the_tree interrupt killed_run
-    many_runs images images_without_id_maps)
+    many_runs images images_without_id_maps kept)
 
 [[ -x $cay ]] || {
     echo "cases.sh: skipped: $cay is not built"

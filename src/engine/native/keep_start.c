@@ -74,6 +74,9 @@ static int prepare(struct starting *st, const struct kept *s, struct cay_error *
     int r = image[0] == '\0' ? 0 : image_open(state, image, &st->image, err);
     if (r < 0)
         return r;
+    if (st->spec.run_user[0] != '\0') /* one that is unknown cay-init refuses */
+        (void)image_run_ids(image[0] == '\0' ? NULL : &st->image, st->spec.run_user,
+                            &st->spec.run_uid, &st->spec.run_gid);
     st->folder = keep_make_folder(st->k, st->record.id, &st->new_folder, err);
     if (st->folder < 0)
         return st->folder;
