@@ -413,18 +413,14 @@ end_daemon() {
     no_process "$work/volumes/kept"
 }
 
-# Written before the stop, read after the start; and the disk limit, which an ordinary user lacks.
+# Written before the stop, read after the start; and the disk limit.
 check_kept() {
-    local limit=(--disk 32m)
-    ((EUID == 0)) || limit=(--tier basic)
-    kept create --name lab "${limit[@]}" && expect_code 0 || return
+    kept create --name lab --disk 32m && expect_code 0 || return
     kept exec lab -- sh -c 'echo one >/opt/file; echo two >/usr/local/file; id -u'
     expect_code 0 && expect_out 0 || return
-    if ((EUID == 0)); then
-        kept exec lab -- sh -c 'dd if=/dev/zero of=/opt/big bs=1M; stat -c %s /opt/big'
-        expect_code 0 && within 31000000 "$out" 34000000 || return
-        [[ $err == *"No space left"* ]] || fail "the disk limit does not hold" || return
-    fi
+    kept exec lab -- sh -c 'dd if=/dev/zero of=/opt/big bs=1M; stat -c %s /opt/big'
+    expect_code 0 && within 31000000 "$out" 34000000 || return
+    [[ $err == *"No space left"* ]] || fail "the disk limit does not hold" || return
     kept stop lab && expect_code 0 || return
     kept start lab && expect_code 0 || return
     kept exec lab -- cat /opt/file /usr/local/file
@@ -433,7 +429,8 @@ check_kept() {
 }
 
 case_kept() {
-    [[ -x $programs/cayd ]] || return 77
+    # An ordinary user has no disk here, and the machine's own root cannot hold a writable layer.
+    ((EUID == 0)) && [[ -x $programs/cayd ]] || return 77
     local before after
     before=$(losetup -a | wc -l)
     mkdir -p "$work/volumes/kept" && check_kept

@@ -91,7 +91,7 @@ struct rootfs_owner {
     int idmap;       /* as for image_trees_open_store; used for disk and named volumes only */
     int disk; /* a folder with "fs" and "work" for what is written, or -1; with the host image
                * "local" too */
-    bool disk_is_mount; /* the root of a detached mount: used itself, not cloned */
+    bool disk_is_mount;                 /* the root of a detached mount: used itself, not cloned */
     const struct volume_rules *volumes; /* NULL: whoever asks has our rights */
 };
 int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *trees,
