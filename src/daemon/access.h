@@ -24,8 +24,8 @@ enum access_need {
 int access_check(const struct key *caller, enum access_need need, bool is_look,
                  struct cay_error *err);
 
-/* Folders of the host ("/srv:/data") belong to nobody's key: -CAY_FORBIDDEN unless the caller may do
- * everything. Named volumes are looked up among his own by whoever mounts them. */
+/* Folders of the host ("/srv:/data") belong to nobody's key: -CAY_FORBIDDEN unless the caller may
+ * do everything. Named volumes are looked up among his own by whoever mounts them. */
 int access_check_volumes(const struct key *caller, const struct strv *volumes,
                          struct cay_error *err);
 

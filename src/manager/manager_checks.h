@@ -1,0 +1,40 @@
+/* What the manager holds requests against: keys, quotas, what makes sense; and what it writes down
+ * of them. */
+#pragma once
+
+#include "engine/spec.h"
+#include "manager/record.h"
+
+struct cay_error;
+struct key;
+struct manager;
+struct sandbox;
+
+/* ---- manager_key.c; with the lock held ---- */
+int keys_load(struct manager *m, struct cay_error *err); /* before anybody else is there */
+/* NULL if there is no such key, or no more. */
+const struct key *keys_find(const struct manager *m, const char *id);
+
+/* ---- manager_audit.c ---- */
+void audit_log_head(struct manager *m);
+
+/* ---- manager_quota.c ---- */
+
+/* May the owner's sandboxes be what they are, with s (NULL: a new one) as wanted? With the lock
+ * held. -CAY_LIMIT_REACHED with the remedy. */
+int quota_check(const struct manager *m, const struct sandbox *s,
+                const struct sandbox_record *wanted, struct cay_error *err);
+/* The same for who has the turn and is about to start it, which counts from now on. Takes the lock.
+ */
+int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err);
+
+/* ---- manager_request.c ---- */
+int request_complete(const struct manager *m, const struct sandbox_record *request,
+                     struct sandbox_record *ret, struct cay_error *err);
+int request_labels(const struct strv *labels, struct strv *ret, struct cay_error *err);
+int request_name(const char *name, struct cay_error *err);
+/* Minutes that are not too many; what names them in the error. */
+int request_interval(const char *what, int64_t minutes, struct cay_error *err);
+/* The caller releases spec->mounts. */
+int request_spec(const struct manager *m, const struct sandbox_record *r, struct sandbox_spec *ret,
+                 struct cay_error *err);
