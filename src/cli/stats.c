@@ -14,13 +14,16 @@ enum { COLUMNS = 7, INTERVAL_MS = 1000 };
 
 struct stats_options {
     struct verb_common common;
-    bool watch;
+    bool watch, once;
 };
 
 static const struct opt options[] = {
     {.name = "watch",
      OPT_TO_FLAG(struct stats_options, watch),
-     .help = "show them again every second, until Ctrl-C"},
+     .help = "show them again every second, until Ctrl-C (done on a terminal)"},
+    {.name = "once",
+     OPT_TO_FLAG(struct stats_options, once),
+     .help = "show them once (done where the output is no terminal)"},
     {0},
 };
 
@@ -121,14 +124,50 @@ static int print_table(const struct subjects *all, bool clear, struct cay_error 
     return verb_print(&b);
 }
 
-static int show_once(struct sandbox_verb *v, struct subjects *all, bool clear) {
+/* Takes out one that has ended meanwhile. */
+static void drop(struct subjects *all, size_t at) {
+    memmove(&all->v[at], &all->v[at + 1], (all->len - at - 1) * sizeof *all->v);
+    all->len--;
+}
+
+/* Where nobody named them, one that ends between two looks is no failure. */
+static int show_once(struct sandbox_verb *v, struct subjects *all, bool named, bool clear) {
     int code = 0;
-    for (size_t i = 0; i < all->len; i++)
-        if (look(v, &all->v[i]) < 0) {
-            int r = sandbox_fail(v);
-            code = code != 0 ? code : r;
+    for (size_t i = 0; i < all->len;) {
+        if (look(v, &all->v[i]) == 0) {
+            i++;
+            continue;
         }
+        bool ended = v->err.code == CAY_NOT_FOUND || v->err.code == CAY_CONFLICT;
+        int r = ended && !named ? 0 : sandbox_fail(v);
+        code = code != 0 ? code : r;
+        drop(all, i);
+    }
     return code != 0 ? code : print_table(all, clear, &v->err);
+}
+
+/* What was known of those that are still there: the share of a processor is since then. */
+static void remember(struct subjects *now, const struct subjects *before) {
+    for (size_t i = 0; i < now->len; i++)
+        for (size_t j = 0; j < before->len; j++)
+            if (strcmp(now->v[i].name, before->v[j].name) == 0)
+                now->v[i] = before->v[j];
+}
+
+/* Those that run now; named ones stay as they are. */
+static int find_again(struct sandbox_verb *v, struct subjects *all, bool named) {
+    struct subjects now = {0};
+    if (named)
+        return 0;
+    int r = find_subjects(v, 0, NULL, &now);
+    if (r < 0) {
+        free(now.v);
+        return r;
+    }
+    remember(&now, all);
+    free(all->v);
+    *all = now;
+    return 0;
 }
 
 static int show_json(struct sandbox_verb *v, const struct subjects *all) {
@@ -154,12 +193,17 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         free(all.v);
         return verb_fail(&v.err);
     }
+    bool terminal = isatty(STDOUT_FILENO), json = o->common.output == OUTPUT_JSON;
+    bool live = o->watch || (terminal && !json && !o->once);
     for (;;) {
-        bool clear = o->watch && isatty(STDOUT_FILENO);
-        code = o->common.output == OUTPUT_JSON ? show_json(&v, &all) : show_once(&v, &all, clear);
-        if (code != 0 || !o->watch)
+        code = json ? show_json(&v, &all) : show_once(&v, &all, argc > 0, live && terminal);
+        if (code != 0 || !live)
             break;
         (void)poll(NULL, 0, INTERVAL_MS);
+        if (find_again(&v, &all, argc > 0) < 0) {
+            code = verb_fail(&v.err);
+            break;
+        }
     }
     free(all.v);
     return code;
@@ -170,8 +214,9 @@ const struct opt_command cli_stats = {
     .path = "cay stats",
     .synopsis = "[OPTIONS] [SANDBOX...]",
     .summary = "show what sandboxes use",
-    .help = "Of all that run if none is named. CPU is the time since the start; with --watch the "
-            "share of one processor since the line before. JSON has one object for each.",
+    .help = "Of all that run if none is named. On a terminal they are shown again every second, "
+            "until Ctrl-C; else once. CPU is the time since the start, then the share of one "
+            "processor since the look before. JSON has one object for each.",
     .group = CLI_SANDBOXES,
     .options = options,
     .candidates = CLI_CANDIDATES,

@@ -549,6 +549,21 @@ def test_cp_folders_as_cp_does(verb, own_box, folder):
     assert sorted(p.name for p in (folder / "b").iterdir()) == ["d", "f", "sub"]
 
 
+def test_stats_are_live_on_a_terminal(state, box, create, verb):
+    with Terminal(words=["stats", "--state-dir", state]) as t:
+        t.expect(rf"{box} .* s ", 30)
+        other = create()
+        t.expect(other, 30)
+        t.expect(rf"{other} +[0-9.]+ %", 30)  # the share since the look before
+        ok(verb("rm", "-f", other))
+        t.expect(rf"PIDS[^P]*{box}[^P]*\x1b", 30)
+        os.kill(t.process.pid, signal.SIGINT)
+        assert t.process.wait(10) == -signal.SIGINT
+    with Terminal(words=["stats", "--state-dir", state, "--once"]) as t:
+        t.expect(box, 30)
+        assert t.process.wait(30) == 0
+
+
 @pytest.mark.parametrize("options, shown", [([], True), (["--quiet"], False)])
 def test_cp_shows_how_far_it_is(state, own_box, options, shown):
     """On a terminal, and only where it takes long enough for somebody to wonder."""
