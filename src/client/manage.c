@@ -228,7 +228,7 @@ int cay_manager_get_stats(cay_manager *m, struct cay_manager_stats *ret, struct 
         .started = table_number(&t, 0, "started"),
         .operations = table_number(&t, 0, "operations"),
         .limit = table_number(&t, 0, "limit"),
-        .pool_ready = table_number(&t, 0, "poolReady"),
+        .pool_ready = table_number(&t, 0, "poolSize"),
         .pool_hits = table_number(&t, 0, "poolHits"),
         .pool_misses = table_number(&t, 0, "poolMisses"),
         .shutting_down = str_equal(table_get(&t, 0, "shuttingDown"), "true"),
