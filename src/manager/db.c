@@ -58,9 +58,9 @@ int db_fail_damaged(const char *path, const char *found, struct cay_error *err) 
     error_set(err, CAY_INTERNAL, "database '%s' is damaged (%s); a copy is in '%s.damaged'", path,
               found, path);
     return error_remedy(err,
-                        "restore it from a backup, or rescue it while cayd is stopped: sqlite3 "
-                        "OLD .recover | sqlite3 NEW; do not begin with an empty one: sandboxes "
-                        "that it does not know are not served");
+                        "restore it from a backup, or rescue it while cayd is stopped with "
+                        "'sqlite3 OLD .dump', as docs/operating.md has it; do not begin with an "
+                        "empty one: sandboxes that it does not know are not served");
 }
 
 static int no_space(const char *doing, const char *text, struct cay_error *err) {
