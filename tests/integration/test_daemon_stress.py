@@ -80,6 +80,8 @@ def test_cycles_leave_nothing(daemon, folder):
         allowed = next((ALLOWED[kind] for kind in ALLOWED if what.endswith(kind)), 0)
         if what == "cay.db":
             allowed = 64 + AUDIT_KIB * CYCLES / 2
+        if what == "cay.db-wal":  # written back when it has 1,000 pages, and used again from then on
+            allowed = max(allowed, 6144 - before)
         if support.is_sanitized() and what.endswith("KiB"):
             allowed = 20000  # freed memory is kept for a while, on purpose
         assert end[what] <= before + allowed, (what, half, end)
@@ -204,7 +206,7 @@ def test_a_full_disk_loses_nothing(small_disk):
     """Everything acknowledged before and while the disk is full is there afterwards, and who is
     refused hears what to do."""
     daemon = Daemon(small_disk)
-    kept = {daemon.create(memory="64m", disk="8m")["id"]: {} for _ in range(2)}
+    kept = {daemon.create(memory="64m", disk="16m")["id"]: {} for _ in range(2)}
     ballast = small_disk / "ballast"
     with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as f:
         while f.write(bytes(4096)) == 4096:
@@ -212,7 +214,7 @@ def test_a_full_disk_loses_nothing(small_disk):
     refusals = []
     for turn in range(30):
         try:
-            kept[daemon.create(memory="64m", disk="8m")["id"]] = {}
+            kept[daemon.create(memory="64m", disk="16m")["id"]] = {}
         except Refused as refused:
             refusals.append(refused)
     assert refusals, "the disk was not full: this says nothing"
@@ -226,5 +228,5 @@ def test_a_full_disk_loses_nothing(small_disk):
     for box in kept:
         assert write(daemon, box, "/workspace/after", b"room again")
         assert daemon.exec(box, "cat", "/workspace/after") == (0, "room again")
-    assert daemon.create(memory="64m", disk="8m")["state"] == "started"
+    assert daemon.create(memory="64m", disk="16m")["state"] == "started"
     daemon.clean_up()
