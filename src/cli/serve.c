@@ -11,6 +11,7 @@ struct serve_options {
     const char *listen;
     const char *socket;
     const char *log_level;
+    bool insecure_listen;
 };
 
 static const struct opt options[] = {
@@ -27,6 +28,9 @@ static const struct opt options[] = {
      OPT_TO_STRING(struct serve_options, log_level),
      .arg = "LEVEL",
      .help = "error, warn, info or debug; default: log_level in [server]"},
+    {.name = "insecure-listen",
+     OPT_TO_FLAG(struct serve_options, insecure_listen),
+     .help = "let --listen name an address that others reach, without TLS"},
     {0},
 };
 
@@ -49,6 +53,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     add(words, &n, "--log-level", o->log_level);
     add(words, &n, "--state-dir", o->common.state_dir);
     add(words, &n, "--config", o->common.config);
+    if (o->insecure_listen)
+        words[n++] = "--insecure-listen";
     if (o->common.verbose)
         words[n++] = "--verbose";
     if (program_find("cayd", path, sizeof path, &err) < 0)

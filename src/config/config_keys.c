@@ -139,7 +139,7 @@ static const struct config_key keys[] = {
     {"server", "allowed_hosts", CONFIG_LIST, "", FIELD(server.allowed_hosts),
      .help = "further Host names that requests may carry"},
     {"server", "allowed_origins", CONFIG_LIST, "", FIELD(server.allowed_origins),
-     .help = "further web origins that may call the API"},
+     .help = "web origins whose pages may call the API"},
     {"server", "log_level", CONFIG_STRING, "info", FIELD(server.log_level),
      .check = check_log_level, .help = "what the daemon logs: error, warn, info or debug"},
     {"server", "metrics_public", CONFIG_BOOL, "false", FIELD(server.metrics_public),

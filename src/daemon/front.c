@@ -168,6 +168,8 @@ static int start_http(struct front *f, struct cay_error *err) {
         .owner = s->is_root ? 0 : getuid(),
         .key = s->key,
         .hosts = &s->config->server.allowed_hosts,
+        .origins = &s->config->server.allowed_origins,
+        .tls = &s->tls,
         .metrics_public = s->config->server.metrics_public,
     };
     return http_start(&options, &f->http, err);

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <strings.h>
@@ -21,6 +22,7 @@
 #include "daemon/metrics.h"
 #include "daemon/relay.h"
 #include "daemon/request_log.h"
+#include "daemon/tls.h"
 
 enum {
     CONNECTIONS_MAX = 1024,
@@ -52,9 +54,11 @@ struct request {
     struct call call; /* first: call_header() gets from it to the rest */
     struct http *http;
     struct MHD_Connection *connection;
+    atomic_int references;
     struct cay_error target_error; /* of its path, if target_result is negative */
     int target_result;
     struct request_log log;
+    const char *origin; /* of a page that may call us; lives as long as the configuration */
     struct cay_error sink_error; /* of its body, if sink_result is negative */
     int sink_result;
     int begun;         /* what call_begin() said */
@@ -93,23 +97,39 @@ static void converse(struct call *c, int sock, const char *early, size_t early_l
         c->answer.talk(c, w);
 }
 
-/* The rest of an operation's life, in the thread of its connection. */
-static void run_operation(void *cls, struct MHD_Connection *connection, void *con_cls,
-                          const char *early, size_t early_len, MHD_socket sock,
-                          struct MHD_UpgradeResponseHandle *handle) {
-    (void)cls, (void)connection;
-    struct request *q = con_cls;
-    tune(sock);
+/* The last one who has it lets it go. */
+static void put_request(struct request *q) {
+    if (atomic_fetch_sub(&q->references, 1) > 1)
+        return;
+    if (q->has_begun)
+        request_log_end(&q->log, q->call.route, q->call.args.row, q->call.caller.name);
+    call_free(&q->call);
+    (void)atomic_fetch_sub(&q->http->under_way, 1);
+    free(q);
+}
+
+/* The rest of an operation's life. */
+struct operation_run {
+    struct request *q;
+    int sock;
+    struct MHD_UpgradeResponseHandle *handle;
+    char *early;
+    size_t early_len;
+};
+
+static void pass_bytes(const struct operation_run *o) {
+    struct request *q = o->q;
     int64_t first_us = 0;
     int r = 0;
-    struct key_use use = {.sock = sock};
+    struct key_use use = {.sock = o->sock};
+    tune(o->sock);
     memcpy(use.id, q->call.caller.id, sizeof use.id);
     if (!manager_key_use(q->call.manager, &use))
         r = -EACCES; /* its key was removed in this moment */
     else if (q->call.answer.talk != NULL)
-        converse(&q->call, sock, early, early_len);
+        converse(&q->call, o->sock, o->early, o->early_len);
     else
-        r = relay_run(sock, q->call.answer.connection, early, early_len, &first_us);
+        r = relay_run(o->sock, q->call.answer.connection, o->early, o->early_len, &first_us);
     manager_key_unuse(q->call.manager, &use);
     if (r < 0)
         log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);
@@ -118,7 +138,54 @@ static void run_operation(void *cls, struct MHD_Connection *connection, void *co
     metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
     call_free(&q->call); /* before the client sees the end */
     call_init(&q->call, q->call.manager);
-    (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
+    (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+static void *run_beside(void *arg) {
+    struct operation_run *o = arg;
+    log_set_field("request", o->q->log.id);
+    pass_bytes(o);
+    put_request(o->q);
+    free(o->early);
+    free(o);
+    return NULL;
+}
+
+/* With TLS the library's thread is needed to encrypt; the bytes are passed by another one. */
+static int start_beside(const struct operation_run *o) {
+    pthread_t thread;
+    struct operation_run *copy = malloc(sizeof *copy);
+    char *early = malloc(o->early_len + 1);
+    if (copy == NULL || early == NULL) {
+        free(copy);
+        free(early);
+        return -ENOMEM;
+    }
+    if (o->early_len > 0)
+        memcpy(early, o->early, o->early_len);
+    *copy = *o;
+    copy->early = early;
+    (void)atomic_fetch_add(&o->q->references, 1);
+    int r = pthread_create(&thread, NULL, run_beside, copy);
+    if (r == 0)
+        return -pthread_detach(thread);
+    (void)atomic_fetch_sub(&o->q->references, 1);
+    free(early);
+    free(copy);
+    return -r;
+}
+
+/* Without, in the thread of its connection. */
+static void run_operation(void *cls, struct MHD_Connection *connection, void *con_cls,
+                          const char *early, size_t early_len, MHD_socket sock,
+                          struct MHD_UpgradeResponseHandle *handle) {
+    (void)cls;
+    struct operation_run o = {con_cls, sock, handle, (char *)(uintptr_t)early, early_len};
+    bool is_tls = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_PROTOCOL) != NULL;
+    if (!is_tls)
+        pass_bytes(&o);
+    else if (start_beside(&o) < 0)
+        (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
 }
 
 /* What a client asked for by Upgrade: websocket must be answered so, or be an error. */
@@ -169,6 +236,15 @@ static const char *content_type(const struct call *c) {
     return c->wants_tsv ? "text/tab-separated-values; charset=utf-8" : "application/json";
 }
 
+/* A page of another site may read the answer, if it is one of those that are allowed to. */
+static void add_origin(struct MHD_Response *response, const struct request *q) {
+    if (q->origin == NULL)
+        return;
+    (void)MHD_add_response_header(response, "Access-Control-Allow-Origin", q->origin);
+    (void)MHD_add_response_header(response, "Access-Control-Expose-Headers", "X-Request-Id");
+    (void)MHD_add_response_header(response, "Vary", "Origin");
+}
+
 static enum MHD_Result answer(struct MHD_Connection *connection, struct request *q) {
     struct call *c = &q->call;
     struct MHD_Response *response = make_response(c);
@@ -182,6 +258,7 @@ static enum MHD_Result answer(struct MHD_Connection *connection, struct request 
         (void)MHD_add_response_header(response, "Content-Type", content_type(c));
     (void)MHD_add_response_header(response, "Cache-Control", "no-store");
     (void)MHD_add_response_header(response, "X-Request-Id", q->log.id);
+    add_origin(response, q);
     enum MHD_Result result = MHD_YES;
     for (size_t i = 0; i + 1 < headers->len && result == MHD_YES; i += 2)
         result = MHD_add_response_header(response, headers->v[i], headers->v[i + 1]);
@@ -323,12 +400,47 @@ static void note_refusal(struct MHD_Connection *connection, const struct call *c
                           "", cay_code_name(err->code), peer);
 }
 
+static const char *find_origin(const struct http *h, const char *given) {
+    const struct strv *known = h->options.origins;
+    for (size_t i = 0; given != NULL && known != NULL && i < known->len; i++)
+        if (str_equal(known->v[i], given))
+            return known->v[i];
+    return NULL;
+}
+
+/* A browser asks before it sends what only a page of ours would: without a key, so that this comes
+ * before everything else. */
+static bool is_preflight(struct MHD_Connection *connection, const char *method) {
+    return str_equal(method, "OPTIONS") &&
+           header(connection, "Access-Control-Request-Method") != NULL;
+}
+
+static enum MHD_Result answer_preflight(struct MHD_Connection *connection, struct request *q) {
+    struct call *c = &q->call;
+    if (q->origin == NULL) {
+        struct cay_error err;
+        error_set(&err, CAY_FORBIDDEN, "pages of this origin may not call the daemon");
+        (void)error_remedy(&err, "add it to allowed_origins in [server]");
+        return refuse(connection, q, &err, 0);
+    }
+    c->answer.status = MHD_HTTP_NO_CONTENT;
+    (void)call_add_header(c, "Access-Control-Allow-Methods", "GET, POST, PUT, DELETE", NULL);
+    (void)call_add_header(c, "Access-Control-Allow-Headers",
+                          "Authorization, Content-Type, Accept, X-Request-Id, X-Cay-Progress",
+                          NULL);
+    (void)call_add_header(c, "Access-Control-Max-Age", "600", NULL);
+    return answer(connection, q);
+}
+
 static enum MHD_Result begin(const struct port *port, struct MHD_Connection *connection,
                              const char *method, struct request *q) {
     struct cay_error err;
     q->has_begun = true;
     request_log_begin(&q->log, method, header(connection, "X-Request-Id"));
     read_wishes(connection, &q->call);
+    q->origin = find_origin(q->http, header(connection, "Origin"));
+    if (is_preflight(connection, method))
+        return answer_preflight(connection, q);
     int r = port->is_tcp ? identify_key(q->http, connection, &q->call, &err)
                          : identify_peer(q->http, connection, &q->call.caller, &err);
     if (r < 0) {
@@ -355,6 +467,7 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
         return NULL;
     q->http = port->http;
     q->connection = connection;
+    atomic_init(&q->references, 1);
     (void)atomic_fetch_add(&q->http->under_way, 1);
     call_init(&q->call, q->http->options.manager);
     q->target_result = target_parse(uri, &q->call.target, &q->target_error);
@@ -368,11 +481,7 @@ static void end_request(void *cls, struct MHD_Connection *connection, void **con
     if (q == NULL)
         return;
     *con_cls = NULL;
-    if (q->has_begun)
-        request_log_end(&q->log, q->call.route, q->call.args.row, q->call.caller.name);
-    call_free(&q->call);
-    (void)atomic_fetch_sub(&q->http->under_way, 1);
-    free(q);
+    put_request(q);
 }
 
 /* The library's timeout is for clients; it must not count the time that our work takes. */
@@ -434,6 +543,44 @@ static size_t leave_escaped(void *cls, struct MHD_Connection *connection, char *
 
 /* ---- starting and ending ---- */
 
+/* TLS 1.2 and later; what is below is broken. */
+static void add_tls(struct MHD_OptionItem *items, const struct tls *tls) {
+    items[0] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, tls->cert};
+    items[1] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, tls->key};
+    items[2] =
+        (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0,
+                                (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"};
+}
+
+static int refuse_start(bool is_tcp, bool has_tls, struct cay_error *err) {
+    error_set(err, has_tls ? CAY_INVALID_ARGUMENT : CAY_INTERNAL,
+              "the HTTP server does not start on its %s socket", is_tcp ? "TCP" : "unix");
+    if (!has_tls)
+        return -(int)err->code;
+    if (MHD_is_feature_supported(MHD_FEATURE_TLS) == MHD_NO)
+        return error_remedy(err, "the HTTP library has no TLS: let a proxy do it");
+    return error_remedy(err, "see whether tls_cert and tls_key are PEM and belong together");
+}
+
+static int start_daemon(struct port *port, int sock, const struct tls *tls, struct MHD_Daemon **ret,
+                        struct cay_error *err) {
+    bool has_tls = port->is_tcp && tls->cert != NULL;
+    struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
+    if (has_tls)
+        add_tls(more, tls);
+    more[3] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                     MHD_USE_POLL | MHD_USE_ITC | MHD_ALLOW_UPGRADE | (has_tls ? MHD_USE_TLS : 0U);
+    *ret = MHD_start_daemon(
+        flags, 0, NULL, NULL, handle, port, MHD_OPTION_LISTEN_SOCKET, sock,
+        MHD_OPTION_URI_LOG_CALLBACK, new_request, port, MHD_OPTION_NOTIFY_COMPLETED, end_request,
+        NULL, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)STACK_SIZE, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
+    return *ret != NULL ? 0 : refuse_start(port->is_tcp, has_tls, err);
+}
+
 static int start_port(struct port *port, struct http *h, int sock, bool is_tcp,
                       struct cay_error *err) {
     *port = (struct port){.http = h, .is_tcp = is_tcp};
@@ -441,19 +588,7 @@ static int start_port(struct port *port, struct http *h, int sock, bool is_tcp,
         return 0;
     if (listen(sock, BACKLOG) < 0)
         return error_errno(err, "listening");
-    port->daemon = MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
-            MHD_USE_ITC | MHD_ALLOW_UPGRADE,
-        0, NULL, NULL, handle, port, MHD_OPTION_LISTEN_SOCKET, sock, MHD_OPTION_URI_LOG_CALLBACK,
-        new_request, port, MHD_OPTION_NOTIFY_COMPLETED, end_request, NULL,
-        MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)STACK_SIZE, MHD_OPTION_END);
-    if (port->daemon != NULL)
-        return 0;
-    return error_set(err, CAY_INTERNAL, "the HTTP server does not start on its %s socket",
-                     is_tcp ? "TCP" : "unix");
+    return start_daemon(port, sock, h->options.tls, &port->daemon, err);
 }
 
 int http_start(const struct http_options *options, struct http **ret, struct cay_error *err) {

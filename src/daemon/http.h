@@ -10,6 +10,7 @@
 struct cay_error;
 struct http;
 struct manager;
+struct tls;
 
 struct http_options {
     struct manager *manager;
@@ -17,6 +18,8 @@ struct http_options {
     uid_t owner;                 /* who may use the unix socket, besides root */
     const char *key;             /* for TCP */
     const struct strv *hosts;    /* what Host may say on TCP, besides this machine's own names */
+    const struct strv *origins;  /* web pages of others that may call us */
+    const struct tls *tls;       /* of TCP */
     bool metrics_public;         /* /metrics needs no key */
 };
 

@@ -80,7 +80,19 @@ static bool is_loopback(const struct sockaddr *address) {
     return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
-static int bind_tcp(const struct addrinfo *at, const char *text, struct cay_error *err) {
+/* Keys and data would cross the network in clear text. */
+static int check_clear_text(const struct settings *s, const struct addrinfo *at,
+                            struct cay_error *err) {
+    if (is_loopback(at->ai_addr) || s->tls.cert != NULL || s->insecure_listen)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "--listen %s: anybody on the way could read keys and data",
+              s->listen);
+    return error_remedy(err, "set tls_cert and tls_key in [server], listen on 127.0.0.1, or say "
+                             "--insecure-listen");
+}
+
+static int bind_tcp(const struct addrinfo *at, const char *text, bool has_tls,
+                    struct cay_error *err) {
     int on = 1;
     _cleanup_(closep) int sock =
         socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -89,13 +101,14 @@ static int bind_tcp(const struct addrinfo *at, const char *text, struct cay_erro
         (void)error_errno(err, "listening on %s", text);
         return error_remedy(err, "name another address or port with --listen");
     }
-    if (!is_loopback(at->ai_addr))
+    if (!is_loopback(at->ai_addr) && !has_tls)
         log_event(LOG_LEVEL_WARN, "keys and data cross the network in clear text", "listen", "%s",
                   text);
     return TAKE_FD(sock);
 }
 
-static int listen_tcp(const char *text, struct cay_error *err) {
+static int listen_tcp(const struct settings *s, struct cay_error *err) {
+    const char *text = s->listen;
     char host[64], port[8];
     int r = split_address(text, host, port, err);
     if (r < 0)
@@ -107,7 +120,9 @@ static int listen_tcp(const char *text, struct cay_error *err) {
         error_set(err, CAY_INVALID_ARGUMENT, "--listen: '%.60s' is no numeric address", host);
         return error_remedy(err, "use for example 127.0.0.1:3986 or [::1]:3986");
     }
-    r = bind_tcp(found, text, err);
+    r = check_clear_text(s, found, err);
+    if (r == 0)
+        r = bind_tcp(found, text, s->tls.cert != NULL, err);
     freeaddrinfo(found);
     return r;
 }
@@ -151,6 +166,6 @@ int places_listen(const struct settings *s, struct places_sockets *ret, struct c
     }
     if (ret->tcp >= 0 || s->listen == NULL)
         return 0;
-    ret->tcp = listen_tcp(s->listen, err);
+    ret->tcp = listen_tcp(s, err);
     return ret->tcp < 0 ? ret->tcp : 0;
 }

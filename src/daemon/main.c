@@ -28,6 +28,7 @@ struct daemon_options {
     const char *listen;
     const char *socket;
     const char *log_level;
+    bool insecure_listen;
     bool background;
 };
 
@@ -45,6 +46,9 @@ static const struct opt options[] = {
      OPT_TO_STRING(struct daemon_options, log_level),
      .arg = "LEVEL",
      .help = "error, warn, info or debug; default: log_level in [server]"},
+    {.name = "insecure-listen",
+     OPT_TO_FLAG(struct daemon_options, insecure_listen),
+     .help = "let --listen name an address that others reach, without TLS"},
     {.name = "background",
      OPT_TO_FLAG(struct daemon_options, background),
      .help = "return as soon as it serves; log to daemon/log in the state folder"},
@@ -92,6 +96,7 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
                          struct cay_error *err) {
     static char config_path[PATH_MAX], socket_path[PATH_MAX];
     ret->listen = o->listen;
+    ret->insecure_listen = o->insecure_listen;
     ret->is_root = geteuid() == 0;
     ret->no_disk_limits = (struct cay_error){.code = CAY_OK};
     (void)disk_probe(&ret->no_disk_limits); /* without limits then */

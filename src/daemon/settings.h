@@ -7,6 +7,7 @@
 #include <cay/errors.h>
 
 #include "config/config.h"
+#include "daemon/tls.h"
 
 enum { ADMIN_KEY_SIZE = 80 };
 
@@ -14,8 +15,10 @@ struct settings {
     char state_dir[PATH_MAX];
     const char *config_file; /* as given, or NULL */
     struct config *config;
-    const char *listen; /* "ADDRESS:PORT" for TCP, or NULL */
-    const char *socket; /* path of the unix socket, relative to the daemon's folder or absolute */
+    struct tls tls;       /* of TCP */
+    bool insecure_listen; /* TCP without TLS beyond this machine is wanted */
+    const char *listen;   /* "ADDRESS:PORT" for TCP, or NULL */
+    const char *socket;   /* path of the unix socket, relative to the daemon's folder or absolute */
     const char *log_level;           /* as given, or NULL: the configuration's */
     bool is_root;                    /* of the host: the front becomes another user then */
     struct cay_error no_disk_limits; /* why sandboxes have none; CAY_OK: they have */

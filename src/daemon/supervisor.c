@@ -366,6 +366,8 @@ static int prepare(struct supervisor *s, int *ret_lock, struct cay_error *err) {
     if (r == 0)
         r = places_read_key(s->settings, err);
     if (r == 0)
+        r = tls_read(s->settings->config, &s->settings->tls, err);
+    if (r == 0)
         r = places_listen(s->settings, &s->sockets, err);
     return r < 0 ? r : catch_signals(err);
 }

@@ -15,6 +15,7 @@ def test_defaults():
     all_of_them, file = settings()
     assert file is None
     assert all_of_them["sandbox.memory_limit"]["value"] == "512m"
+    assert all_of_them.pop("manager.pool_size")["origin"] == "CAY_MANAGER_POOL_SIZE"  # of all tests
     assert {s["origin"] for s in all_of_them.values()} == {"default"}
     assert all(s["about"] for s in all_of_them.values())
 

@@ -76,7 +76,7 @@ def test_health(shared):
 def test_status(shared, box):
     status = shared.call("GET", "/api/cay/status")
     assert list(status) == ["version", "sandboxes", "started", "operations", "limit",
-                            "shuttingDown"]
+                            "shuttingDown", "poolSize", "poolTarget", "poolHits", "poolMisses"]
     assert status["sandboxes"] >= 1 and status["started"] >= 1
     assert (status["limit"], status["shuttingDown"]) == (100, False)
 
