@@ -25,11 +25,12 @@ enum {
 
 /* ---- the supervisor's side ---- */
 
-static struct archive_job *find_job(struct archive_jobs *jobs, const char *id) {
+/* Who asks anew for a sandbox has given up what was under way for it, or has its answer already: it
+ * may have ended, and not be reaped yet. */
+static void end_earlier(const struct archive_jobs *jobs, const char *id) {
     for (size_t i = 0; i < ARCHIVE_JOBS_MAX; i++)
         if (jobs->job[i].pid != 0 && str_equal(jobs->job[i].id, id))
-            return &jobs->job[i];
-    return NULL;
+            (void)kill(jobs->job[i].pid, SIGKILL);
 }
 
 static struct archive_job *free_job(struct archive_jobs *jobs) {
@@ -43,8 +44,6 @@ static int start(struct archive_jobs *jobs, const struct settings *s,
                  const struct control_message *m, int answer, int progress, struct cay_error *err) {
     char disk[32];
     struct archive_job *job = free_job(jobs);
-    if (find_job(jobs, m->name) != NULL)
-        return error_set(err, CAY_CONFLICT, "sandbox %s is being archived or restored", m->name);
     if (job == NULL) {
         error_set(err, CAY_UNAVAILABLE, "%d sandboxes are being archived or restored",
                   ARCHIVE_JOBS_MAX);
@@ -65,23 +64,16 @@ static int start(struct archive_jobs *jobs, const struct settings *s,
     return imager_spawn(argv, answer, progress, &job->pid, err);
 }
 
-/* Whatever is under way for it has been given up. */
-static int remove_archive(struct archive_jobs *jobs, const struct settings *s, const char *id,
-                          struct cay_error *err) {
-    const struct archive_job *job = find_job(jobs, id);
-    if (job != NULL)
-        (void)kill(job->pid, SIGKILL);
-    return archives_remove(s->state_dir, id, err);
-}
-
 void archive_jobs_handle(struct archive_jobs *jobs, const struct settings *s,
                          const struct control_message *m, int answer, int progress) {
     struct cay_error err = {.code = CAY_OK};
     if (!id_is_valid(m->name))
         error_set(&err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
-    else if (m->op == CONTROL_UNARCHIVE)
-        (void)remove_archive(jobs, s, m->name, &err);
-    else if (start(jobs, s, m, answer, progress, &err) == 0)
+    else
+        end_earlier(jobs, m->name);
+    if (err.code == CAY_OK && m->op == CONTROL_UNARCHIVE)
+        (void)archives_remove(s->state_dir, m->name, &err);
+    else if (err.code == CAY_OK && start(jobs, s, m, answer, progress, &err) == 0)
         return; /* it answers by itself */
     imager_answer(answer, &err);
 }
