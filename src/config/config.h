@@ -65,7 +65,7 @@ struct config {
         int64_t auto_stop_minutes;    /* 0: never */
         int64_t auto_archive_minutes; /* 0: never */
         int64_t auto_delete_minutes;  /* -1: never, 0: when it stops */
-        struct strv volume_folders; /* empty: the default */
+        struct strv volume_folders;   /* empty: the default */
         int64_t stop_timeout_ms;
         const char *on_failure;     /* "keep", "recreate", "remove" */
         int64_t pool_size;          /* 0: no pool */

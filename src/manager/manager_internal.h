@@ -12,6 +12,7 @@
 #include "manager/key.h"
 #include "manager/manager.h"
 #include "manager/manager_checks.h"
+#include "manager/manager_pool.h"
 
 /* One limit of a sandbox, watched. */
 struct pressure {
@@ -227,17 +228,6 @@ void event_note(struct manager *m, const struct sandbox *s, const char *text);
  * none. */
 int change_check_room(struct manager *m, const struct sandbox *s,
                       const struct sandbox_record *wanted, struct cay_error *err);
-
-/* ---- manager_pool.c ---- */
-
-/* Makes a pooled sandbox the one that is asked for: 1; 0 if one has to be made; or why it is
- * refused. */
-int pool_take(struct manager *m, const struct sandbox_record *request, struct sandbox_record *ret,
-              struct cay_error *err);
-int pool_start(struct manager *m, struct cay_error *err);
-/* With the lock held: how many sandboxes are pooled, also those in the making. */
-size_t pool_count(const struct manager *m);
-void pool_total(const struct manager *m, struct manager_pool_totals *ret);
 
 /* ---- manager_sample.c: a thread that measures what runs ---- */
 int sampler_start(struct manager *m, struct cay_error *err);
