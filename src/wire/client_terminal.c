@@ -204,7 +204,7 @@ int wire_activity(const struct wire_call *c, struct wire_activity *ret, struct c
         r = wire_call_broken(err, "an unexpected frame");
     if (r == 0)
         r = wire_call_parse(&f, ANSWER_MAX, &m, err);
-    if (r < 0)
+    if (r != 0)
         return r;
     *ret = (struct wire_activity){
         .commands = m.number[WIRE_TAG_COMMANDS],
