@@ -22,6 +22,10 @@
 
 #define TEMPLATE  ".template-"
 #define IMAGE_NEW ".disk-new"
+/* Those that every kernel of ours knows. */
+#define FEATURES                                                                                   \
+    "none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"              \
+    "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
 
 enum {
     TEMPLATES_MAX = 16,
@@ -67,29 +71,15 @@ int disk_image_probe(struct cay_error *err) {
     return disk_tool_find("mke2fs", err);
 }
 
-/* The features are those that every kernel of ours knows. */
 static int make_file_system(int file, uint64_t inodes, struct cay_error *err) {
     char count[24];
     (void)snprintf(count, sizeof count, "%llu", (unsigned long long)inodes);
     const char *const words[] = {
-        "-q",
-        "-F",
-        "-b",
-        "4096", /* bytes of a block */
-        "-I",
-        "256", /* of an inode */
-        "-N",
-        count,
-        "-m",
-        "0", /* nothing for root alone */
-        "-J",
-        "size=4",
-        "-E",
-        "lazy_itable_init=1,lazy_journal_init=1,nodiscard",
-        "-O",
-        "none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,"
-        "sparse_super,large_file,huge_file,dir_nlink,extra_isize,metadata_csum",
-        NULL,
+        "-q", "-F",     "-b", "4096", /* bytes of a block */
+        "-I", "256",                  /* of an inode */
+        "-N", count,    "-m", "0",    /* nothing for root alone */
+        "-J", "size=4", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard",
+        "-O", FEATURES, NULL,
     };
     return disk_tool_run("mke2fs", words, file, err);
 }
