@@ -17,7 +17,7 @@ extern const struct opt_command cli_create, cli_ls, cli_info, cli_exec, cli_shel
 extern const struct opt_command cli_key, cli_audit;
 #define CLI_ACCESS "Access"
 
-extern const struct opt_command cli_update;
+extern const struct opt_command cli_update, cli_volume;
 
 /* Their heading in the overview, and how completion finds names. */
 #define CLI_SANDBOXES  "Sandboxes that stay"

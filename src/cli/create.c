@@ -69,7 +69,7 @@ static const struct opt options[] = {
      .name = "volume",
      OPT_TO_STRINGS(struct create_options, volumes),
      .arg = "HOST:BOX[:ro]",
-     .help = "show a folder or file of the daemon's host inside"},
+     .help = "show a folder or file of the daemon's host inside, or the volume of this name"},
     {.letter = 'w',
      .name = "workdir",
      OPT_TO_STRING(struct create_options, workdir),

@@ -85,6 +85,10 @@ void call_run(struct call *c);
 /* Handlers of their own files. */
 int create_handle(struct call *c, struct cay_error *err);
 int connect_handle(struct call *c, struct cay_error *err);
+int volume_create_handle(struct call *c, struct cay_error *err);
+int volume_list_handle(struct call *c, struct cay_error *err);
+int volume_get_handle(struct call *c, struct cay_error *err);
+int volume_remove_handle(struct call *c, struct cay_error *err);
 int resize_handle(struct call *c, struct cay_error *err);
 int update_handle(struct call *c, struct cay_error *err);
 int interval_handle(struct call *c, struct cay_error *err);

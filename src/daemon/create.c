@@ -208,12 +208,26 @@ static int make_as_asked(struct call *call, struct sandbox_record *request, stru
                                 : create(call, request, err);
 }
 
+/* Folders of the host are for who runs the daemon; the others have volumes of their own. */
+static int check_volumes(const struct call *call, const struct sandbox_record *request,
+                         struct cay_error *err) {
+    for (size_t i = 0; i < request->volumes.len; i++) {
+        if (request->volumes.v[i][0] != '/' || key_sees_all(&call->caller))
+            continue;
+        error_set(err, CAY_FORBIDDEN, "this key may not show folders of the host");
+        return error_remedy(err, "use a named volume: cay volume create NAME");
+    }
+    return 0;
+}
+
 int create_handle(struct call *call, struct cay_error *err) {
     struct sandbox_record request = {0};
     int r = shape_read_create(&call->body, &request, err);
     memcpy(request.owner, call->caller.id, sizeof request.owner);
     if (r == 0)
         r = access_check_volumes(&call->caller, &request.volumes, err);
+    if (r == 0)
+        r = check_volumes(call, &request, err);
     if (r == 0)
         r = make_as_asked(call, &request, err);
     sandbox_record_free(&request);

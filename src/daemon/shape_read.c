@@ -118,6 +118,22 @@ static int read_pairs(const struct json *at, const char *key, size_t max, struct
     return 0;
 }
 
+/* A text as flags have it, or Daytona's {"volumeId", "mountPath"}. */
+static int read_volume(const struct json *at, struct strv *ret, struct cay_error *err) {
+    static const char *const keys[] = {"volumeId", "mountPath"};
+    const char *text = NULL, *path = NULL;
+    bool is_object = json_kind(at) == JSON_KIND_OBJECT;
+    int r = is_object ? check_keys(at, keys, ARRAY_LEN(keys), err) : json_as_string(at, &text, err);
+    if (r == 0 && is_object)
+        r = json_get_string(at, "volumeId", JSON_REQUIRED, &text, err);
+    if (r == 0 && is_object)
+        r = json_get_string(at, "mountPath", JSON_REQUIRED, &path, err);
+    if (r < 0)
+        return r;
+    r = is_object ? strv_pushf(ret, "%s:%s", text, path) : strv_push(ret, text);
+    return r < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+}
+
 static int read_volumes(const struct json *at, struct strv *ret, struct cay_error *err) {
     struct json list, item;
     int r = json_get_array(at, "volumes", JSON_OPTIONAL, &list, err);
@@ -125,15 +141,9 @@ static int read_volumes(const struct json *at, struct strv *ret, struct cay_erro
         return r;
     if (json_count(&list) > VOLUMES_MAX)
         return json_refuse(&list, err, "more than %d volumes", VOLUMES_MAX);
-    for (size_t i = 0; json_item(&list, i, &item); i++) {
-        const char *text;
-        r = json_as_string(&item, &text, err);
-        if (r < 0)
-            return r;
-        if (strv_push(ret, text) < 0)
-            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    }
-    return 0;
+    for (size_t i = 0; r == 0 && json_item(&list, i, &item); i++)
+        r = read_volume(&item, ret, err);
+    return r;
 }
 
 /* A zero in a record means the default, so what zero means in a request is written otherwise. */

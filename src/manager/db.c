@@ -27,6 +27,9 @@ static const char *const query_texts[DB_QUERIES] = {
                    " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     [DB_KEY_REMOVE] = "DELETE FROM key WHERE id = ?1",
     [DB_KEY_LIST] = "SELECT " DB_KEY_COLUMNS " FROM key ORDER BY created_ms, name",
+    [DB_VOLUME_ADD] = "INSERT INTO volume (id, owner, name, created_ms) VALUES (?1, ?2, ?3, ?4)",
+    [DB_VOLUME_REMOVE] = "DELETE FROM volume WHERE id = ?1",
+    [DB_VOLUME_LIST] = "SELECT id, owner, name, created_ms FROM volume ORDER BY created_ms, id",
     [DB_EVENT_ADD] = "INSERT INTO event (sandbox, time_ms, state, text)"
                      " SELECT id, ?2, state, ?3 FROM sandbox WHERE id = ?1",
     [DB_EVENT_LIST] = "SELECT number, time_ms, state, text FROM event"

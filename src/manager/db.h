@@ -13,6 +13,7 @@ struct audit_row;
 struct cay_error;
 struct db;
 struct key;
+struct volume;
 
 /* Opens or makes the file at path, bringing an older layout up to date in one transaction. A newer
  * layout, or a damaged file, is refused with what to do. Any thread may use it. */
@@ -42,6 +43,12 @@ int db_key_remove(struct db *db, const char *id, struct cay_error *err);
 /* Every key, oldest first; ends with the first negative result, which is returned. */
 typedef int (*db_key_visit)(void *user, const struct key *k, struct cay_error *err);
 int db_key_list(struct db *db, db_key_visit visit, void *user, struct cay_error *err);
+
+/* Named volumes, as keys. */
+int db_volume_add(struct db *db, const struct volume *v, struct cay_error *err);
+int db_volume_remove(struct db *db, const char *id, struct cay_error *err);
+typedef int (*db_volume_visit)(void *user, const struct volume *v, struct cay_error *err);
+int db_volume_list(struct db *db, db_volume_visit visit, void *user, struct cay_error *err);
 
 /* What became of a sandbox: every state with its reason is recorded with the row, and these notes
  * between them. The last 200 of each sandbox are kept. */

@@ -65,6 +65,7 @@ static void release(struct manager *m) {
         table_drop(m, m->boxes[m->count - 1]);
     free(m->boxes);
     free(m->keys);
+    free(m->volumes);
     db_close(m->db);
     sandbox_record_free(&m->defaults);
     strv_free(&m->pool.images);
@@ -100,6 +101,8 @@ int manager_open(const struct manager_options *options, struct manager **ret,
         r = load(m, err);
     if (r == 0)
         r = keys_load(m, err);
+    if (r == 0)
+        r = volumes_load(m, err);
     if (r < 0) {
         release(m);
         return r;

@@ -380,6 +380,8 @@ static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *
     int r = table_check_open(m, err);
     if (r == 0)
         r = change_check_room(m, s, &s->record, err);
+    if (r == 0)
+        r = volumes_check(m, &s->record, err);
     return r < 0 ? r : table_add(m, s, err);
 }
 

@@ -29,7 +29,7 @@ int quota_check(const struct manager *m, const struct sandbox *s,
 int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err);
 
 /* ---- manager_request.c ---- */
-int request_complete(const struct manager *m, const struct sandbox_record *request,
+int request_complete(struct manager *m, const struct sandbox_record *request,
                      struct sandbox_record *ret, struct cay_error *err);
 int request_labels(const struct strv *labels, struct strv *ret, struct cay_error *err);
 int request_name(const char *name, struct cay_error *err);

@@ -44,6 +44,10 @@ static int ask(struct manager *m, engine_call call, const char *id, struct cay_e
     return r;
 }
 
+int drive_volume(struct manager *m, engine_call call, const char *id, struct cay_error *err) {
+    return ask(m, call, id, err);
+}
+
 int drive_stop(struct manager *m, const char *id, struct cay_error *err) {
     return ask(m, m->engine->ops->stop, id, err);
 }

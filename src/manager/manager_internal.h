@@ -13,6 +13,7 @@
 #include "manager/manager.h"
 #include "manager/manager_checks.h"
 #include "manager/manager_pool.h"
+#include "manager/volume.h"
 
 /* One limit of a sandbox, watched. */
 struct pressure {
@@ -77,6 +78,8 @@ struct manager {
     describe_image describe;
     void *user;
     struct spec_host host;
+    struct volume *volumes;
+    size_t volume_count;
     struct sandbox **boxes; /* oldest first */
     size_t count, room;
     struct key *keys; /* oldest first */
@@ -157,6 +160,9 @@ int drive_pause(struct manager *m, const char *id, struct cay_error *err);
 int drive_resume(struct manager *m, const char *id, struct cay_error *err);
 int drive_stats(struct manager *m, const char *id, struct engine_stats *ret, struct cay_error *err);
 int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_error *err);
+int drive_volume(struct manager *m,
+                 int (*call)(struct engine *e, const char *id, struct cay_error *err),
+                 const char *id, struct cay_error *err);
 int drive_remove(struct manager *m, const char *id, struct cay_error *err);
 
 /* ---- manager_change.c: for who has the turn ---- */
@@ -200,6 +206,14 @@ int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
 int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err);
 /* SANDBOX_ERROR; by its policy with a start to come. */
 void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why);
+
+/* ---- manager_volume.c ---- */
+int volumes_load(struct manager *m, struct cay_error *err); /* before anybody else is there */
+/* "NAME:BOX[:ro]" of an owner as "ID:BOX[:ro]", added to ret. Takes the lock. */
+int volumes_resolve(struct manager *m, const char *owner, const char *text, struct strv *ret,
+                    struct cay_error *err);
+/* Are those of a new sandbox still there? With the lock held. */
+int volumes_check(const struct manager *m, const struct sandbox_record *r, struct cay_error *err);
 
 /* ---- manager_activity.c ---- */
 

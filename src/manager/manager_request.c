@@ -163,8 +163,9 @@ static void take_defaults(const struct sandbox_record *d, struct sandbox_record 
     r->read_only = r->read_only || d->read_only;
 }
 
-static int take_words(const struct sandbox_record *request, const struct sandbox_record *d,
-                      struct sandbox_record *r, struct cay_error *err) {
+static int take_words(struct manager *m, const struct sandbox_record *request,
+                      const struct sandbox_record *d, struct sandbox_record *r,
+                      struct cay_error *err) {
     const struct strv *env = request->env.len > 0 ? &request->env : &d->env;
     const struct strv *volumes = request->volumes.len > 0 ? &request->volumes : &d->volumes;
     const struct strv *labels = request->labels.len > 0 ? &request->labels : &d->labels;
@@ -173,7 +174,9 @@ static int take_words(const struct sandbox_record *request, const struct sandbox
         if (strv_push(&r->env, env->v[i]) < 0)
             e = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     for (size_t i = 0; e == 0 && i < volumes->len; i++)
-        if (strv_push(&r->volumes, volumes->v[i]) < 0)
+        if (volumes->v[i][0] != '/')
+            e = volumes_resolve(m, r->owner, volumes->v[i], &r->volumes, err);
+        else if (strv_push(&r->volumes, volumes->v[i]) < 0)
             e = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     return e == 0 ? request_labels(labels, &r->labels, err) : e;
 }
@@ -204,7 +207,7 @@ static int check_disk(const struct manager *m, uint64_t bytes, struct cay_error 
     return error_prefix(err, "a disk limit cannot be enforced here");
 }
 
-int request_complete(const struct manager *m, const struct sandbox_record *request,
+int request_complete(struct manager *m, const struct sandbox_record *request,
                      struct sandbox_record *ret, struct cay_error *err) {
     struct sandbox_record r = *request;
     struct sandbox_spec spec = {0};
@@ -222,7 +225,7 @@ int request_complete(const struct manager *m, const struct sandbox_record *reque
     if (e == 0)
         e = check_disk(m, r.disk_bytes, err);
     if (e == 0)
-        e = take_words(request, &m->defaults, &r, err);
+        e = take_words(m, request, &m->defaults, &r, err);
     if (e == 0) /* limits and volumes: refused now, not after a long pull */
         e = request_spec(m, &r, &spec, err);
     spec_free_mounts(&spec);
@@ -251,7 +254,8 @@ int request_spec(const struct manager *m, const struct sandbox_record *r, struct
     memcpy(ret->run_user, r->user, sizeof ret->run_user);
     int e = 0;
     for (size_t i = 0; e == 0 && i < r->volumes.len; i++)
-        e = spec_add_mount(ret, r->volumes.v[i], err);
+        e = r->volumes.v[i][0] == '/' ? spec_add_mount(ret, r->volumes.v[i], err)
+                                      : spec_add_volume(ret, r->volumes.v[i], err);
     if (e == 0)
         e = spec_finish(ret, &m->host, err);
     ret->disk_bytes = r->disk_bytes;

@@ -126,3 +126,74 @@ def test_bad_setting(place):
         done = support.cay("create", "--state-dir", folder,
                            env={"CAY_MANAGER_VOLUME_FOLDERS": "relative"})
     assert done.returncode != 0 and b"volume_folders" in done.stderr
+
+
+# ---- named volumes ----
+
+@pytest.fixture
+def volume(daemon):
+    made = daemon.call("POST", "/api/volumes", {"name": "data"})
+    yield made["id"]
+    daemon.ask("DELETE", f"/api/volumes/{made['id']}")
+
+
+def test_shared_by_sandboxes(daemon, volume):
+    one, two = create(daemon, "data:/data"), create(daemon, f"{volume}:/shared:ro")
+    try:
+        script = "echo hello > /data/file && mkdir /data/sub && stat -c %u /data /data/file"
+        assert daemon.exec(one, "sh", "-c", script) == (0, "0\n0\n")
+        assert daemon.exec(two, "cat", "/shared/file") == (0, "hello\n")
+        assert daemon.exec(two, "stat", "-c", "%u", "/shared/file") == (0, "0\n")
+        assert daemon.exec(two, "touch", "/shared/new")[0] != 0
+        answer = daemon.ask("DELETE", "/api/volumes/data")
+        assert answer.status == 409 and "used by" in answer.json()["message"]
+    finally:
+        remove(daemon, one)
+        remove(daemon, two)
+    three = create(daemon, {"volumeId": volume, "mountPath": "/again"})
+    try:
+        assert daemon.exec(three, "cat", "/again/file") == (0, "hello\n")
+    finally:
+        remove(daemon, three)
+    assert daemon.ask("DELETE", "/api/volumes/data").status == 204
+    assert daemon.get(f"/api/volumes/{volume}").status == 404
+    assert not (daemon.state / "volumes" / volume).exists()
+
+
+def test_routes(daemon, volume):
+    by_id = daemon.call("GET", f"/api/volumes/{volume}")
+    assert by_id["name"] == "data" and by_id["state"] == "ready"
+    assert daemon.call("GET", "/api/volumes/by-name/data") == by_id
+    assert by_id in daemon.call("GET", "/api/volumes")
+    assert daemon.ask("POST", "/api/volumes", {"name": "data"}).status == 409
+    for bad in ({"name": "../x"}, {"name": ""}, {}, {"name": volume}, {"nam": "x"}):
+        assert daemon.ask("POST", "/api/volumes", bad).status == 400
+    for bad in ("nothing:/data", "da/ta:/data"):
+        assert refusal(daemon, bad)[0] == 404
+    assert refusal(daemon, "data:/proc")[0] == 400
+
+
+def test_survives_the_daemon(daemon, volume):
+    who = create(daemon, "data:/data")
+    try:
+        assert daemon.exec(who, "sh", "-c", "echo kept > /data/file")[0] == 0
+        daemon.call("POST", f"/api/sandbox/{who}/stop?force=true")
+        daemon.stop()
+        daemon.start()
+        daemon.call("POST", f"/api/sandbox/{who}/start")
+        assert daemon.exec(who, "cat", "/data/file") == (0, "kept\n")
+        assert daemon.ask("DELETE", f"/api/volumes/{volume}").status == 409
+    finally:
+        remove(daemon, who)
+
+
+def test_verbs(daemon):
+    def verb(*words, group="volume"):
+        return support.cay(group, words[0], "--state-dir", daemon.state, *words[1:])
+    assert verb("create", "one", "two").stdout == b"one\ntwo\n"
+    assert verb("ls", "-q").stdout.split() == [b"one", b"two"]
+    assert b"one" in verb("info", "one").stdout
+    assert json.loads(verb("ls", "-o", "json").stdout)[0]["name"] == "one"
+    assert verb("create", "one").returncode == 4
+    assert verb("rm", "one", "two").returncode == 0
+    assert verb("rm", "one").returncode == 3

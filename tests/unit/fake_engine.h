@@ -44,7 +44,8 @@ struct fake {
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
     int delay_start, delay_stop;                                   /* milliseconds */
     unsigned starts, stops, removes;
-    int fail_resize;
+    int fail_resize, fail_volume;
+    unsigned volumes;            /* made and not removed */
     struct sandbox_spec resized; /* the last one */
 };
 
@@ -181,6 +182,22 @@ static int fake_resize(struct engine *e, const struct sandbox_spec *spec, struct
     return r;
 }
 
+static int fake_volume_make(struct engine *e, const char *id, struct cay_error *err) {
+    struct fake *f = (struct fake *)e;
+    (void)id;
+    return fake_begin(f, &f->fail_volume, NULL, &f->volumes, err);
+}
+
+static int fake_volume_remove(struct engine *e, const char *id, struct cay_error *err) {
+    struct fake *f = (struct fake *)e;
+    (void)id;
+    int r = fake_begin(f, &f->fail_volume, NULL, NULL, err);
+    (void)pthread_mutex_lock(&f->lock);
+    f->volumes -= r == 0;
+    (void)pthread_mutex_unlock(&f->lock);
+    return r;
+}
+
 static int fake_stats(struct engine *e, const char *id, struct engine_stats *ret,
                       struct cay_error *err) {
     struct fake *f = (struct fake *)e;
@@ -219,6 +236,8 @@ static const struct engine_ops fake_ops = {
     .resume = fake_resume,
     .remove = fake_remove,
     .resize = fake_resize,
+    .volume_make = fake_volume_make,
+    .volume_remove = fake_volume_remove,
     .stats = fake_stats,
     .list = fake_list,
 };

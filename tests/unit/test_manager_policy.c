@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include "manager/volume.h"
+
 /* ---- sandboxes that end unasked ---- */
 
 static void kill_box(struct world *w, const char *id) {
@@ -325,6 +327,60 @@ static void test_bad_updates(void **state) {
     assert_memory(w, id, 128 * MEGABYTE);
 }
 
+/* ---- volumes ---- */
+
+static int make_sandbox(struct world *w, const char *owner, const char *volume,
+                        struct cay_error *err) {
+    struct sandbox_record request = {.name = "lab"}, made = {0};
+    assert_int_equal(str_copy(request.owner, sizeof request.owner, owner), 0);
+    assert_int_equal(strv_push(&request.volumes, volume), 0);
+    int r = manager_create(w->m, &request, -1, &made, err);
+    strv_free(&request.volumes);
+    if (r == 0)
+        sandbox_record_free(&made);
+    return r;
+}
+
+static void test_volumes(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct volume v = {0}, other = {0}, *all = NULL;
+    size_t count = 0;
+    const struct key root = {.scopes = SCOPE_ADMIN},
+                     guest = {.id = "fedcba9876543210", .scopes = SCOPE_SANDBOXES};
+    open_manager(w);
+    assert_int_equal(manager_volume_create(w->m, &root, "data", &v, &err), 0);
+    assert_int_equal(manager_volume_create(w->m, &root, "data", &other, &err), -CAY_CONFLICT);
+    assert_int_equal(manager_volume_create(w->m, &root, "../x", &other, &err),
+                     -CAY_INVALID_ARGUMENT);
+    assert_int_equal(manager_volume_create(w->m, &guest, "data", &other, &err), 0);
+    assert_int_equal(w->fake.volumes, 2);
+    assert_int_equal(manager_volume_list(w->m, &guest, &all, &count, &err), 0);
+    assert_int_equal(count, 1);
+    free(all);
+    /* what is another's is not there */
+    assert_int_equal(manager_volume_get(w->m, &guest, v.id, &other, &err), -CAY_NOT_FOUND);
+    assert_int_equal(manager_volume_remove(w->m, &guest, v.id, &err), -CAY_NOT_FOUND);
+    char text[64];
+    assert_int_equal(str_format(text, sizeof text, "%s:/data", v.id), 0);
+    assert_int_equal(make_sandbox(w, guest.id, text, &err), -CAY_NOT_FOUND);
+    assert_int_equal(make_sandbox(w, "", "nothing:/data", &err), -CAY_NOT_FOUND);
+    assert_int_equal(make_sandbox(w, "", "data:/proc", &err), -CAY_INVALID_ARGUMENT);
+
+    assert_int_equal(make_sandbox(w, "", "data:/data:ro", &err), 0);
+    reopen_manager(w);
+    assert_int_equal(manager_volume_remove(w->m, &root, "data", &err), -CAY_CONFLICT);
+    assert_non_null(strstr(err.message, "lab"));
+    assert_int_equal(manager_remove(w->m, "lab", true, &err), 0);
+    set_knob(&w->fake, &w->fake.fail_volume, CAY_INTERNAL);
+    assert_int_equal(manager_volume_remove(w->m, &root, "data", &err), -CAY_INTERNAL);
+    assert_int_equal(manager_volume_create(w->m, &root, "more", &other, &err), -CAY_INTERNAL);
+    set_knob(&w->fake, &w->fake.fail_volume, 0);
+    assert_int_equal(manager_volume_get(w->m, &root, "more", &other, &err), -CAY_NOT_FOUND);
+    assert_int_equal(manager_volume_remove(w->m, &root, "data", &err), 0);
+    assert_int_equal(manager_volume_get(w->m, &root, v.id, &other, &err), -CAY_NOT_FOUND);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_recreate, setup, teardown),
@@ -340,6 +396,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_interrupted_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_update, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_updates, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_volumes, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

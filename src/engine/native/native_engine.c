@@ -215,6 +215,14 @@ static int engine_remove(struct engine *e, const char *id, struct cay_error *err
     return do_to(e, LAUNCHER_REMOVE, id, err);
 }
 
+static int engine_volume_make(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(e, LAUNCHER_VOLUME_MAKE, id, err);
+}
+
+static int engine_volume_remove(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(e, LAUNCHER_VOLUME_REMOVE, id, err);
+}
+
 static int engine_resize(struct engine *e, const struct sandbox_spec *spec, struct cay_error *err) {
     struct launcher_answer answer;
     _cleanup_(freep) struct launcher_request *r = new_request(LAUNCHER_RESIZE, spec, err);
@@ -324,6 +332,8 @@ static const struct engine_ops ops = {
     .resume = engine_resume,
     .remove = engine_remove,
     .resize = engine_resize,
+    .volume_make = engine_volume_make,
+    .volume_remove = engine_volume_remove,
     .stats = engine_stats,
     .usage = engine_usage,
     .list = engine_list,

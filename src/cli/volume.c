@@ -1,0 +1,186 @@
+/* `cay volume`: folders that sandboxes share and that outlive them. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/jsonw.h"
+#include "cli/cli.h"
+#include "cli/sandbox.h"
+
+#define VOLUMES_PATH       "/api/volumes"
+#define VOLUMES_CANDIDATES "volume ls -q"
+
+/* ---- create ---- */
+
+static int create_one(struct sandbox_verb *v, const char *name) {
+    _cleanup_(buf_free) struct buf body = BUF_INIT(8192);
+    struct jsonw w = JSONW_INIT(&body);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "name", name);
+    jsonw_end_object(&w);
+    const struct sandbox_request req = {.method = "POST", .before = VOLUMES_PATH, .body = &body};
+    buf_clear(&v->answer);
+    return sandbox_ask(v, &req) < 0 ? sandbox_fail(v) : sandbox_tell(v);
+}
+
+static int run_create(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    int code = 0;
+    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(values);
+    if (sandbox_verb_open(&v) < 0)
+        return verb_fail(&v.err);
+    for (int i = 0; i < argc; i++) {
+        int r = create_one(&v, argv[i]);
+        code = code != 0 ? code : r;
+    }
+    return code;
+}
+
+static const struct opt_command create = {
+    .name = "create",
+    .path = "cay volume create",
+    .synopsis = "[OPTIONS] NAME...",
+    .summary = "make empty volumes",
+    .examples = "cay volume create data\n"
+                "cay create -v data:/data --name one\n"
+                "cay create -v data:/data:ro --name two\n",
+    .min_operands = 1,
+    .max_operands = OPT_OPERANDS_ANY,
+    .values_size = sizeof(struct verb_common),
+    .run = run_create,
+};
+
+/* ---- ls ---- */
+
+enum { COLUMNS = 3 };
+
+static int print_table(const struct table *t) {
+    static const char *const titles[COLUMNS] = {"ID", "NAME", "CREATED"};
+    struct cay_error err;
+    _cleanup_(freep) const char **cell = calloc((t->rows + 1) * COLUMNS, sizeof *cell);
+    if (cell == NULL) {
+        error_set(&err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        return verb_fail(&err);
+    }
+    memcpy(cell, titles, sizeof titles);
+    for (size_t i = 0; i < t->rows; i++) {
+        cell[(i + 1) * COLUMNS] = table_get(t, i, "id");
+        cell[(i + 1) * COLUMNS + 1] = table_get(t, i, "name");
+        cell[(i + 1) * COLUMNS + 2] = table_get(t, i, "createdAt");
+    }
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
+    sandbox_put_columns(&b, cell, t->rows + 1, COLUMNS);
+    return verb_print(&b);
+}
+
+static int print_names(const struct table *t) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
+    for (size_t i = 0; i < t->rows; i++)
+        (void)buf_printf(&b, "%s\n", table_get(t, i, "name"));
+    return verb_print(&b);
+}
+
+static int run_ls(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)argc, (void)argv;
+    const struct verb_common *common = values;
+    const struct sandbox_request req = {.method = "GET", .before = VOLUMES_PATH};
+    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
+    _cleanup_(table_free) struct table t = {0};
+    if (sandbox_verb_open(&v) < 0)
+        return verb_fail(&v.err);
+    if (common->output == OUTPUT_JSON)
+        return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : verb_print(&v.answer);
+    if (sandbox_ask_table(&v, &req, &t) < 0)
+        return sandbox_fail(&v);
+    return common->quiet ? print_names(&t) : print_table(&t);
+}
+
+static const struct opt_command list = {
+    .name = "ls",
+    .path = "cay volume ls",
+    .synopsis = "[OPTIONS]",
+    .summary = "list volumes",
+    .values_size = sizeof(struct verb_common),
+    .run = run_ls,
+};
+
+/* ---- info, rm ---- */
+
+static int print_one(struct sandbox_verb *v, const char *who) {
+    static const char *const fields[][2] = {
+        {"id", "id"}, {"name", "name"}, {"state", "state"}, {"createdAt", "created"}};
+    const struct sandbox_request req = {.method = "GET", .before = VOLUMES_PATH "/", .who = who};
+    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
+    if (sandbox_ask_table(v, &req, &t) < 0)
+        return sandbox_fail(v);
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        (void)buf_printf(&b, "%-12s %s\n", fields[i][1], table_get(&t, 0, fields[i][0]));
+    return verb_print(&b);
+}
+
+static int run_info(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    const struct verb_common *common = values;
+    const struct sandbox_request req = {.method = "GET", .before = VOLUMES_PATH "/"};
+    if (common->output == OUTPUT_JSON || common->quiet)
+        return sandbox_each(common, &req, argc, argv);
+    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
+    return sandbox_verb_open(&v) < 0 ? verb_fail(&v.err) : print_one(&v, argv[0]);
+}
+
+static const struct opt_command info = {
+    .name = "info",
+    .path = "cay volume info",
+    .synopsis = "[OPTIONS] VOLUME",
+    .summary = "show all about a volume",
+    .candidates = VOLUMES_CANDIDATES,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_size = sizeof(struct verb_common),
+    .run = run_info,
+};
+
+static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    const struct sandbox_request req = {.method = "DELETE", .before = VOLUMES_PATH "/"};
+    return sandbox_each(values, &req, argc, argv);
+}
+
+static const struct opt_command rm = {
+    .name = "rm",
+    .path = "cay volume rm",
+    .synopsis = "[OPTIONS] VOLUME...",
+    .summary = "remove volumes with all that is in them",
+    .help = "One that a sandbox has, running or not, is refused.",
+    .candidates = VOLUMES_CANDIDATES,
+    .min_operands = 1,
+    .max_operands = OPT_OPERANDS_ANY,
+    .values_size = sizeof(struct verb_common),
+    .run = run_rm,
+};
+
+/* ---- the group ---- */
+
+static const struct opt_command *const commands[] = {&create, &list, &info, &rm, NULL};
+
+static const struct verb_program program = {
+    .path = "cay volume",
+    .about = "Folders that sandboxes share and that outlive them.",
+    .commands = commands,
+};
+
+/* argv are the words after "volume". */
+static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd, (void)values;
+    return verb_main(&program, argc + 1, argv - 1);
+}
+
+const struct opt_command cli_volume = {
+    .name = "volume",
+    .path = "cay volume",
+    .synopsis = "COMMAND [ARG...]",
+    .summary = "folders that sandboxes share",
+    .group = CLI_SANDBOXES,
+    .subcommands = commands,
+    .run = run,
+};

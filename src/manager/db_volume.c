@@ -1,0 +1,55 @@
+/* Named volumes as rows. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "manager/db_internal.h"
+#include "manager/volume.h"
+
+int db_volume_add(struct db *db, const struct volume *v, struct cay_error *err) {
+    int changed;
+    sqlite3_stmt *q = db_take(db, DB_VOLUME_ADD);
+    int e = sqlite3_bind_text(q, 1, v->id, -1, SQLITE_TRANSIENT);
+    if (e == SQLITE_OK)
+        e = sqlite3_bind_text(q, 2, v->owner, -1, SQLITE_TRANSIENT);
+    if (e == SQLITE_OK)
+        e = sqlite3_bind_text(q, 3, v->name, -1, SQLITE_TRANSIENT);
+    if (e == SQLITE_OK)
+        e = sqlite3_bind_int64(q, 4, v->created_ms);
+    return db_write_row(db, q, e, DB_FLUSH, &changed, "recording a volume", err);
+}
+
+int db_volume_remove(struct db *db, const char *id, struct cay_error *err) {
+    int changed;
+    sqlite3_stmt *q = db_take(db, DB_VOLUME_REMOVE);
+    int bound = sqlite3_bind_text(q, 1, id, -1, SQLITE_TRANSIENT);
+    return db_write_row(db, q, bound, DB_FLUSH, &changed, "removing a volume", err);
+}
+
+static bool read_volume(sqlite3_stmt *q, struct volume *ret) {
+    const char *id = (const char *)sqlite3_column_text(q, 0);
+    const char *owner = (const char *)sqlite3_column_text(q, 1);
+    const char *name = (const char *)sqlite3_column_text(q, 2);
+    ret->created_ms = sqlite3_column_int64(q, 3);
+    return id != NULL && owner != NULL && name != NULL && id_is_valid(id) &&
+           str_copy(ret->id, sizeof ret->id, id) == 0 &&
+           str_copy(ret->owner, sizeof ret->owner, owner) == 0 &&
+           str_copy(ret->name, sizeof ret->name, name) == 0;
+}
+
+int db_volume_list(struct db *db, db_volume_visit visit, void *user, struct cay_error *err) {
+    sqlite3_stmt *q = db_take(db, DB_VOLUME_LIST);
+    int step, r = 0;
+    while (r == 0 && (step = sqlite3_step(q)) != SQLITE_DONE) {
+        struct volume v = {0};
+        if (step != SQLITE_ROW)
+            r = db_fail(db->sql, err, "reading the volumes");
+        else if (!read_volume(q, &v))
+            r = db_fail_damaged(sqlite3_db_filename(db->sql, "main"), "a volume makes no sense",
+                                err);
+        else
+            r = visit(user, &v, err);
+    }
+    db_give_back(db, q);
+    return r;
+}
