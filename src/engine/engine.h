@@ -57,8 +57,8 @@ struct engine_ops {
     int (*stats)(struct engine *e, const char *id, struct engine_stats *ret, struct cay_error *err);
     /* As stats, without what takes long to find out: disk_bytes is 0. May be NULL. */
     int (*usage)(struct engine *e, const char *id, struct engine_stats *ret, struct cay_error *err);
-    /* Named volumes, by an id of their own: empty when made, there already is fine; removed with all
-     * that is in it, gone already is fine. */
+    /* Named volumes, by an id of their own: empty when made, there already is fine; removed with
+     * all that is in it, gone already is fine. */
     int (*volume_make)(struct engine *e, const char *id, struct cay_error *err);
     int (*volume_remove)(struct engine *e, const char *id, struct cay_error *err);
     /* Everything that exists, for recovery. The caller frees the array. */
