@@ -295,6 +295,7 @@ def size_of(terminals):
 
 def test_the_program_hears_of_a_size(terminals):
     terminals.make("t", "bash", "-c", "trap 'stty size' WINCH; echo ready; while :; do sleep 0.02; done")
+    assert until(lambda: terminals.list()["t"]["kept_bytes"], 10)  # the trap is set
     with terminals.attach("t", rows=30, columns=90) as t:
         t.expect("ready")
         t.expect("30 90\r\n")
