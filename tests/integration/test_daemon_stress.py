@@ -205,28 +205,27 @@ def small_disk(folder):
 def test_a_full_disk_loses_nothing(small_disk):
     """Everything acknowledged before and while the disk is full is there afterwards, and who is
     refused hears what to do."""
-    daemon = Daemon(small_disk)
-    kept = {daemon.create(memory="64m", disk="16m")["id"]: {} for _ in range(2)}
-    ballast = small_disk / "ballast"
-    with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as f:
-        while f.write(bytes(4096)) == 4096:
-            pass
-    refusals = []
-    for turn in range(30):
-        try:
-            kept[daemon.create(memory="64m", disk="16m")["id"]] = {}
-        except Refused as refused:
-            refusals.append(refused)
-    assert refusals, "the disk was not full: this says nothing"
-    for refused in refusals:
-        assert refused.status in (507, 503, 429, 500) and refused.error["remedy"], refused
-        assert "space" in str(refused).lower(), refused
-    daemon.kill_child("cayd-front")  # it must come back although the disk is full
-    assert until(daemon.serves, 20)
-    assert set(kept) == {s["id"] for s in daemon.list()}
-    ballast.unlink()
-    for box in kept:
-        assert write(daemon, box, "/workspace/after", b"room again")
-        assert daemon.exec(box, "cat", "/workspace/after") == (0, "room again")
-    assert daemon.create(memory="64m", disk="16m")["state"] == "started"
-    daemon.clean_up()
+    with serving(small_disk) as daemon:
+        ballast = small_disk / "ballast"
+        kept = {daemon.create(memory="64m", disk="16m")["id"]: {} for _ in range(2)}
+        with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as f:
+            while f.write(bytes(4096)) == 4096:
+                pass
+        refusals = []
+        for turn in range(30):
+            try:
+                kept[daemon.create(memory="64m", disk="16m")["id"]] = {}
+            except Refused as refused:
+                refusals.append(refused)
+        assert refusals, "the disk was not full: this says nothing"
+        for refused in refusals:
+            assert refused.status in (507, 503, 429, 500) and refused.error["remedy"], refused
+            assert "space" in str(refused).lower(), refused
+        daemon.kill_child("cayd-front")  # it must come back although the disk is full
+        assert until(daemon.serves, 20)
+        assert set(kept) == {s["id"] for s in daemon.list()}
+        ballast.unlink()
+        for box in kept:
+            assert write(daemon, box, "/workspace/after", b"room again")
+            assert daemon.exec(box, "cat", "/workspace/after") == (0, "room again")
+        assert daemon.create(memory="64m", disk="16m")["state"] == "started"
