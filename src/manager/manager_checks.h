@@ -1,5 +1,5 @@
 /* What the manager holds requests against: keys, quotas, what makes sense; and what it writes down
- * of them. */
+ * of them; and what becomes of one that fails. */
 #pragma once
 
 #include "engine/spec.h"
@@ -38,3 +38,19 @@ int request_interval(const char *what, int64_t minutes, struct cay_error *err);
 /* The caller releases spec->mounts. */
 int request_spec(const struct manager *m, const struct sandbox_record *r, struct sandbox_spec *ret,
                  struct cay_error *err);
+
+/* ---- manager_volume.c ---- */
+int volumes_load(struct manager *m, struct cay_error *err); /* before anybody else is there */
+/* "NAME:BOX[:ro]" of an owner as "ID:BOX[:ro]", added to ret. Takes the lock. */
+int volumes_resolve(struct manager *m, const char *owner, const char *text, struct strv *ret,
+                    struct cay_error *err);
+/* Are those of a new sandbox still there? With the lock held. */
+int volumes_check(const struct manager *m, const struct sandbox_record *r, struct cay_error *err);
+
+/* ---- manager_failure.c: for who has the turn ---- */
+
+/* It does not run although it should: stopped if that was in peace, else what its policy says.
+ * first: as in reconcile. */
+int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err);
+/* SANDBOX_ERROR; by its policy with a start to come. */
+void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why);

@@ -199,22 +199,6 @@ bool archive_is_due(const struct manager *m, const struct sandbox *s);
 /* Starts it, from any state in which it does not run. */
 int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
 
-/* ---- manager_failure.c: for who has the turn ---- */
-
-/* It does not run although it should: stopped if that was in peace, else what its policy says.
- * first: as in reconcile. */
-int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err);
-/* SANDBOX_ERROR; by its policy with a start to come. */
-void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why);
-
-/* ---- manager_volume.c ---- */
-int volumes_load(struct manager *m, struct cay_error *err); /* before anybody else is there */
-/* "NAME:BOX[:ro]" of an owner as "ID:BOX[:ro]", added to ret. Takes the lock. */
-int volumes_resolve(struct manager *m, const char *owner, const char *text, struct strv *ret,
-                    struct cay_error *err);
-/* Are those of a new sandbox still there? With the lock held. */
-int volumes_check(const struct manager *m, const struct sandbox_record *r, struct cay_error *err);
-
 /* ---- manager_activity.c ---- */
 
 /* Asks the sandbox what goes on in it, for at most a second, and notes when it was last active. */

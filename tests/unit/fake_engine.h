@@ -241,19 +241,3 @@ static const struct engine_ops fake_ops = {
     .stats = fake_stats,
     .list = fake_list,
 };
-
-_unused_ static void set_knob(struct fake *f, int *knob, int value) {
-    (void)pthread_mutex_lock(&f->lock);
-    *knob = value;
-    (void)pthread_mutex_unlock(&f->lock);
-}
-
-/* "stopped", "running", "paused", or "nothing". */
-_unused_ static const char *fake_state(struct fake *f, const char *id) {
-    static const char *const names[] = {"stopped", "running", "paused"};
-    (void)pthread_mutex_lock(&f->lock);
-    const struct fake_box *b = fake_find(f, id);
-    const char *name = b == NULL ? "nothing" : names[b->state];
-    (void)pthread_mutex_unlock(&f->lock);
-    return name;
-}
