@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "api/http.h"
+#include "api/metrics.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -16,8 +18,6 @@
 #include "daemon/archives.h"
 #include "daemon/control.h"
 #include "daemon/describe.h"
-#include "daemon/http.h"
-#include "daemon/metrics.h"
 #include "daemon/pulls.h"
 #include "engine/native/idrange.h"
 #include "engine/native/native_engine.h"

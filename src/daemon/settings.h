@@ -6,8 +6,8 @@
 
 #include <cay/errors.h>
 
+#include "api/tls.h"
 #include "config/config.h"
-#include "daemon/tls.h"
 
 enum { ADMIN_KEY_SIZE = 80 };
 

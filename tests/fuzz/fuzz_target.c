@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/access.h"
+#include "api/route.h"
+#include "api/target.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "daemon/access.h"
-#include "daemon/route.h"
-#include "daemon/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -16,7 +16,7 @@ import support
 from daemons import Answer, Refused, serving
 from launching import Connection, until
 
-ROUTES = re.findall(r'\{"([A-Z]+)", "([^"]+)"', (support.ROOT / "src/daemon/call.c").read_text())
+ROUTES = re.findall(r'\{"([A-Z]+)", "([^"]+)"', (support.ROOT / "src/api/call.c").read_text())
 SANDBOX_ROUTES = [(method, path) for method, path in ROUTES if "/sandbox/{who}" in path]
 
 

@@ -1,4 +1,4 @@
-#include "daemon/access.h"
+#include "api/access.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

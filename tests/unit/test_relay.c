@@ -1,4 +1,4 @@
-#include "daemon/relay.h"
+#include "api/relay.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "daemon/route.h"
+#include "api/route.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "daemon/shape.h"
+#include "api/shape.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "daemon/target.h"
+#include "api/target.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-#include "daemon/route.h"
+#include "api/route.h"
 
 #include <stdio.h>
 #include <string.h>

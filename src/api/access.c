@@ -1,4 +1,4 @@
-#include "daemon/access.h"
+#include "api/access.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "daemon/http.h"
+#include "api/http.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -12,17 +12,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/access.h"
+#include "api/call.h"
+#include "api/metrics.h"
+#include "api/relay.h"
+#include "api/request_log.h"
+#include "api/tls.h"
 #include "api/ws.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "daemon/access.h"
-#include "daemon/call.h"
-#include "daemon/metrics.h"
-#include "daemon/relay.h"
-#include "daemon/request_log.h"
-#include "daemon/tls.h"
 
 enum {
     CONNECTIONS_MAX = 1024,

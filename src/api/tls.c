@@ -1,4 +1,4 @@
-#include "daemon/tls.h"
+#include "api/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>

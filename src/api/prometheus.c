@@ -1,4 +1,4 @@
-#include "daemon/prometheus.h"
+#include "api/prometheus.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 /* What became of a sandbox, as an answer. */
 #include <stdlib.h>
 
+#include "api/call.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "daemon/call.h"
 #include "manager/manager.h"
 
 static const struct manager_event no_event;

@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/shape.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "daemon/shape.h"
 
 enum { PAIRS_MAX = 1024, VOLUMES_MAX = SPEC_MOUNTS_MAX };
 

@@ -1,6 +1,6 @@
 /* A way through to cay-init, with what commands get by default. */
+#include "api/call.h"
 #include "base/error.h"
-#include "daemon/call.h"
 #include "manager/manager.h"
 
 enum { HEADER_MAX = 896 * 1024 }; /* of all defaults together */

@@ -1,15 +1,15 @@
-#include "daemon/request_log.h"
+#include "api/request_log.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "api/metrics.h"
+#include "api/route.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "daemon/metrics.h"
-#include "daemon/route.h"
 
 static bool is_sane(const char *id) {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -1,4 +1,4 @@
-#include "daemon/metrics_page.h"
+#include "api/metrics_page.h"
 
 #include <cay.h>
 #include <dirent.h>
@@ -8,9 +8,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "api/prometheus.h"
 #include "base/auto.h"
 #include "base/clock.h"
-#include "daemon/prometheus.h"
 #include "manager/manager.h"
 
 void metrics_page_build(struct buf *out) {

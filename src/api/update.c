@@ -1,7 +1,7 @@
 /* Changes of what a sandbox is: as Daytona asks for them, and all in one. */
+#include "api/call.h"
+#include "api/shape.h"
 #include "base/error.h"
-#include "daemon/call.h"
-#include "daemon/shape.h"
 #include "manager/manager.h"
 
 typedef int (*reader)(const struct buf *body, struct manager_update *ret, struct cay_error *err);

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/call.h"
+#include "api/metrics.h"
+#include "api/shape.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "daemon/call.h"
-#include "daemon/metrics.h"
-#include "daemon/shape.h"
 #include "manager/manager.h"
 
 enum { LINE_SIZE = 1024, WAITING_MAX = 1024 * 1024 };

@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-#include "daemon/access.h"
-#include "daemon/target.h"
+#include "api/access.h"
+#include "api/target.h"
 
 struct call;
 

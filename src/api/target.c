@@ -1,4 +1,4 @@
-#include "daemon/target.h"
+#include "api/target.h"
 
 #include <string.h>
 

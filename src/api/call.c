@@ -1,11 +1,11 @@
-#include "daemon/call.h"
+#include "api/call.h"
 
+#include "api/metrics.h"
+#include "api/prometheus.h"
+#include "api/shape.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "daemon/metrics.h"
-#include "daemon/prometheus.h"
-#include "daemon/shape.h"
 #include "manager/manager.h"
 
 enum { GRACE_MAX_MS = 3600 * 1000 };

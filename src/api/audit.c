@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/call.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "daemon/call.h"
 #include "manager/manager.h"
 
 enum { LIMIT = 100 };

@@ -1,11 +1,11 @@
 /* One request and its answer, as handlers see them; http.c alone knows the HTTP library. */
 #pragma once
 
+#include "api/route.h"
+#include "api/sheet.h"
+#include "api/target.h"
 #include "base/buf.h"
 #include "base/str.h"
-#include "daemon/route.h"
-#include "daemon/sheet.h"
-#include "daemon/target.h"
 #include "manager/audit.h"
 #include "manager/key.h"
 

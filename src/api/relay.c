@@ -1,4 +1,4 @@
-#include "daemon/relay.h"
+#include "api/relay.h"
 
 #include <errno.h>
 #include <poll.h>

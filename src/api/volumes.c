@@ -1,9 +1,9 @@
 /* Named volumes, as Daytona has them. */
 #include <stdlib.h>
 
+#include "api/call.h"
+#include "api/shape.h"
 #include "base/error.h"
-#include "daemon/call.h"
-#include "daemon/shape.h"
 #include "manager/volume.h"
 
 static const struct volume no_volume;

@@ -1,7 +1,7 @@
 /* What travels as JSON or as a table: sandboxes, their figures, errors; and what requests say. */
 #pragma once
 
-#include "daemon/sheet.h"
+#include "api/sheet.h"
 #include "manager/manager.h"
 
 struct cay_error;

@@ -1,4 +1,4 @@
-#include "daemon/tsv.h"
+#include "api/tsv.h"
 
 #include <inttypes.h>
 #include <string.h>

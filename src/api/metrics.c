@@ -1,12 +1,12 @@
-#include "daemon/metrics.h"
+#include "api/metrics.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "api/metrics_page.h"
+#include "api/prometheus.h"
+#include "api/route.h"
 #include "base/auto.h"
-#include "daemon/metrics_page.h"
-#include "daemon/prometheus.h"
-#include "daemon/route.h"
 
 static const int64_t bounds_us[] = {1000,    2000,    5000,     10000,    25000,
                                     50000,   100000,  250000,   500000,   1000000,

@@ -1,4 +1,4 @@
-#include "daemon/sheet.h"
+#include "api/sheet.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  * writes a row calls the same functions for both. */
 #pragma once
 
+#include "api/tsv.h"
 #include "base/jsonw.h"
 #include "base/str.h"
-#include "daemon/tsv.h"
 
 struct sheet {
     bool is_tsv;

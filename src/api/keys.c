@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/call.h"
+#include "api/shape.h"
 #include "base/auto.h"
 #include "base/error.h"
-#include "daemon/call.h"
-#include "daemon/shape.h"
 #include "manager/manager.h"
 
 /* What is shown of a key. */
