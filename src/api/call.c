@@ -3,6 +3,7 @@
 #include "api/metrics.h"
 #include "api/prometheus.h"
 #include "api/shape.h"
+#include "api/toolbox.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -31,9 +32,16 @@ void call_free(struct call *c) {
 
 void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
     metrics_failed(err->code);
-    c->answer.status = status != 0 ? status : (unsigned)cay_code_http(err->code);
+    if (status == 0)
+        status = c->fault_status != 0 ? c->fault_status : (unsigned)cay_code_http(err->code);
+    c->answer.status = status;
+    c->answer.is_plain = false;
+    c->answer.type = NULL;
     buf_clear(&c->answer.body);
-    shape_error(&c->answer.body, c->wants_tsv, err, c->answer.status);
+    if (toolbox_is_asked(c) && !c->wants_tsv)
+        toolbox_write_error(&c->answer.body, c, err, c->fault, status);
+    else
+        shape_error(&c->answer.body, c->wants_tsv, err, status);
     if (err->code == CAY_UNAUTHORIZED)
         (void)call_add_header(c, "WWW-Authenticate", "Bearer", NULL);
 }

@@ -60,6 +60,9 @@ struct call {
     struct sink *sink; /* takes the body, if not NULL */
     bool is_noted;     /* in the audit, by the handler itself */
     bool wants_tsv, wants_progress, wants_upgrade, wants_websocket;
+    /* Of a toolbox's error, if its class does not say it: toolbox_fault() */
+    const char *fault;
+    unsigned fault_status;
     struct answer answer;
 };
 

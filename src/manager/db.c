@@ -34,6 +34,11 @@ static const char *const query_texts[DB_QUERIES] = {
                      " SELECT id, ?2, state, ?3 FROM sandbox WHERE id = ?1",
     [DB_EVENT_LIST] = "SELECT number, time_ms, state, text FROM event"
                       " WHERE sandbox = ?1 AND number > ?2 ORDER BY number",
+    [DB_SECRET_ADD] = "INSERT OR IGNORE INTO secret (sandbox, kind, text)"
+                      " SELECT id, ?2, ?3 FROM sandbox WHERE id = ?1",
+    [DB_SECRET_CHANGE] = "INSERT OR REPLACE INTO secret (sandbox, kind, text)"
+                         " SELECT id, ?2, ?3 FROM sandbox WHERE id = ?1",
+    [DB_SECRET_GET] = "SELECT text FROM secret WHERE sandbox = ?1 AND kind = ?2",
     [DB_AUDIT_ADD] = "INSERT INTO audit (" DB_AUDIT_COLUMNS ") VALUES"
                      " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     [DB_AUDIT_NEXT] = "SELECT " DB_AUDIT_COLUMNS " FROM audit WHERE time_ms >= ?1 AND number > ?2"

@@ -64,6 +64,13 @@ typedef int (*db_event_visit)(void *user, const struct db_event *e, struct cay_e
 int db_event_list(struct db *db, const char *id, int64_t after, db_event_visit visit, void *user,
                   struct cay_error *err);
 
+/* Secrets of sandboxes, which go with them. db_secret_set leaves one that is there as it is, unless
+ * it is to be replaced; db_secret_get is -CAY_NOT_FOUND if there is none. */
+int db_secret_set(struct db *db, const char *id, const char *kind, const char *text, bool replace,
+                  struct cay_error *err);
+int db_secret_get(struct db *db, const char *id, const char *kind, char *text, size_t size,
+                  struct cay_error *err);
+
 /* The audit. Fills in the number and the chain of a row, and adds it. */
 int db_audit_add(struct db *db, struct audit_row *row, struct cay_error *err);
 /* Rows since a time, oldest first: those behind the row `after`, or the last if it is negative. */

@@ -138,6 +138,18 @@ static const char *const steps[] = {
     "  (SELECT number FROM event WHERE sandbox = NEW.sandbox"
     "   ORDER BY number DESC LIMIT 1 OFFSET 200);"
     "END;",
+
+    /* What signs URLs of a sandbox, one of each kind. It is kept as it is, since both sides of a
+     * signature need it. */
+    "CREATE TABLE secret ("
+    " sandbox TEXT NOT NULL,"
+    " kind TEXT NOT NULL,"
+    " text TEXT NOT NULL,"
+    " PRIMARY KEY (sandbox, kind)"
+    ") STRICT;"
+    "CREATE TRIGGER secret_gone AFTER DELETE ON sandbox BEGIN"
+    " DELETE FROM secret WHERE sandbox = OLD.id;"
+    "END;",
 };
 const struct db_steps db_layout = {steps, ARRAY_LEN(steps)};
 

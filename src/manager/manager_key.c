@@ -95,27 +95,13 @@ int keys_load(struct manager *m, struct cay_error *err) {
 
 /* ---- making ---- */
 
-/* Without padding; len is a number of bytes that leaves 2 of 3. */
-static void put_base64url(const unsigned char *data, size_t len, char *out) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    unsigned bits = 0, have = 0;
-    for (size_t i = 0; i < len; i++) {
-        bits = bits << 8 | data[i];
-        for (have += 8; have >= 6; have -= 6)
-            *out++ = digits[bits >> (have - 6) & 63];
-    }
-    if (have > 0)
-        *out++ = digits[bits << (6 - have) & 63];
-    *out = '\0';
-}
-
 static int make_text(struct key *k, char text[static KEY_TEXT_SIZE], struct cay_error *err) {
     unsigned char random[32];
     int r = id_random(random, sizeof random);
     if (r < 0)
         return error_sys(err, -r, "making a key");
     memcpy(text, "cay_", 4);
-    put_base64url(random, sizeof random, text + 4);
+    hash_text(random, text + 4);
     explicit_bzero(random, sizeof random);
     hash_of(text, KEY_TEXT_LEN, k->hash);
     return 0;

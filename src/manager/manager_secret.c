@@ -1,0 +1,34 @@
+#include <string.h>
+
+#include "base/error.h"
+#include "base/id.h"
+#include "manager/manager_internal.h"
+#include "manager/secret.h"
+
+static int make(char text[static SECRET_SIZE], struct cay_error *err) {
+    unsigned char random[32];
+    int r = id_random(random, sizeof random);
+    if (r < 0)
+        return error_sys(err, -r, "making a secret");
+    hash_text(random, text);
+    explicit_bzero(random, sizeof random);
+    return 0;
+}
+
+/* Two who ask for the first time at once get the same. */
+int manager_secret(struct manager *m, const char *id, const char *kind,
+                   char text[static SECRET_SIZE], struct cay_error *err) {
+    int r = db_secret_get(m->db, id, kind, text, SECRET_SIZE, err);
+    if (r != -CAY_NOT_FOUND)
+        return r;
+    r = make(text, err);
+    if (r == 0)
+        r = db_secret_set(m->db, id, kind, text, false, err);
+    return r < 0 ? r : db_secret_get(m->db, id, kind, text, SECRET_SIZE, err);
+}
+
+int manager_secret_renew(struct manager *m, const char *id, const char *kind,
+                         char text[static SECRET_SIZE], struct cay_error *err) {
+    int r = make(text, err);
+    return r < 0 ? r : db_secret_set(m->db, id, kind, text, true, err);
+}
