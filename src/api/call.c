@@ -1,5 +1,8 @@
 #include "api/call.h"
 
+#include "api/daytona.h"
+#include "api/daytona_era.h"
+#include "api/daytona_error.h"
 #include "api/metrics.h"
 #include "api/prometheus.h"
 #include "api/shape.h"
@@ -40,6 +43,8 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
     buf_clear(&c->answer.body);
     if (toolbox_is_asked(c) && !c->wants_tsv)
         toolbox_write_error(&c->answer.body, c, err, c->fault, status);
+    else if (daytona_is_asked(c) && !c->wants_tsv)
+        daytona_write_error(&c->answer.body, c, err, status);
     else
         shape_error(&c->answer.body, c->wants_tsv, err, status);
     if (err->code == CAY_UNAUTHORIZED)
@@ -54,6 +59,16 @@ int call_add_header(struct call *c, const char *name, const char *value, struct 
     if (strv_push(&c->answer.headers, name) < 0 || strv_push(&c->answer.headers, value) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     return 0;
+}
+
+const char *call_origin(const struct call *c, char out[static CALL_ORIGIN_SIZE]) {
+    const char *host = call_header(c, "Host");
+    const char *scheme = c->is_tls ? "https" : "http";
+    if (c->public_url[0] != '\0' && str_copy(out, CALL_ORIGIN_SIZE, c->public_url) == 0)
+        return out;
+    if (host == NULL || str_format(out, CALL_ORIGIN_SIZE, "%s://%s", scheme, host) < 0)
+        (void)snprintf(out, CALL_ORIGIN_SIZE, "%s://localhost", scheme);
+    return out;
 }
 
 /* ---- handlers ---- */
@@ -211,43 +226,47 @@ static int metrics(struct call *c, struct cay_error *err);
 static const struct route routes[] = {
     {"GET", "/healthz", health, NEED_NOTHING},
     {"GET", "/metrics", metrics},
-    {"GET", "/api/sandbox", list},
-    {"POST", "/api/sandbox", create_handle},
-    {"GET", "/api/sandbox/{who}", get},
-    {"DELETE", "/api/sandbox/{who}", remove_it},
-    {"POST", "/api/sandbox/{who}/start", start},
-    {"POST", "/api/sandbox/{who}/recover", start},
-    {"POST", "/api/sandbox/{who}/stop", stop},
-    {"POST", "/api/sandbox/{who}/archive", archive},
-    {"POST", "/api/sandbox/{who}/pause", pause_it},
-    {"POST", "/api/sandbox/{who}/resume", resume},
-    {"PUT", "/api/sandbox/{who}/labels", label},
-    {"POST", "/api/sandbox/{who}/resize", resize_handle},
-    {"POST", "/api/sandbox/{who}/autostop/{minutes}", interval_handle},
-    {"POST", "/api/sandbox/{who}/autoarchive/{minutes}", interval_handle},
-    {"POST", "/api/sandbox/{who}/autodelete/{minutes}", interval_handle},
+    {"GET", "/api/cay/sandbox", list},
+    {"POST", "/api/cay/sandbox", create_handle},
+    {"GET", "/api/cay/sandbox/{who}", get},
+    {"DELETE", "/api/cay/sandbox/{who}", remove_it},
+    {"POST", "/api/cay/sandbox/{who}/start", start},
+    {"POST", "/api/cay/sandbox/{who}/recover", start},
+    {"POST", "/api/cay/sandbox/{who}/stop", stop},
+    {"POST", "/api/cay/sandbox/{who}/archive", archive},
+    {"POST", "/api/cay/sandbox/{who}/pause", pause_it},
+    {"POST", "/api/cay/sandbox/{who}/resume", resume},
+    {"PUT", "/api/cay/sandbox/{who}/labels", label},
+    {"POST", "/api/cay/sandbox/{who}/resize", resize_handle},
+    {"POST", "/api/cay/sandbox/{who}/autostop/{minutes}", interval_handle},
+    {"POST", "/api/cay/sandbox/{who}/autoarchive/{minutes}", interval_handle},
+    {"POST", "/api/cay/sandbox/{who}/autodelete/{minutes}", interval_handle},
     {"POST", "/api/cay/sandbox/{who}/update", update_handle},
     {"POST", "/api/cay/sandbox/{who}/rename", rename_it},
     {"GET", "/api/cay/sandbox/{who}/stats", stats},
     {"GET", "/api/cay/sandbox/{who}/events", events_handle},
     {"GET", "/api/cay/sandbox/{who}/connect", connect_handle, NEED_USE},
     {"GET", "/api/cay/status", status, NEED_NOTHING},
-    {"GET", "/api/volumes", volume_list_handle},
-    {"POST", "/api/volumes", volume_create_handle},
-    {"GET", "/api/volumes/{id}", volume_get_handle},
-    {"DELETE", "/api/volumes/{id}", volume_remove_handle},
-    {"GET", "/api/volumes/by-name/{name}", volume_get_handle},
-    {"GET", "/api/api-keys", key_list_handle, NEED_ADMIN},
-    {"POST", "/api/api-keys", key_create_handle, NEED_ADMIN},
-    {"GET", "/api/api-keys/current", key_current_handle, NEED_NOTHING},
-    {"GET", "/api/api-keys/{name}", key_get_handle, NEED_ADMIN},
-    {"DELETE", "/api/api-keys/{name}", key_remove_handle, NEED_ADMIN},
+    {"GET", "/api/cay/volumes", volume_list_handle},
+    {"POST", "/api/cay/volumes", volume_create_handle},
+    {"GET", "/api/cay/volumes/{id}", volume_get_handle},
+    {"DELETE", "/api/cay/volumes/{id}", volume_remove_handle},
+    {"GET", "/api/cay/volumes/by-name/{name}", volume_get_handle},
+    {"GET", "/api/cay/api-keys", key_list_handle, NEED_ADMIN},
+    {"POST", "/api/cay/api-keys", key_create_handle, NEED_ADMIN},
+    {"GET", "/api/cay/api-keys/current", key_current_handle, NEED_NOTHING},
+    {"GET", "/api/cay/api-keys/{name}", key_get_handle, NEED_ADMIN},
+    {"DELETE", "/api/cay/api-keys/{name}", key_remove_handle, NEED_ADMIN},
     {"GET", "/api/cay/audit", audit_list_handle, NEED_ADMIN},
     {"DELETE", "/api/cay/audit", audit_trim_handle, NEED_ADMIN},
     {"GET", "/api/cay/audit/verify", audit_verify_handle, NEED_ADMIN},
 };
 
-static const struct route_table tables[] = {{routes, ARRAY_LEN(routes)}};
+static const struct route_table own_routes = {routes, ARRAY_LEN(routes)};
+static const struct route_table *const tables[] = {
+    &own_routes, &daytona_sandbox_routes, &daytona_misc_routes,
+    &daytona_absent_routes, /* the last: what nobody serves */
+};
 
 static int metrics(struct call *c, struct cay_error *err) {
     (void)err;
@@ -305,6 +324,8 @@ static void note(struct call *c, int r) {
 int call_begin(struct call *c, const char *method) {
     struct cay_error err;
     char allow[ROUTE_ALLOW_SIZE];
+    c->method = method;
+    daytona_rewrite(&c->target);
     c->route = route_find(tables, ARRAY_LEN(tables), method, &c->target, &c->args, allow);
     c->who = c->args.v[0];
     if (c->route == NULL) {

@@ -59,6 +59,9 @@ struct call {
     struct buf body;
     struct sink *sink; /* takes the body, if not NULL */
     bool is_noted;     /* in the audit, by the handler itself */
+    const char *method;
+    const char *public_url; /* how clients reach us; "": as this one did */
+    bool is_tls;
     bool wants_tsv, wants_progress, wants_upgrade, wants_websocket;
     /* Of a toolbox's error, if its class does not say it: toolbox_fault() */
     const char *fault;
@@ -75,6 +78,10 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status);
 /* One row as the answer, as JSON or as a table. */
 void call_answer(struct call *c, const struct sheet_kind *kind, const void *row);
 int call_add_header(struct call *c, const char *name, const char *value, struct cay_error *err);
+
+enum { CALL_ORIGIN_SIZE = 320 };
+/* Where the client reaches us, as the beginning of URLs for it: "http://127.0.0.1:3986". */
+const char *call_origin(const struct call *c, char out[static CALL_ORIGIN_SIZE]);
 
 /* A header of the request, or NULL; until the call ends. (http.c) */
 const char *call_header(const struct call *c, const char *name);
@@ -94,6 +101,8 @@ int volume_get_handle(struct call *c, struct cay_error *err);
 int volume_remove_handle(struct call *c, struct cay_error *err);
 int resize_handle(struct call *c, struct cay_error *err);
 int update_handle(struct call *c, struct cay_error *err);
+struct manager_update;
+int interval_read(const struct call *c, struct manager_update *ret, struct cay_error *err);
 int interval_handle(struct call *c, struct cay_error *err);
 int events_handle(struct call *c, struct cay_error *err);
 int key_create_handle(struct call *c, struct cay_error *err);

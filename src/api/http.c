@@ -14,6 +14,7 @@
 
 #include "api/access.h"
 #include "api/call.h"
+#include "api/daytona_era.h"
 #include "api/metrics.h"
 #include "api/relay.h"
 #include "api/request_log.h"
@@ -321,7 +322,7 @@ static bool match_admin(const struct http *h, const char *text, struct key *ret)
 }
 
 /* Metrics, where everybody may see them. */
-static bool is_public(const struct http *h, const struct target *t) {
+static bool shows_metrics(const struct http *h, const struct target *t) {
     return h->options.metrics_public && t->segments == 1 && str_equal(t->segment[0], "metrics");
 }
 
@@ -337,9 +338,9 @@ static int identify_key(const struct http *h, struct MHD_Connection *connection,
     if (text != NULL &&
         (match_admin(h, text, ret) || manager_key_match(h->options.manager, text, ret)))
         return 0;
-    if (is_public(h, &c->target)) {
-        *ret = (struct key){.name = "public", .scopes = SCOPE_READ};
-        c->sees_metrics = true;
+    c->sees_metrics = shows_metrics(h, &c->target);
+    if (c->sees_metrics || daytona_is_public(&c->target)) {
+        *ret = (struct key){.name = "public", .scopes = c->sees_metrics ? SCOPE_READ : 0};
         return 0;
     }
     error_set(err, CAY_UNAUTHORIZED, "the key is missing or not valid");
@@ -470,6 +471,9 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
     atomic_init(&q->references, 1);
     (void)atomic_fetch_add(&q->http->under_way, 1);
     call_init(&q->call, q->http->options.manager);
+    q->call.method = "";
+    q->call.public_url = q->http->options.public_url;
+    q->call.is_tls = port->is_tcp && q->http->options.tls->cert != NULL;
     q->target_result = target_parse(uri, &q->call.target, &q->target_error);
     return q;
 }

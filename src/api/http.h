@@ -21,6 +21,7 @@ struct http_options {
     const struct strv *origins;  /* web pages of others that may call us */
     const struct tls *tls;       /* of TCP */
     bool metrics_public;         /* /metrics needs no key */
+    const char *public_url;      /* how clients reach us; "": as they did */
 };
 
 /* Serves from threads of its own. What options point to must stay. */

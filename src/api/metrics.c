@@ -111,18 +111,18 @@ static void write_route(struct buf *out, const char *name, size_t row, const cha
     }
 }
 
-static void write_requests(struct buf *out, const struct route_table *tables, size_t count) {
+static void write_requests(struct buf *out, const struct route_table *const *tables, size_t count) {
     static const char name[] = "cay_http_requests_total";
     prometheus_family(out, name, "counter", "Requests by pattern of the path, and by status.");
     size_t row = 0;
     for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < tables[i].count && row < METRICS_ROUTES_MAX - 1; j++, row++)
-            write_route(out, name, row, tables[i].rows[j].method, tables[i].rows[j].pattern);
+        for (size_t j = 0; j < tables[i]->count && row < METRICS_ROUTES_MAX - 1; j++, row++)
+            write_route(out, name, row, tables[i]->rows[j].method, tables[i]->rows[j].pattern);
     write_route(out, name, METRICS_ROUTES_MAX - 1, "", "none");
 }
 
 void metrics_write(struct buf *out, struct manager *m, const struct key *caller,
-                   const struct route_table *tables, size_t count) {
+                   const struct route_table *const *tables, size_t count) {
     metrics_page_build(out);
     metrics_page_sandboxes(out, m, caller);
     write_histograms(out);

@@ -49,4 +49,4 @@ void metrics_request(size_t route, unsigned status);
 /* Appends the page, with the sandboxes that the caller sees (NULL: all); the tables are those that
  * rows were counted by. */
 void metrics_write(struct buf *out, struct manager *m, const struct key *caller,
-                   const struct route_table *tables, size_t count);
+                   const struct route_table *const *tables, size_t count);

@@ -31,7 +31,8 @@ static bool matches(const char *pattern, const struct target *target, struct rou
 }
 
 static bool serves(const struct route *route, const char *method) {
-    return str_equal(route->method, str_equal(method, "HEAD") ? "GET" : method);
+    return str_equal(route->method, "*") ||
+           str_equal(route->method, str_equal(method, "HEAD") ? "GET" : method);
 }
 
 bool route_has_sandbox(const struct route *route) {
@@ -107,17 +108,17 @@ static const struct route *find_in(const struct route_table *table, const char *
     return NULL;
 }
 
-const struct route *route_find(const struct route_table *tables, size_t count, const char *method,
-                               const struct target *target, struct route_args *ret,
-                               char allow[static ROUTE_ALLOW_SIZE]) {
+const struct route *route_find(const struct route_table *const *tables, size_t count,
+                               const char *method, const struct target *target,
+                               struct route_args *ret, char allow[static ROUTE_ALLOW_SIZE]) {
     size_t before = 0;
     allow[0] = '\0';
-    for (size_t i = 0; i < count; before += tables[i++].count) {
-        const struct route *found = find_in(&tables[i], method, target, ret, allow);
+    for (size_t i = 0; i < count; before += tables[i++]->count) {
+        const struct route *found = find_in(tables[i], method, target, ret, allow);
         if (found == NULL)
             continue;
         allow[0] = '\0';
-        ret->row = before + (size_t)(found - tables[i].rows);
+        ret->row = before + (size_t)(found - tables[i]->rows);
         return found;
     }
     *ret = (struct route_args){0};

@@ -12,7 +12,7 @@ struct call;
 typedef int (*route_handler)(struct call *call, struct cay_error *err);
 
 struct route {
-    const char *method;
+    const char *method; /* "*": any */
     /* "/api/sandbox/{who}/start": a part in braces matches any one; "*" at the end any number. */
     const char *pattern;
     route_handler handler;
@@ -45,6 +45,6 @@ const char *route_action(const struct route *route, char out[static ROUTE_ACTION
 
 /* The first row for a request; HEAD is served by GET. If the path exists for other methods only,
  * the result is NULL and allow lists them ("GET, POST"); otherwise allow is empty. */
-const struct route *route_find(const struct route_table *tables, size_t count, const char *method,
-                               const struct target *target, struct route_args *ret,
-                               char allow[static ROUTE_ALLOW_SIZE]);
+const struct route *route_find(const struct route_table *const *tables, size_t count,
+                               const char *method, const struct target *target,
+                               struct route_args *ret, char allow[static ROUTE_ALLOW_SIZE]);

@@ -1,171 +1,11 @@
 /* What the bodies of requests say. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/shape.h"
+#include "api/shape_value.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
-
-enum { PAIRS_MAX = 1024, VOLUMES_MAX = SPEC_MOUNTS_MAX };
-
-static const double cpus_max = 4096;
-
-/* An empty body is an empty object. */
-static int parse(const struct buf *body, struct json_document **ret, struct cay_error *err) {
-    return body->len == 0 ? json_parse("request body", "{}", 2, ret, err)
-                          : json_parse("request body", body->data, body->len, ret, err);
-}
-
-static int check_keys(const struct json *at, const char *const *known, size_t count,
-                      struct cay_error *err) {
-    void *iterator = NULL;
-    struct json member;
-    int r = json_as_object(at, err);
-    while (r == 0 && json_next(at, &iterator, &member)) {
-        size_t i = 0;
-        while (i < count && !str_equal(known[i], member.key))
-            i++;
-        if (i < count)
-            continue;
-        const char *nearest = str_nearest(member.key, known, count);
-        r = error_set(err, CAY_INVALID_ARGUMENT, "request body: '%.60s' is no key of this request",
-                      member.key);
-        if (nearest != NULL)
-            (void)error_remedy(err, "did you mean '%s'?", nearest);
-        else
-            (void)error_remedy(err, "remove it; docs/api.md lists the keys");
-    }
-    return r;
-}
-
-/* ---- values ---- */
-
-static int read_text(const struct json *at, const char *key, char *out, size_t size,
-                     struct cay_error *err) {
-    const char *text = "";
-    int r = json_get_string(at, key, JSON_OPTIONAL, &text, err);
-    if (r < 0 || str_copy(out, size, text) == 0)
-        return r;
-    error_set(err, CAY_INVALID_ARGUMENT, "%s: longer than %zu bytes", key, size - 1);
-    return error_remedy(err, "give a shorter one");
-}
-
-/* A number of bytes, or a text as flags have it: "512m". */
-static int read_size(const struct json *at, const char *key, uint64_t *ret, struct cay_error *err) {
-    struct json value;
-    const char *text;
-    int64_t bytes;
-    if (!json_child(at, key, &value))
-        return 0;
-    if (json_kind(&value) == JSON_KIND_STRING) {
-        int r = json_as_string(&value, &text, err);
-        return r < 0 ? r : str_to_size(key, text, ret, err);
-    }
-    int r = json_as_integer(&value, 1, INT64_MAX, &bytes, err);
-    if (r == 0)
-        *ret = (uint64_t)bytes;
-    return r;
-}
-
-static int read_cpus(const struct json *at, const char *key, uint32_t *ret, struct cay_error *err) {
-    struct json value;
-    double cpus;
-    if (!json_child(at, key, &value))
-        return 0;
-    int r = json_as_number(&value, &cpus, err);
-    if (r < 0)
-        return r;
-    if (!(cpus >= 0.01 && cpus <= cpus_max))
-        return json_refuse(&value, err, "expected 0.01 to %.0f processors", cpus_max);
-    *ret = (uint32_t)(cpus * 100000);
-    return 0;
-}
-
-static int read_pids(const struct json *at, uint32_t *ret, struct cay_error *err) {
-    int64_t pids = *ret;
-    int r = json_get_integer(at, "pids", JSON_OPTIONAL, 1, 4194304, &pids, err);
-    *ret = (uint32_t)pids;
-    return r;
-}
-
-static int compare(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* An object of strings as sorted "K=V". */
-static int read_pairs(const struct json *at, const char *key, size_t max, struct strv *ret,
-                      struct cay_error *err) {
-    struct json pairs, pair;
-    void *iterator = NULL;
-    int r = json_get_object(at, key, JSON_OPTIONAL, &pairs, err);
-    if (r < 0 || pairs.value == NULL)
-        return r;
-    if (json_count(&pairs) > max)
-        return json_refuse(&pairs, err, "more than %zu entries", max);
-    while (json_next(&pairs, &iterator, &pair)) {
-        const char *text;
-        r = json_as_string(&pair, &text, err);
-        if (r < 0)
-            return r;
-        if (pair.key[0] == '\0' || strchr(pair.key, '=') != NULL)
-            return json_refuse(&pair, err, "a name must not be empty or have a '='");
-        if (strv_pushf(ret, "%s=%s", pair.key, text) < 0)
-            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    }
-    if (ret->len > 1)
-        qsort(ret->v, ret->len, sizeof ret->v[0], compare);
-    return 0;
-}
-
-/* A text as flags have it, or Daytona's {"volumeId", "mountPath"}. */
-static int read_volume(const struct json *at, struct strv *ret, struct cay_error *err) {
-    static const char *const keys[] = {"volumeId", "mountPath"};
-    const char *text = NULL, *path = NULL;
-    bool is_object = json_kind(at) == JSON_KIND_OBJECT;
-    int r = is_object ? check_keys(at, keys, ARRAY_LEN(keys), err) : json_as_string(at, &text, err);
-    if (r == 0 && is_object)
-        r = json_get_string(at, "volumeId", JSON_REQUIRED, &text, err);
-    if (r == 0 && is_object)
-        r = json_get_string(at, "mountPath", JSON_REQUIRED, &path, err);
-    if (r < 0)
-        return r;
-    r = is_object ? strv_pushf(ret, "%s:%s", text, path) : strv_push(ret, text);
-    return r < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
-}
-
-static int read_volumes(const struct json *at, struct strv *ret, struct cay_error *err) {
-    struct json list, item;
-    int r = json_get_array(at, "volumes", JSON_OPTIONAL, &list, err);
-    if (r < 0 || list.value == NULL)
-        return r;
-    if (json_count(&list) > VOLUMES_MAX)
-        return json_refuse(&list, err, "more than %d volumes", VOLUMES_MAX);
-    for (size_t i = 0; r == 0 && json_item(&list, i, &item); i++)
-        r = read_volume(&item, ret, err);
-    return r;
-}
-
-/* A zero in a record means the default, so what zero means in a request is written otherwise. */
-static int read_interval(const struct json *at, const char *key, int64_t min, int64_t zero,
-                         int64_t *ret, struct cay_error *err) {
-    enum { DECADE_MINUTES = 10 * 366 * 24 * 60 };
-    struct json value;
-    int r = json_get_integer(at, key, JSON_OPTIONAL, min, DECADE_MINUTES, ret, err);
-    if (r == 0 && *ret == 0 && json_child(at, key, &value))
-        *ret = zero;
-    return r;
-}
-
-static int read_intervals(const struct json *at, struct sandbox_record *ret,
-                          struct cay_error *err) {
-    int r = read_interval(at, "autoStopInterval", 0, -1, &ret->auto_stop_minutes, err);
-    if (r == 0)
-        r = read_interval(at, "autoArchiveInterval", 0, -1, &ret->auto_archive_minutes, err);
-    return r < 0 ? r
-                 : read_interval(at, "autoDeleteInterval", -1, INTERVAL_AT_ONCE,
-                                 &ret->auto_delete_minutes, err);
-}
 
 static int read_on_failure(const struct json *at, enum on_failure *ret, struct cay_error *err) {
     const char *name = NULL;
@@ -204,23 +44,23 @@ static int read_walls(const struct json *at, struct sandbox_record *ret, struct 
 /* ---- bodies ---- */
 
 static int read_limits(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
-    int r = read_size(at, "memory", &ret->memory_bytes, err);
+    int r = value_size(at, "memory", &ret->memory_bytes, err);
     if (r == 0)
-        r = read_size(at, "disk", &ret->disk_bytes, err);
+        r = value_size(at, "disk", &ret->disk_bytes, err);
     if (r == 0)
-        r = read_cpus(at, "cpus", &ret->cpu_quota_us, err);
-    return r < 0 ? r : read_pids(at, &ret->pids, err);
+        r = value_cpus(at, "cpus", &ret->cpu_quota_us, err);
+    return r < 0 ? r : value_pids(at, &ret->pids, err);
 }
 
 static int read_texts(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
-    int r = read_text(at, "name", ret->name, sizeof ret->name, err);
+    int r = value_text(at, "name", ret->name, sizeof ret->name, err);
     if (r == 0 && ret->name[0] != '\0')
         r = id_check_name("name", ret->name, err);
     if (r == 0)
-        r = read_text(at, "image", ret->image_name, sizeof ret->image_name, err);
+        r = value_text(at, "image", ret->image_name, sizeof ret->image_name, err);
     if (r == 0)
-        r = read_text(at, "user", ret->user, sizeof ret->user, err);
-    return r < 0 ? r : read_text(at, "workDir", ret->work_dir, sizeof ret->work_dir, err);
+        r = value_text(at, "user", ret->user, sizeof ret->user, err);
+    return r < 0 ? r : value_text(at, "workDir", ret->work_dir, sizeof ret->work_dir, err);
 }
 
 int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct cay_error *err) {
@@ -245,23 +85,23 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
         "readOnly",
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = parse(body, &doc, err);
+    int r = value_parse(body, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = read_texts(&root, ret, err);
     if (r == 0)
         r = read_limits(&root, ret, err);
     if (r == 0)
-        r = read_pairs(&root, "env", PAIRS_MAX, &ret->env, err);
+        r = value_pairs(&root, "env", VALUE_PAIRS_MAX, &ret->env, err);
     if (r == 0)
-        r = read_pairs(&root, "labels", SPEC_LABELS_MAX, &ret->labels, err);
+        r = value_pairs(&root, "labels", SPEC_LABELS_MAX, &ret->labels, err);
     if (r == 0)
-        r = read_volumes(&root, &ret->volumes, err);
+        r = value_volumes(&root, &ret->volumes, err);
     if (r == 0)
-        r = read_intervals(&root, ret, err);
+        r = value_intervals(&root, ret, err);
     if (r == 0)
         r = read_on_failure(&root, &ret->on_failure, err);
     return r < 0 ? r : read_walls(&root, ret, err);
@@ -270,14 +110,14 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
 int shape_read_labels(const struct buf *body, struct strv *ret, struct cay_error *err) {
     static const char *const keys[] = {"labels"};
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = parse(body, &doc, err);
+    int r = value_parse(body, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, ""), labels;
-    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = json_get_object(&root, "labels", JSON_REQUIRED, &labels, err);
-    return r < 0 ? r : read_pairs(&root, "labels", SPEC_LABELS_MAX, ret, err);
+    return r < 0 ? r : value_pairs(&root, "labels", SPEC_LABELS_MAX, ret, err);
 }
 
 int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1],
@@ -285,11 +125,11 @@ int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1]
     static const char *const keys[] = {"name"};
     const char *text = NULL;
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = parse(body, &doc, err);
+    int r = value_parse(body, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = json_get_string(&root, "name", JSON_REQUIRED, &text, err);
     if (r == 0)
@@ -335,9 +175,9 @@ static int read_key_limits(const struct json *at, struct key *ret, struct cay_er
     int r =
         json_get_integer(at, "maxSandboxes", JSON_OPTIONAL, 0, 1000000, &ret->max_sandboxes, err);
     if (r == 0)
-        r = read_size(at, "maxMemory", &ret->max_memory_bytes, err);
+        r = value_size(at, "maxMemory", &ret->max_memory_bytes, err);
     if (r == 0)
-        r = read_size(at, "maxDisk", &ret->max_disk_bytes, err);
+        r = value_size(at, "maxDisk", &ret->max_disk_bytes, err);
     if (r == 0)
         r = json_get_number(at, "maxCpus", JSON_OPTIONAL, &cpus, err);
     if (r < 0 || !json_child(at, "maxCpus", &value))
@@ -353,11 +193,11 @@ int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *er
                                        "maxMemory", "maxDisk",     "maxCpus"};
     const char *name = "";
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = parse(body, &doc, err);
+    int r = value_parse(body, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = json_get_string(&root, "name", JSON_REQUIRED, &name, err);
     if (r == 0)
@@ -379,7 +219,7 @@ static int read_new_limits(const struct json *at, struct manager_update *ret,
     struct sandbox_record r = {0};
     int e = read_limits(at, &r, err);
     if (e == 0)
-        e = read_cpus(at, "cpu", &r.cpu_quota_us, err);
+        e = value_cpus(at, "cpu", &r.cpu_quota_us, err);
     ret->memory_bytes = r.memory_bytes;
     ret->disk_bytes = r.disk_bytes;
     ret->cpu_quota_us = r.cpu_quota_us;
@@ -390,11 +230,11 @@ static int read_new_limits(const struct json *at, struct manager_update *ret,
 int shape_read_limits(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
     static const char *const keys[] = {"memory", "cpus", "cpu", "disk", "pids"};
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = parse(body, &doc, err);
+    int r = value_parse(body, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     return r < 0 ? r : read_new_limits(&root, ret, err);
 }
 
@@ -442,11 +282,11 @@ int shape_read_update(const struct buf *body, struct manager_update *ret, struct
         "autoDeleteInterval",
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = parse(body, &doc, err);
+    int r = value_parse(body, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    r = check_keys(&root, keys, ARRAY_LEN(keys), err);
+    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = read_new_limits(&root, ret, err);
     if (r == 0)

@@ -63,15 +63,14 @@ static const char *code_of(unsigned status) {
     return "INTERNAL_SERVER_ERROR";
 }
 
-static void write_path(struct jsonw *w, const struct target *t) {
+void toolbox_write_path(struct jsonw *w, const struct target *t) {
     _cleanup_(buf_free) struct buf path = BUF_INIT(TARGET_SIZE);
     for (size_t i = 0; i < t->segments; i++)
         (void)buf_printf(&path, "/%s", t->segment[i]);
-    jsonw_put_string(w, "path", buf_text(&path));
+    jsonw_put_string(w, "path", path.len > 0 ? buf_text(&path) : "/");
 }
 
-/* Clients show the message alone, so the remedy is in it too. */
-static void write_message(struct jsonw *w, const struct cay_error *shown) {
+void toolbox_write_message(struct jsonw *w, const struct cay_error *shown) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(sizeof shown->message + sizeof shown->remedy);
     (void)buf_puts(&text, shown->message);
     if (shown->remedy[0] != '\0')
@@ -88,11 +87,11 @@ void toolbox_write_error(struct buf *out, const struct call *c, const struct cay
     error_sanitize(&shown);
     jsonw_begin_object(&w);
     jsonw_put_unsigned(&w, "statusCode", status);
-    write_message(&w, &shown);
+    toolbox_write_message(&w, &shown);
     jsonw_put_string(&w, "code", code != NULL ? code : code_of(status));
     jsonw_put_string(&w, "source", "DAYTONA_DAEMON");
     jsonw_put_string(&w, "timestamp", clock_iso8601(clock_wall_ms(), now));
-    write_path(&w, &c->target);
-    jsonw_put_string(&w, "method", c->route != NULL ? c->route->method : "");
+    toolbox_write_path(&w, &c->target);
+    jsonw_put_string(&w, "method", c->method);
     jsonw_end_object(&w);
 }

@@ -8,6 +8,8 @@
 struct buf;
 struct call;
 struct cay_error;
+struct jsonw;
+struct target;
 
 /* How long a sandbox may take to answer, or to take or give the next piece of content. */
 enum { TOOLBOX_WAIT_MS = 60 * 1000 };
@@ -40,3 +42,8 @@ int toolbox_fault(struct call *c, const char *code, unsigned status, const struc
  * remedy. code NULL: by the status. */
 void toolbox_write_error(struct buf *out, const struct call *c, const struct cay_error *err,
                          const char *code, unsigned status);
+
+/* Parts of it: "path"; "message" with the remedy in it, since clients show the message alone, and
+ * "remedy". */
+void toolbox_write_path(struct jsonw *w, const struct target *t);
+void toolbox_write_message(struct jsonw *w, const struct cay_error *shown);

@@ -34,20 +34,22 @@ int update_handle(struct call *c, struct cay_error *err) {
     return update(c, shape_read_update, err);
 }
 
-/* /api/sandbox/{who}/autostop/{minutes}; only a removal can be "never" by a negative one. */
-int interval_handle(struct call *c, struct cay_error *err) {
-    enum { KIND = 3, MINUTES = 4 };
-    struct manager_update u = MANAGER_UPDATE_INIT;
-    const char *kind = c->target.segment[KIND];
+/* …/{who}/autostop/{minutes}; only a removal can be "never" by a negative one. */
+int interval_read(const struct call *c, struct manager_update *ret, struct cay_error *err) {
+    const char *kind = c->target.segment[c->target.segments - 2], *minutes = c->args.v[1];
     bool deletes = str_equal(kind, "autodelete");
-    int64_t *to = deletes                          ? &u.auto_delete_minutes
-                  : str_equal(kind, "autoarchive") ? &u.auto_archive_minutes
-                                                   : &u.auto_stop_minutes;
-    if (str_to_i64(c->target.segment[MINUTES], deletes ? -1 : 0, INT32_MAX, to) < 0) {
-        error_set(err, CAY_INVALID_ARGUMENT, "'%.40s' is no number of minutes",
-                  c->target.segment[MINUTES]);
-        return error_remedy(err, deletes ? "give a number; 0 is at once, -1 is never"
-                                         : "give a number; 0 is never");
-    }
-    return answer_changed(c, &u, err);
+    int64_t *to = deletes                          ? &ret->auto_delete_minutes
+                  : str_equal(kind, "autoarchive") ? &ret->auto_archive_minutes
+                                                   : &ret->auto_stop_minutes;
+    if (str_to_i64(minutes, deletes ? -1 : 0, INT32_MAX, to) == 0)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "'%.40s' is no number of minutes", minutes);
+    return error_remedy(err, deletes ? "give a number; 0 is at once, -1 is never"
+                                     : "give a number; 0 is never");
+}
+
+int interval_handle(struct call *c, struct cay_error *err) {
+    struct manager_update u = MANAGER_UPDATE_INIT;
+    int r = interval_read(c, &u, err);
+    return r < 0 ? r : answer_changed(c, &u, err);
 }

@@ -165,7 +165,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     _cleanup_(buf_free) struct buf body = BUF_INIT(CREATE_BODY_MAX);
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(&o->common);
     const struct sandbox_request req = {.method = "POST",
-                                        .before = "/api/sandbox",
+                                        .before = "/api/cay/sandbox",
                                         .after = o->wait ? NULL : "?wait=false",
                                         .body = &body,
                                         .progress = o->wait};

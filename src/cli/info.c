@@ -66,7 +66,7 @@ static void put_sandbox(struct buf *b, const struct table *t) {
 }
 
 static int print_one(struct sandbox_verb *v, const char *who, bool is_first) {
-    const struct sandbox_request req = {.method = "GET", .before = "/api/sandbox/", .who = who};
+    const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox/", .who = who};
     _cleanup_(table_free) struct table t = {0};
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
     if (sandbox_ask_table(v, &req, &t) < 0)
@@ -80,7 +80,7 @@ static int print_one(struct sandbox_verb *v, const char *who, bool is_first) {
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
     const struct verb_common *common = values;
-    const struct sandbox_request req = {.method = "GET", .before = "/api/sandbox/"};
+    const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox/"};
     if (common->output == OUTPUT_JSON || common->quiet)
         return sandbox_each(common, &req, argc, argv);
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);

@@ -7,7 +7,7 @@
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 
-#define KEYS_PATH       "/api/api-keys"
+#define KEYS_PATH       "/api/cay/api-keys"
 #define KEYS_CANDIDATES "key ls -q"
 
 /* ---- create ---- */

@@ -38,7 +38,7 @@ static const struct opt rm_table[] = {
 };
 
 static int post(const void *values, const char *after, int argc, char **argv) {
-    const struct sandbox_request req = {.method = "POST", .before = "/api/sandbox/"};
+    const struct sandbox_request req = {.method = "POST", .before = "/api/cay/sandbox/"};
     struct sandbox_request one = req;
     one.after = after;
     return sandbox_each(values, &one, argc, argv);
@@ -78,7 +78,7 @@ static int run_rm(const struct opt_command *cmd, void *values, int argc, char **
     const struct rm_options *o = values;
     const char *how = o->force ? "?force=true" : o->wait ? "?wait=true" : NULL;
     const struct sandbox_request req = {
-        .method = "DELETE", .before = "/api/sandbox/", .after = how};
+        .method = "DELETE", .before = "/api/cay/sandbox/", .after = how};
     return sandbox_each(&o->common, &req, argc, argv);
 }
 

@@ -105,7 +105,7 @@ static int open_daemon(struct sandbox_verb *v, const struct ls_options *o) {
 }
 
 static int list(struct sandbox_verb *v, const struct ls_options *o, const char *query) {
-    struct sandbox_request req = {.method = "GET", .before = "/api/sandbox", .after = query};
+    struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox", .after = query};
     if (o->common.output == OUTPUT_JSON)
         return sandbox_ask(v, &req) < 0 ? sandbox_fail(v) : verb_print(&v->answer);
     _cleanup_(table_free) struct table t = {0};

@@ -37,7 +37,7 @@ static int prune(struct sandbox_verb *v, const struct table *t, bool dry_run, st
         if (strcmp(table_get(t, i, "state"), "stopped") != 0)
             continue;
         const struct sandbox_request req = {
-            .method = "DELETE", .before = "/api/sandbox/", .who = table_get(t, i, "id")};
+            .method = "DELETE", .before = "/api/cay/sandbox/", .who = table_get(t, i, "id")};
         if (dry_run || sandbox_ask(v, &req) == 0)
             add(r, t, i, v->common->quiet);
         else
@@ -69,7 +69,7 @@ static int prune_and_tell(struct sandbox_verb *v, const struct table *t, bool dr
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc, (void)argv;
     const struct prune_options *o = values;
-    const struct sandbox_request req = {.method = "GET", .before = "/api/sandbox"};
+    const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox"};
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(&o->common);
     _cleanup_(table_free) struct table t = {0};
     if (sandbox_verb_open(&v) < 0 || sandbox_ask_table(&v, &req, &t) < 0)

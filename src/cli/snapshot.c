@@ -14,7 +14,7 @@
 
 static int post(struct sandbox_verb *v, const char *id, const char *after) {
     const struct sandbox_request req = {
-        .method = "POST", .before = "/api/sandbox/", .who = id, .after = after};
+        .method = "POST", .before = "/api/cay/sandbox/", .who = id, .after = after};
     _cleanup_(table_free) struct table t = {0};
     return sandbox_ask_table(v, &req, &t);
 }
@@ -52,7 +52,7 @@ static int make_image(struct sandbox_verb *v, const char *id, const char *name, 
 
 /* A running sandbox is paused meanwhile. */
 static int snapshot(struct sandbox_verb *v, const char *who, const char *name, int *ret_code) {
-    const struct sandbox_request req = {.method = "GET", .before = "/api/sandbox/", .who = who};
+    const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox/", .who = who};
     _cleanup_(table_free) struct table t = {0};
     char id[64], state[64];
     int r = sandbox_ask_table(v, &req, &t);

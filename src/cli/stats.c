@@ -59,7 +59,7 @@ static int find_subjects(struct sandbox_verb *v, int argc, char **argv, struct s
         r = add_subject(ret, argv[i], &v->err);
     if (r < 0 || argc > 0)
         return r;
-    const struct sandbox_request req = {.method = "GET", .before = "/api/sandbox"};
+    const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox"};
     _cleanup_(table_free) struct table t = {0};
     r = sandbox_ask_table(v, &req, &t);
     for (size_t i = 0; r == 0 && i < t.rows; i++) {

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 
-#define VOLUMES_PATH       "/api/volumes"
+#define VOLUMES_PATH       "/api/cay/volumes"
 #define VOLUMES_CANDIDATES "volume ls -q"
 
 /* ---- create ---- */

@@ -116,26 +116,27 @@ void cay_create_init(struct cay_create *create) {
 int cay_manager_create(cay_manager *m, const struct cay_create *create, struct cay_info **ret,
                        struct cay_error *err) {
     _cleanup_(buf_free) struct buf body = BUF_INIT(CREATE_BODY_MAX);
-    const struct question q = {.method = "POST", .before = "/api/sandbox", .body = &body};
+    const struct question q = {.method = "POST", .before = "/api/cay/sandbox", .body = &body};
     int r = create_body(create, &body, err);
     return r < 0 ? r : ask_one(m, &q, ret, err);
 }
 
 int cay_manager_get(cay_manager *m, const char *who, struct cay_info **ret, struct cay_error *err) {
-    const struct question q = {.method = "GET", .before = "/api/sandbox/", .who = who};
+    const struct question q = {.method = "GET", .before = "/api/cay/sandbox/", .who = who};
     return ask_one(m, &q, ret, err);
 }
 
 int cay_manager_list(cay_manager *m, const char *label, struct cay_info **ret, size_t *ret_count,
                      struct cay_error *err) {
-    const struct question all = {.method = "GET", .before = "/api/sandbox"};
-    const struct question some = {.method = "GET", .before = "/api/sandbox?label=", .who = label};
+    const struct question all = {.method = "GET", .before = "/api/cay/sandbox"};
+    const struct question some = {
+        .method = "GET", .before = "/api/cay/sandbox?label=", .who = label};
     return ask_info(m, label != NULL ? &some : &all, ret, ret_count, err);
 }
 
 static int post(const cay_manager *m, const char *who, const char *what, struct cay_error *err) {
     const struct question q = {
-        .method = "POST", .before = "/api/sandbox/", .who = who, .after = what};
+        .method = "POST", .before = "/api/cay/sandbox/", .who = who, .after = what};
     return ask(m, &q, NULL, err);
 }
 
@@ -161,7 +162,7 @@ int cay_manager_archive(cay_manager *m, const char *who, struct cay_error *err) 
 
 int cay_manager_delete(cay_manager *m, const char *who, bool force, struct cay_error *err) {
     const struct question q = {.method = "DELETE",
-                               .before = "/api/sandbox/",
+                               .before = "/api/cay/sandbox/",
                                .who = who,
                                .after = force ? "?force=true" : NULL};
     return ask(m, &q, NULL, err);

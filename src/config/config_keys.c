@@ -40,6 +40,17 @@ static int check_listen(const char *what, const char *text, struct cay_error *er
     return error_remedy(err, "use an address and a port, such as 127.0.0.1:3986 or [::1]:3986");
 }
 
+static int check_public_url(const char *what, const char *text, struct cay_error *err) {
+    bool is_url = str_starts(text, "http://") || str_starts(text, "https://");
+    size_t len = strlen(text);
+    if (len == 0 || (is_url && len < 256 && text[len - 1] != '/' && strpbrk(text, " ?#") == NULL))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is no URL without a slash at its end", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "write it as in https://cay.example.org");
+}
+
 static int check_pull(const char *what, const char *text, struct cay_error *err) {
     if (str_equal(text, "missing") || str_equal(text, "always") || str_equal(text, "never"))
         return 0;
@@ -144,6 +155,8 @@ static const struct config_key keys[] = {
      .check = check_log_level, .help = "what the daemon logs: error, warn, info or debug"},
     {"server", "metrics_public", CONFIG_BOOL, "false", FIELD(server.metrics_public),
      .help = "serve /metrics on TCP without a key"},
+    {"server", "public_url", CONFIG_STRING, "", FIELD(server.public_url), .check = check_public_url,
+     .help = "how clients reach the daemon, as in https://cay.example; empty: as they did"},
 
     {"images", "pull", CONFIG_STRING, "missing", FIELD(images.pull), .check = check_pull,
      .help = "when a registry is asked for an image: missing, always or never"},

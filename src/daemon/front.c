@@ -171,6 +171,7 @@ static int start_http(struct front *f, struct cay_error *err) {
         .origins = &s->config->server.allowed_origins,
         .tls = &s->tls,
         .metrics_public = s->config->server.metrics_public,
+        .public_url = s->config->server.public_url,
     };
     return http_start(&options, &f->http, err);
 }

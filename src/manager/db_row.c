@@ -60,7 +60,11 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
         e = bind_text(q, at++, on_failure_name(r->on_failure));
     if (e == SQLITE_OK)
         e = sqlite3_bind_int(q, at++, r->pooled);
-    return e == SQLITE_OK ? sqlite3_bind_int64(q, at, r->archive_bytes) : e;
+    if (e == SQLITE_OK)
+        e = sqlite3_bind_int64(q, at++, r->archive_bytes);
+    if (e == SQLITE_OK)
+        e = sqlite3_bind_int(q, at++, r->is_public);
+    return e == SQLITE_OK ? sqlite3_bind_int64(q, at, r->destroy_ms) : e;
 }
 
 static int read_text(sqlite3_stmt *q, int at, char *out, size_t size) {
@@ -133,6 +137,8 @@ static int read_numbers(sqlite3_stmt *q, struct sandbox_record *r) {
     r->read_only = sqlite3_column_int(q, 15) != 0;
     r->pooled = sqlite3_column_int(q, 27) != 0;
     r->archive_bytes = MAX(sqlite3_column_int64(q, 28), (sqlite3_int64)0);
+    r->is_public = sqlite3_column_int(q, 29) != 0;
+    r->destroy_ms = MAX(sqlite3_column_int64(q, 30), (sqlite3_int64)0);
     int64_t *const times[] = {&r->created_ms,          &r->updated_ms,
                               &r->active_ms,           &r->auto_stop_minutes,
                               &r->auto_delete_minutes, &r->auto_archive_minutes};

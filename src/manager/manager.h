@@ -131,21 +131,27 @@ int manager_remove_when_idle(struct manager *m, const char *who, struct cay_erro
 int manager_rename(struct manager *m, const char *who, const char *name, struct cay_error *err);
 int manager_label(struct manager *m, const char *who, const struct strv *labels,
                   struct cay_error *err);
+enum wish { WISH_NONE, WISH_YES, WISH_NO };
 /* What is to be changed of a sandbox; see MANAGER_UPDATE_INIT for what stays. */
 struct manager_update {
     uint64_t memory_bytes, disk_bytes; /* 0: as it is; a disk does not shrink */
     uint32_t cpu_quota_us, pids;
     int64_t auto_stop_minutes, auto_archive_minutes, auto_delete_minutes; /* as in a record */
     enum on_failure on_failure;
+    int64_t destroy_ms; /* as in a record */
+    enum wish is_public;
     struct strv labels, unlabel; /* "K=V" that are set, keys that are taken away */
 };
 #define INTERVAL_AS_IT_IS INT64_MIN
 #define MANAGER_UPDATE_INIT                                                                        \
     ((struct manager_update){.auto_stop_minutes = INTERVAL_AS_IT_IS,                               \
                              .auto_archive_minutes = INTERVAL_AS_IT_IS,                            \
-                             .auto_delete_minutes = INTERVAL_AS_IT_IS})
+                             .auto_delete_minutes = INTERVAL_AS_IT_IS,                             \
+                             .destroy_ms = INTERVAL_AS_IT_IS})
 void manager_update_free(struct manager_update *u); /* its strings */
 
+/* It counts as in use from now on, as if something had been done in it. */
+int manager_touch(struct manager *m, const char *who, struct cay_error *err);
 /* All of it or nothing. Limits of one that runs change at once, others count from its next start;
  * they are checked as those of a new one. */
 int manager_update(struct manager *m, const char *who, const struct manager_update *update,

@@ -382,6 +382,8 @@ static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *
         r = change_check_room(m, s, &s->record, err);
     if (r == 0)
         r = volumes_check(m, &s->record, err);
+    if (r == 0 && s->record.destroy_ms > 0)
+        reaper_wake(m);
     return r < 0 ? r : table_add(m, s, err);
 }
 

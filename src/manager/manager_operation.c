@@ -15,6 +15,16 @@ static void stamp(struct sandbox *s) {
     s->record.active_ms = clock_wall_ms();
 }
 
+int manager_touch(struct manager *m, const char *who, struct cay_error *err) {
+    struct sandbox *s = NULL;
+    (void)pthread_mutex_lock(&m->lock);
+    int r = table_find(m, who, &s, err);
+    if (s != NULL)
+        stamp(s);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r;
+}
+
 static bool is_coming(const struct sandbox *s) {
     enum sandbox_state state = s->record.state;
     bool starting = state == SANDBOX_CREATING || state == SANDBOX_STARTING ||

@@ -124,6 +124,8 @@ static int grab(struct manager *m, struct sandbox_record *wanted, struct sandbox
     turn_begin(m, s);
     put_on(s, wanted);
     move_to_end(m, s);
+    if (s->record.destroy_ms > 0)
+        reaper_wake(m);
     *ret = s;
     return 1;
 }

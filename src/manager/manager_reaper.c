@@ -41,6 +41,12 @@ static bool may_remove(const struct manager *m, const struct sandbox *s) {
            since >= limits_minutes_ms(&m->limits, s->record.auto_delete_minutes);
 }
 
+/* The one wish that is about a time of day: the wall clock counts. */
+static bool may_destroy(const struct manager *m, const struct sandbox *s) {
+    (void)m;
+    return s->record.destroy_ms > 0 && clock_wall_ms() >= s->record.destroy_ms;
+}
+
 static bool is_stuck(const struct sandbox *s) {
     enum sandbox_state state = s->record.state;
     bool passing = state == SANDBOX_CREATING || state == SANDBOX_STARTING ||
@@ -68,6 +74,7 @@ enum chore {
     CHORE_NOTHING,
     CHORE_STOP,
     CHORE_REMOVE,
+    CHORE_DESTROY,
     CHORE_ARCHIVE,
     CHORE_DROP_ARCHIVE,
     CHORE_RECOVER,
@@ -78,7 +85,9 @@ static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *t
     enum chore what = CHORE_NOTHING;
     (void)pthread_mutex_lock(&m->lock);
     *turns = s->turns;
-    if (may_stop(m, s))
+    if (may_destroy(m, s))
+        what = CHORE_DESTROY;
+    else if (may_stop(m, s))
         what = CHORE_STOP;
     else if (may_remove(m, s))
         what = CHORE_REMOVE;
@@ -120,6 +129,8 @@ static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struc
         return change_stop(m, s, may_stop, m->limits.stop_grace_ms, err);
     case CHORE_REMOVE:
         return change_remove(m, s, may_remove, err);
+    case CHORE_DESTROY:
+        return change_remove(m, s, may_destroy, err);
     case CHORE_DROP_ARCHIVE:
         return archive_drop(m, s, err);
     case CHORE_ARCHIVE:
@@ -137,9 +148,8 @@ static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struc
 /* What was done to a sandbox although nobody asked. */
 static void note_chore(struct manager *m, const struct sandbox *s, enum chore what, int r) {
     static const char *const actions[] = {
-        [CHORE_STOP] = "sandbox.stop",
-        [CHORE_REMOVE] = "sandbox.delete",
-        [CHORE_ARCHIVE] = "sandbox.archive",
+        [CHORE_STOP] = "sandbox.stop",       [CHORE_REMOVE] = "sandbox.delete",
+        [CHORE_DESTROY] = "sandbox.delete",  [CHORE_ARCHIVE] = "sandbox.archive",
         [CHORE_RECOVER] = "sandbox.recover",
     };
     const char *action = (size_t)what < ARRAY_LEN(actions) ? actions[what] : NULL;
@@ -230,6 +240,8 @@ static int64_t next_look(const struct manager *m) {
     for (size_t i = 0; i < m->count; i++) {
         if (m->boxes[i]->missed)
             at = MIN(at, now + SOON_MS);
+        if (m->boxes[i]->record.destroy_ms > 0 && !m->boxes[i]->changing)
+            at = MIN(at, now + MAX(m->boxes[i]->record.destroy_ms - clock_wall_ms(), SOON_MS));
         if (m->boxes[i]->recover_at != 0 && !m->boxes[i]->changing)
             at = MIN(at, MAX(m->boxes[i]->recover_at, now + 1));
     }

@@ -108,6 +108,10 @@ static int apply(const struct manager *m, const struct manager_update *u, struct
         e = merge_labels(u, &r->labels, err);
     if (u->on_failure != FAILURE_DEFAULT)
         r->on_failure = u->on_failure;
+    if (u->destroy_ms != INTERVAL_AS_IT_IS)
+        r->destroy_ms = MAX(u->destroy_ms, 0);
+    if (u->is_public != WISH_NONE)
+        r->is_public = u->is_public == WISH_YES;
     r->updated_ms = clock_wall_ms();
     return e;
 }
@@ -123,6 +127,8 @@ static void put_values(const struct sandbox_record *from, struct sandbox_record 
     to->auto_archive_minutes = from->auto_archive_minutes;
     to->auto_delete_minutes = from->auto_delete_minutes;
     to->on_failure = from->on_failure;
+    to->destroy_ms = from->destroy_ms;
+    to->is_public = from->is_public;
     to->labels = from->labels;
     to->updated_ms = from->updated_ms;
 }
@@ -140,6 +146,8 @@ static int write_values(struct manager *m, struct sandbox *s, struct sandbox_rec
     int r = quota_check(m, s, wanted, err);
     if (r == 0)
         swap_values(&s->record, wanted);
+    if (r == 0 && s->record.destroy_ms > 0)
+        reaper_wake(m); /* it may have to be looked at sooner now */
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;

@@ -65,7 +65,8 @@ struct sandbox_record {
     enum tier tier;
     enum profile profile;
     bool read_only;
-    bool pooled; /* made ahead, nobody's yet: not to be seen */
+    bool pooled;    /* made ahead, nobody's yet: not to be seen */
+    bool is_public; /* its previews need no token */
     enum on_failure on_failure;
     struct strv env;                                /* "K=V" of every command */
     struct strv labels;                             /* "K=V", sorted */
@@ -73,6 +74,7 @@ struct sandbox_record {
     int64_t created_ms, updated_ms, active_ms;      /* since 1970 */
     int64_t auto_stop_minutes, auto_delete_minutes; /* 0, -1: never */
     int64_t auto_archive_minutes;                   /* after it has stopped; 0: never */
+    int64_t destroy_ms;    /* since 1970: removed then, whatever it does; 0: never */
     int64_t archive_bytes; /* how large its archive is; 0: it has none; else there may be one */
 };
 

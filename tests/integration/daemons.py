@@ -129,7 +129,7 @@ class Daemon:
         if self.process.poll() is not None:
             self.start()
         for sandbox in self.list():
-            self.call("DELETE", f"/api/sandbox/{sandbox['id']}?force=true")
+            self.call("DELETE", f"/api/cay/sandbox/{sandbox['id']}?force=true")
         self.stop()
         log = self.log.read_text(errors="replace")
         # the leak checker itself fails in the launcher, which has no /proc
@@ -163,15 +163,15 @@ class Daemon:
         return answer.json() if answer.status != 204 else None
 
     def list(self, query=""):
-        return self.call("GET", "/api/sandbox" + query)
+        return self.call("GET", "/api/cay/sandbox" + query)
 
     def create(self, **wishes):
         if support.USER:
             wishes.setdefault("tier", "basic")
-        return self.call("POST", "/api/sandbox", wishes)
+        return self.call("POST", "/api/cay/sandbox", wishes)
 
     def state_of(self, who):
-        return self.call("GET", f"/api/sandbox/{who}")["state"]
+        return self.call("GET", f"/api/cay/sandbox/{who}")["state"]
 
     def upgrade(self, who, early=b""):
         """The bare socket after the head of the answer, and the answer's headers."""

@@ -218,13 +218,13 @@ class Client:
             return
         p.has_session, p.commands, p.stopping = False, {}, True
         with contextlib.suppress(Refused):  # in whichever state a broken one has left it
-            self.daemon.call("POST", f"/api/sandbox/{p.box}/stop")
-        self.daemon.call("POST", f"/api/sandbox/{p.box}/start")
+            self.daemon.call("POST", f"/api/cay/sandbox/{p.box}/stop")
+        self.daemon.call("POST", f"/api/cay/sandbox/{p.box}/start")
         p.stopping = False
 
     def remove(self, p):
         p.removing = True
-        answer = self.daemon.ask("DELETE", f"/api/sandbox/{p.box}?force=true")
+        answer = self.daemon.ask("DELETE", f"/api/cay/sandbox/{p.box}?force=true")
         if answer.status not in (204, 404):
             raise Refused(answer)
         self.removed.add(p.box)
@@ -246,7 +246,7 @@ class Client:
             if known[p.box] not in (("started", "stopped") if p.stopping else ("started",)):
                 raise Lost(f"sandbox {p.box} is {known[p.box]}")
             if known[p.box] == "stopped":
-                self.daemon.call("POST", f"/api/sandbox/{p.box}/start")
+                self.daemon.call("POST", f"/api/cay/sandbox/{p.box}/start")
             self.check_inside(p)
 
     def check_inside(self, p):

@@ -123,7 +123,7 @@ def box(daemon, **wishes):
     try:
         yield made["id"]
     finally:
-        daemon.call("DELETE", f"/api/sandbox/{made['id']}?force=true")
+        daemon.call("DELETE", f"/api/cay/sandbox/{made['id']}?force=true")
 
 
 def run(daemon, who, *argv):
@@ -133,7 +133,7 @@ def run(daemon, who, *argv):
 
 
 def post(daemon, who, verb):
-    return daemon.call("POST", f"/api/sandbox/{who}/{verb}")
+    return daemon.call("POST", f"/api/cay/sandbox/{who}/{verb}")
 
 
 def archive_of(daemon, who):
@@ -220,7 +220,7 @@ def test_removal_removes_the_archive(daemon):
     who = daemon.create()["id"]
     post(daemon, who, "archive")
     assert archive_of(daemon, who).exists()
-    daemon.call("DELETE", f"/api/sandbox/{who}")
+    daemon.call("DELETE", f"/api/cay/sandbox/{who}")
     assert not archive_of(daemon, who).exists()
     assert not list((daemon.state / "images").glob(f"store/pins/archive-{who}*"))
 

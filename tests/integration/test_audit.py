@@ -32,29 +32,29 @@ def verdict(daemon):
 
 
 def admin(daemon):
-    return daemon.call("GET", "/api/api-keys/current")["name"]
+    return daemon.call("GET", "/api/cay/api-keys/current")["name"]
 
 
 def test_who_did_what(daemon):
     me = admin(daemon)
     client = make_key(daemon, "ci", maxSandboxes=1)
     box = client.create(name="lab", memory="64m")["id"]
-    client.ask("POST", "/api/sandbox", {})
+    client.ask("POST", "/api/cay/sandbox", {})
     with client.connect("lab") as c:
         c.exec("echo", "secret-argument")
         c.finish()
     client.call("POST", "/api/cay/sandbox/lab/rename", {"name": "den"})
-    client.call("PUT", "/api/sandbox/den/labels", {"labels": {"k": "v"}})
-    client.call("POST", "/api/sandbox/den/pause") if not support.USER else None
-    client.call("POST", "/api/sandbox/den/resume") if not support.USER else None
-    client.call("POST", "/api/sandbox/den/stop")
-    client.call("POST", "/api/sandbox/den/start")
-    client.ask("DELETE", "/api/sandbox/nobody")
-    client.ask("GET", "/api/api-keys")
-    client.call("GET", f"/api/sandbox/{box}")  # a look is not told
-    Client(daemon.port, "wrong").ask("GET", "/api/sandbox")
-    daemon.call("DELETE", f"/api/sandbox/{box}?force=true")
-    daemon.call("DELETE", "/api/api-keys/ci")
+    client.call("PUT", "/api/cay/sandbox/den/labels", {"labels": {"k": "v"}})
+    client.call("POST", "/api/cay/sandbox/den/pause") if not support.USER else None
+    client.call("POST", "/api/cay/sandbox/den/resume") if not support.USER else None
+    client.call("POST", "/api/cay/sandbox/den/stop")
+    client.call("POST", "/api/cay/sandbox/den/start")
+    client.ask("DELETE", "/api/cay/sandbox/nobody")
+    client.ask("GET", "/api/cay/api-keys")
+    client.call("GET", f"/api/cay/sandbox/{box}")  # a look is not told
+    Client(daemon.port, "wrong").ask("GET", "/api/cay/sandbox")
+    daemon.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
+    daemon.call("DELETE", "/api/cay/api-keys/ci")
     expected = [(me, "key.create", "ci", "ok"),
                 ("ci", "sandbox.create", box, "ok"),
                 ("ci", "sandbox.create", "", "limit_reached"),
@@ -81,7 +81,7 @@ def test_who_did_what(daemon):
 
 def test_a_creation_with_progress_is_told_when_it_is_done(daemon):
     body = {"name": "lab", **({"tier": "basic"} if support.USER else {})}
-    answer = daemon.ask("POST", "/api/sandbox", body, X_Cay_Progress="lines")
+    answer = daemon.ask("POST", "/api/cay/sandbox", body, X_Cay_Progress="lines")
     assert "done\n" in answer.text
     assert [(row["action"], row["detail"]) for row in rows(daemon)] == \
         [("sandbox.create", "name lab, image host")]
@@ -90,27 +90,27 @@ def test_a_creation_with_progress_is_told_when_it_is_done(daemon):
 def test_what_the_daemon_does_by_itself(folder):
     with serving(folder, env={"CAY_MANAGER_CLEANUP_INTERVAL": "1"}) as daemon:
         box = daemon.create(autoDeleteInterval=0)["id"]
-        daemon.call("POST", f"/api/sandbox/{box}/stop")
+        daemon.call("POST", f"/api/cay/sandbox/{box}/stop")
         assert until(lambda: ("cay", "sandbox.delete", box, "ok") in told(daemon), 20)
 
 
 def test_a_flood_of_refusals_is_counted(daemon):
     stranger = Client(daemon.port, "wrong")
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda _: stranger.ask("GET", "/api/sandbox"), range(200)))
+        list(pool.map(lambda _: stranger.ask("GET", "/api/cay/sandbox"), range(200)))
     assert 1 <= len(rows(daemon)) <= 40  # 20 in a minute, and a minute may end meanwhile
 
 
 def test_many_at_once_are_one_chain(daemon):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda _: daemon.ask("DELETE", "/api/sandbox/none"), range(300)))
+        list(pool.map(lambda _: daemon.ask("DELETE", "/api/cay/sandbox/none"), range(300)))
     found = verdict(daemon)
     assert found["ok"] and found["rows"] == 300
 
 
 def fill(daemon, count=10):
     for number in range(count):
-        daemon.ask("DELETE", f"/api/sandbox/none-{number}")
+        daemon.ask("DELETE", f"/api/cay/sandbox/none-{number}")
 
 
 # more kinds of it are in tests/unit/test_audit.c
@@ -133,7 +133,7 @@ def test_damage_is_found(daemon, change, bad):
     daemon.start()
     found = verdict(daemon)
     assert not found["ok"] and found["badRow"] == bad and found["why"]
-    daemon.ask("DELETE", "/api/sandbox/later")  # does not hide it
+    daemon.ask("DELETE", "/api/cay/sandbox/later")  # does not hide it
     assert verdict(daemon)["badRow"] == bad
 
 

@@ -79,7 +79,7 @@ def shared():
     ({"nmae": "x"}, "did you mean"),
 ])
 def test_requests_that_make_no_sense(shared, body, part):
-    answer = shared.ask("POST", "/api/sandbox", body)
+    answer = shared.ask("POST", "/api/cay/sandbox", body)
     assert answer.status == 400, answer.text
     error = answer.json()
     assert error["code"] == "invalid_argument" and part in error["message"] + error["remedy"]

@@ -52,7 +52,7 @@ def box(shared):
     made = shared.create()
     yield made["id"]
     try:
-        shared.call("DELETE", f"/api/sandbox/{made['id']}?force=true")
+        shared.call("DELETE", f"/api/cay/sandbox/{made['id']}?force=true")
     except Refused as refused:
         assert refused.status == 404
 
@@ -92,30 +92,30 @@ def test_create_with_everything(shared):
                   "labels": {"team": "red"}, "env": {"GREETING": "hällo \n%"},
                   "autoStopInterval": 7, "autoDeleteInterval": 9, "errorReason": None}
         assert {key: made[key] for key in wanted} == wanted
-        assert made == {**shared.call("GET", "/api/sandbox/full"),
+        assert made == {**shared.call("GET", "/api/cay/sandbox/full"),
                         "lastActivityAt": made["lastActivityAt"]}
         _, headers = shared.upgrade("full")
         assert "X-Cay-Work-Dir: /data" in headers and "X-Cay-Name: full" in headers
         assert "X-Cay-Env: GREETING=h%C3%A4llo%20%0A%25" in headers
     finally:
-        shared.call("DELETE", "/api/sandbox/full?force=true")
+        shared.call("DELETE", "/api/cay/sandbox/full?force=true")
 
 
 def test_intervals_of_zero(shared):
     made = shared.create(autoStopInterval=0, autoDeleteInterval=-1)
     assert (made["autoStopInterval"], made["autoDeleteInterval"]) == (0, -1)
-    shared.call("DELETE", f"/api/sandbox/{made['id']}")
+    shared.call("DELETE", f"/api/cay/sandbox/{made['id']}")
 
 
 def test_get_by_id_prefix_and_name(shared, box):
     for who in (box, box[:10]):
-        assert shared.call("GET", f"/api/sandbox/{who}")["id"] == box
+        assert shared.call("GET", f"/api/cay/sandbox/{who}")["id"] == box
     shared.call("POST", f"/api/cay/sandbox/{box}/rename", {"name": "by-name"})
-    assert shared.call("GET", "/api/sandbox/by-name")["id"] == box
+    assert shared.call("GET", "/api/cay/sandbox/by-name")["id"] == box
 
 
 def change(daemon, who, verb, state):
-    assert daemon.call("POST", f"/api/sandbox/{who}/{verb}")["state"] == state
+    assert daemon.call("POST", f"/api/cay/sandbox/{who}/{verb}")["state"] == state
     assert daemon.state_of(who) == state
 
 
@@ -131,24 +131,24 @@ def test_pause(shared, box):
 def test_life(shared, box):
     change(shared, box, "stop", "stopped")
     change(shared, box, "start", "started")
-    assert shared.ask("DELETE", f"/api/sandbox/{box}?force=true").status == 204
-    assert refusal(shared, "GET", f"/api/sandbox/{box}")[:2] == (404, "not_found")
+    assert shared.ask("DELETE", f"/api/cay/sandbox/{box}?force=true").status == 204
+    assert refusal(shared, "GET", f"/api/cay/sandbox/{box}")[:2] == (404, "not_found")
 
 
 def test_files_stay_while_it_is_stopped(shared, box):
     assert shared.exec(box, "sh", "-c", "echo kept > /workspace/file")[0] == 0
-    shared.call("POST", f"/api/sandbox/{box}/stop")
-    shared.call("POST", f"/api/sandbox/{box}/start")
+    shared.call("POST", f"/api/cay/sandbox/{box}/stop")
+    shared.call("POST", f"/api/cay/sandbox/{box}/start")
     assert shared.exec(box, "cat", "/workspace/file") == (0, "kept\n")
 
 
 def test_labels(shared, box):
-    changed = shared.call("PUT", f"/api/sandbox/{box}/labels", {"labels": {"b": "2", "a": "x=y"}})
+    changed = shared.call("PUT", f"/api/cay/sandbox/{box}/labels", {"labels": {"b": "2", "a": "x=y"}})
     assert changed["labels"] == {"a": "x=y", "b": "2"}
     ids = lambda query: [s["id"] for s in shared.list(query)]
     assert ids("?label=a%3Dx%3Dy") == ids("?label=b=2&label=a=x=y") == [box]
     assert ids("?label=b=2&label=c=3") == ids("?label=b") == []
-    assert shared.call("PUT", f"/api/sandbox/{box}/labels", {"labels": {}})["labels"] == {}
+    assert shared.call("PUT", f"/api/cay/sandbox/{box}/labels", {"labels": {}})["labels"] == {}
 
 
 def test_rename(shared, box):
@@ -158,7 +158,7 @@ def test_rename(shared, box):
     status, code, text = refusal(shared, "POST", f"/api/cay/sandbox/{box}/rename",
                                  {"name": "taken"})
     assert (status, code) == (409, "conflict") and "taken" in text
-    shared.call("DELETE", f"/api/sandbox/{other['id']}")
+    shared.call("DELETE", f"/api/cay/sandbox/{other['id']}")
 
 
 def test_stats(shared, box):
@@ -171,30 +171,30 @@ def test_stats(shared, box):
 
 
 def test_head_is_get_without_a_body(shared):
-    answer = shared.ask("HEAD", "/api/sandbox")
+    answer = shared.ask("HEAD", "/api/cay/sandbox")
     assert (answer.status, answer.text) == (200, "")
 
 
 # ---- tables ----
 
 def test_tables(shared, box):
-    shared.call("PUT", f"/api/sandbox/{box}/labels", {"labels": {"k": "a,b\\t"}})
-    rows = shared.get("/api/sandbox", Accept=TSV).rows()
+    shared.call("PUT", f"/api/cay/sandbox/{box}/labels", {"labels": {"k": "a,b\\t"}})
+    rows = shared.get("/api/cay/sandbox", Accept=TSV).rows()
     assert [key for key in KEYS if key != "env"] == list(rows[0])
     row = next(row for row in rows if row["id"] == box)
     assert row["state"] == "started" and row["labels"] == "k=a\\x2cb\\\\t"
-    assert shared.get(f"/api/sandbox/{box}", Accept=TSV).rows() == [row]
+    assert shared.get(f"/api/cay/sandbox/{box}", Accept=TSV).rows() == [row]
     assert shared.get("/api/cay/status", Accept=TSV).rows()[0]["limit"] == "100"
     assert "cpuMicros" in shared.get(f"/api/cay/sandbox/{box}/stats", Accept=TSV).rows()[0]
 
 
 def test_an_empty_table_names_its_columns(shared):
-    answer = shared.get("/api/sandbox?label=no=body", Accept=TSV)
+    answer = shared.get("/api/cay/sandbox?label=no=body", Accept=TSV)
     assert answer.rows() == [] and answer.text.startswith("id\tname\t")
 
 
 def test_an_error_is_three_lines(shared):
-    answer = shared.get("/api/sandbox/no-such-box", Accept=TSV)
+    answer = shared.get("/api/cay/sandbox/no-such-box", Accept=TSV)
     code, message, remedy, rest = answer.text.split("\n")
     assert (answer.status, code, rest) == (404, "not_found", "")
     assert "no-such-box" in message
@@ -205,31 +205,31 @@ def test_an_error_is_three_lines(shared):
 @pytest.mark.parametrize("method, path, body, status, part", [
     ("GET", "/", None, 404, "nothing at this path"),
     ("GET", "/api", None, 404, "nothing at this path"),
-    ("GET", "/api/sandbox/x/y", None, 404, "nothing at this path"),
+    ("GET", "/api/cay/sandbox/x/y", None, 404, "nothing at this path"),
     ("GET", "/api//sandbox", None, 400, "empty part"),
-    ("GET", "/api/sandbox/%zz", None, 400, "hex digits"),
+    ("GET", "/api/cay/sandbox/%zz", None, 400, "hex digits"),
     ("GET", "/healthz%00", None, 400, "zero byte"),
-    ("GET", "/api/sandbox/%ff", None, 400, "UTF-8"),
+    ("GET", "/api/cay/sandbox/%ff", None, 400, "UTF-8"),
     ("GET", "/" + "a" * 5000, None, 400, "longer than"),
-    ("GET", "/api/sandbox/none", None, 404, "none"),
-    ("POST", "/api/sandbox/none/start", None, 404, "none"),
-    ("DELETE", "/api/sandbox/none", None, 404, "none"),
-    ("DELETE", "/api/sandbox/BOX?force=perhaps", None, 400, "neither true nor false"),
-    ("POST", "/api/sandbox", "{", 400, "request body"),
-    ("POST", "/api/sandbox", "[]", 400, "object"),
-    ("POST", "/api/sandbox", "\xff", 400, "request body"),
-    ("POST", "/api/sandbox", {"memroy": 1}, 400, "did you mean 'memory'?"),
-    ("POST", "/api/sandbox", {"name": "-x"}, 400, "name"),
-    ("POST", "/api/sandbox", {"name": "a" * 64}, 400, "name"),
-    ("POST", "/api/sandbox", {"memory": "much"}, 400, "memory"),
-    ("POST", "/api/sandbox", {"memory": 1 << 60}, None, "memory"),
-    ("POST", "/api/sandbox", {"cpus": -1}, 400, "cpus"),
-    ("POST", "/api/sandbox", {"env": {"A=B": ""}}, 400, "env"),
-    ("POST", "/api/sandbox", {"labels": {str(i): "" for i in range(100)}}, 400, "labels"),
-    ("POST", "/api/sandbox", {"volumes": ["/"]}, 400, ""),
-    ("POST", "/api/sandbox", {"image": "No Such Image"}, 400, ""),
-    ("POST", "/api/sandbox", {"tier": "best"}, 400, "tier"),
-    ("PUT", "/api/sandbox/BOX/labels", {}, 400, "labels"),
+    ("GET", "/api/cay/sandbox/none", None, 404, "none"),
+    ("POST", "/api/cay/sandbox/none/start", None, 404, "none"),
+    ("DELETE", "/api/cay/sandbox/none", None, 404, "none"),
+    ("DELETE", "/api/cay/sandbox/BOX?force=perhaps", None, 400, "neither true nor false"),
+    ("POST", "/api/cay/sandbox", "{", 400, "request body"),
+    ("POST", "/api/cay/sandbox", "[]", 400, "object"),
+    ("POST", "/api/cay/sandbox", "\xff", 400, "request body"),
+    ("POST", "/api/cay/sandbox", {"memroy": 1}, 400, "did you mean 'memory'?"),
+    ("POST", "/api/cay/sandbox", {"name": "-x"}, 400, "name"),
+    ("POST", "/api/cay/sandbox", {"name": "a" * 64}, 400, "name"),
+    ("POST", "/api/cay/sandbox", {"memory": "much"}, 400, "memory"),
+    ("POST", "/api/cay/sandbox", {"memory": 1 << 60}, None, "memory"),
+    ("POST", "/api/cay/sandbox", {"cpus": -1}, 400, "cpus"),
+    ("POST", "/api/cay/sandbox", {"env": {"A=B": ""}}, 400, "env"),
+    ("POST", "/api/cay/sandbox", {"labels": {str(i): "" for i in range(100)}}, 400, "labels"),
+    ("POST", "/api/cay/sandbox", {"volumes": ["/"]}, 400, ""),
+    ("POST", "/api/cay/sandbox", {"image": "No Such Image"}, 400, ""),
+    ("POST", "/api/cay/sandbox", {"tier": "best"}, 400, "tier"),
+    ("PUT", "/api/cay/sandbox/BOX/labels", {}, 400, "labels"),
     ("POST", "/api/cay/sandbox/BOX/rename", {"name": "a b"}, 400, "name"),
     ("POST", "/api/cay/sandbox/BOX/rename", {"nmae": "a"}, 400, "did you mean 'name'?"),
     ("GET", "/api/cay/sandbox/BOX/connect", None, 400, "Upgrade"),
@@ -244,29 +244,29 @@ def test_bad_input(shared, box, method, path, body, status, part):
 
 
 def test_wrong_method(shared):
-    answer = shared.ask("PATCH", "/api/sandbox")
+    answer = shared.ask("PATCH", "/api/cay/sandbox")
     assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
     assert answer.json()["code"] == "invalid_argument"
 
 
 def test_bodies_that_are_too_large(shared):
     body = b'{"name": "' + b"a" * (1 << 20) + b'"}'
-    assert refusal(shared, "POST", "/api/sandbox", body)[0] == 413
+    assert refusal(shared, "POST", "/api/cay/sandbox", body)[0] == 413
     chunks = iter([b"x" * 65536] * 40)
-    assert refusal(shared, "POST", "/api/sandbox", chunks)[0] == 413
+    assert refusal(shared, "POST", "/api/cay/sandbox", chunks)[0] == 413
 
 
 def test_a_body_that_is_far_too_large_is_not_read(shared):
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(20)
         sock.connect(str(shared.socket))
-        sock.sendall(b"POST /api/sandbox HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+        sock.sendall(b"POST /api/cay/sandbox HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
         assert sock.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
 def test_an_endless_body_is_hung_up_on(shared):
     connection = shared.http()
-    connection.putrequest("POST", "/api/sandbox")
+    connection.putrequest("POST", "/api/cay/sandbox")
     connection.putheader("Transfer-Encoding", "chunked")
     connection.endheaders()
     with pytest.raises(OSError):
@@ -305,11 +305,11 @@ def test_a_duplicate_name(shared):
     with pytest.raises(Refused) as refused:
         shared.create(name="twice")
     assert refused.value.status == 409 and "twice" in refused.value.error["message"]
-    shared.call("DELETE", f"/api/sandbox/{made['id']}")
+    shared.call("DELETE", f"/api/cay/sandbox/{made['id']}")
 
 
 def test_connecting_to_a_stopped_sandbox(shared, box):
-    shared.call("POST", f"/api/sandbox/{box}/stop")
+    shared.call("POST", f"/api/cay/sandbox/{box}/stop")
     status, code, text = refusal(shared, "GET", f"/api/cay/sandbox/{box}/connect",
                                  Connection="Upgrade", Upgrade="cay-init")
     assert (status, code) == (409, "conflict") and "start" in text
@@ -333,25 +333,25 @@ def lines_of(answer):
 
 def test_progress_of_a_creation(shared):
     wishes = {"tier": "basic"} if support.USER else {}
-    answer = shared.ask("POST", "/api/sandbox", wishes, X_Cay_Progress="lines")
+    answer = shared.ask("POST", "/api/cay/sandbox", wishes, X_Cay_Progress="lines")
     done, made, rest = lines_of(answer)[-3:]
     assert (answer.status, done, rest) == (200, "done", "")
     assert list(json.loads(made)) == KEYS
-    shared.call("DELETE", f"/api/sandbox/{json.loads(made)['id']}")
+    shared.call("DELETE", f"/api/cay/sandbox/{json.loads(made)['id']}")
 
 
 def test_progress_of_a_creation_that_fails(shared):
     wishes = {"image": "localhost:1/no/such:image"}
-    answer = shared.ask("POST", "/api/sandbox", wishes, X_Cay_Progress="lines")
+    answer = shared.ask("POST", "/api/cay/sandbox", wishes, X_Cay_Progress="lines")
     error, body, rest = lines_of(answer)[-3:]
     assert (answer.status, error, rest) == (200, "error", "")
     assert json.loads(body)["statusCode"] >= 400 and "localhost:1" in body
-    tsv = shared.ask("POST", "/api/sandbox", wishes, X_Cay_Progress="lines", Accept=TSV)
+    tsv = shared.ask("POST", "/api/cay/sandbox", wishes, X_Cay_Progress="lines", Accept=TSV)
     assert lines_of(tsv)[-5] == "error" and lines_of(tsv)[-4] == json.loads(body)["code"]
 
 
 def test_a_missing_image(shared):
-    status, _, text = refusal(shared, "POST", "/api/sandbox", {"image": "localhost:1/no/such"})
+    status, _, text = refusal(shared, "POST", "/api/cay/sandbox", {"image": "localhost:1/no/such"})
     assert status >= 400 and "localhost:1" in text
     assert shared.list("?label=x=y") == []
 
@@ -400,7 +400,7 @@ def test_the_end_of_a_client_ends_its_command(shared, box):
 
 
 def test_100_operations_at_once(shared, box):
-    shared.call("DELETE", f"/api/sandbox/{box}?force=true")
+    shared.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
     made = shared.create(pids=1000, memory=1 << 30)["id"]
     connections = []
     try:
@@ -416,15 +416,15 @@ def test_100_operations_at_once(shared, box):
     finally:
         for c in connections:
             c.close()
-        shared.call("DELETE", f"/api/sandbox/{made}?force=true")
+        shared.call("DELETE", f"/api/cay/sandbox/{made}?force=true")
 
 
 def test_removal_waits_for_nobody_with_force(shared, box):
     with shared.connect(box) as c:
         c.exec("sleep", "1000")
         c.expect(STARTED)
-        assert refusal(shared, "DELETE", f"/api/sandbox/{box}")[:2] == (409, "conflict")
-        shared.call("DELETE", f"/api/sandbox/{box}?force=true")
+        assert refusal(shared, "DELETE", f"/api/cay/sandbox/{box}")[:2] == (409, "conflict")
+        shared.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
         assert c.ended()
 
 
@@ -443,21 +443,21 @@ def test_50_clients(shared, box):
             if turn % 2:
                 assert shared.exec(box, "echo", f"{number}-{turn}") == (0, f"{number}-{turn}\n")
             else:
-                assert shared.call("GET", f"/api/sandbox/{box}")["id"] == box
+                assert shared.call("GET", f"/api/cay/sandbox/{box}")["id"] == box
         return number
-    shared.call("DELETE", f"/api/sandbox/{box}?force=true")
+    shared.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
     made = shared.create(pids=1000, memory=1 << 30)["id"]
     box = made
     with ThreadPoolExecutor(50) as pool:
         assert sorted(pool.map(client, range(50))) == list(range(50))
-    shared.call("DELETE", f"/api/sandbox/{made}?force=true")
+    shared.call("DELETE", f"/api/cay/sandbox/{made}?force=true")
 
 
 def test_20_creations_at_once(shared):
     with ThreadPoolExecutor(20) as pool:
         made = list(pool.map(lambda n: shared.create(name=f"many-{n}")["id"], range(20)))
         assert len(set(made)) == 20
-        list(pool.map(lambda who: shared.call("DELETE", f"/api/sandbox/{who}"), made))
+        list(pool.map(lambda who: shared.call("DELETE", f"/api/cay/sandbox/{who}"), made))
 
 
 def test_descriptors_do_not_grow(shared, box):
@@ -469,7 +469,7 @@ def test_descriptors_do_not_grow(shared, box):
     for turn in range(50):
         shared.exec(box, "true")
         if turn % 10 == 0:
-            shared.ask("POST", "/api/sandbox", {"image": "localhost:1/a"}, X_Cay_Progress="lines")
+            shared.ask("POST", "/api/cay/sandbox", {"image": "localhost:1/a"}, X_Cay_Progress="lines")
     assert until(lambda: count() <= before + 2), (before, count())
 
 
@@ -513,7 +513,7 @@ def test_a_peer_of_another_user_is_answered_403(folder):
                   "os.setresuid(1, 1, 1)\n"
                   "s = socket.socket(socket.AF_UNIX)\n"
                   "s.connect(sys.argv[1])\n"
-                  "s.sendall(b'GET /api/sandbox HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
+                  "s.sendall(b'GET /api/cay/sandbox HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n"
                   "print(s.recv(4096).decode())\n")
         shown = subprocess.run(["python3", "-c", script, path], check=True, capture_output=True)
         assert shown.stdout.startswith(b"HTTP/1.1 403 ") and b"forbidden" in shown.stdout
@@ -525,7 +525,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def tcp(port, path="/api/sandbox", **headers):
+def tcp(port, path="/api/cay/sandbox", **headers):
 
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -673,12 +673,12 @@ def test_death_of_a_child(daemon, victim):
     busy(daemon, who)
     for _ in range(3):
         daemon.kill_child(victim)
-        assert daemon.call("GET", "/api/sandbox/lab")["labels"] == {"a": "b"}
+        assert daemon.call("GET", "/api/cay/sandbox/lab")["labels"] == {"a": "b"}
         assert daemon.state_of(who) == "started" and beats(daemon, who)
     other = daemon.create()["id"]
     assert daemon.exec(other, "echo", "new") == (0, "new\n")
-    assert daemon.call("POST", "/api/sandbox/lab/stop")["state"] == "stopped"
-    assert daemon.call("POST", "/api/sandbox/lab/start")["state"] == "started"
+    assert daemon.call("POST", "/api/cay/sandbox/lab/stop")["state"] == "stopped"
+    assert daemon.call("POST", "/api/cay/sandbox/lab/start")["state"] == "started"
 
 
 def test_death_of_the_supervisor(daemon):
@@ -694,7 +694,7 @@ def test_death_of_the_supervisor(daemon):
 def test_death_of_all_at_once(daemon):
     who = daemon.create(name="lab")["id"]
     stopped = daemon.create(name="off")["id"]
-    daemon.call("POST", "/api/sandbox/off/stop")
+    daemon.call("POST", "/api/cay/sandbox/off/stop")
     busy(daemon, who)
     for pid in (daemon.process.pid, daemon.front(), daemon.launcher()):
         with contextlib.suppress(ProcessLookupError):  # the first takes the others with it

@@ -73,7 +73,7 @@ def test_a_missing_image_is_fetched_and_its_progress_told(daemon, folder):
     image = registry.make_image(folder / "image", [base()], env=["FETCHED=yes"])
     with registry.fake(image) as server:
         wishes = {"image": server.name("box:1"), **({"tier": "basic"} if support.USER else {})}
-        answer = daemon.ask("POST", "/api/sandbox", wishes, X_Cay_Progress="lines")
+        answer = daemon.ask("POST", "/api/cay/sandbox", wishes, X_Cay_Progress="lines")
         *told, done, made, rest = answer.text.split("\n")
         assert (answer.status, done, rest) == (200, "done", ""), answer.text
         assert told and all(line.startswith("progress ") for line in told)

@@ -96,7 +96,7 @@ class Victim:
     def nothing_is_left(self):
         ids = self.known().union(*(client.seen for client in self.clients))
         for box in self.known():
-            self.daemon.call("DELETE", f"/api/sandbox/{box}?force=true")
+            self.daemon.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
         left = lambda: remains(self.daemon.state, ids, family(self.daemon.process.pid))
         assert until(lambda: not left(), 20), left()
         self.daemon.clean_up()

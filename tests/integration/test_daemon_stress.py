@@ -59,7 +59,7 @@ AUDIT_KIB = 2.0
 def cycle(daemon, _):
     box = daemon.create(memory="64m")["id"]
     assert daemon.exec(box, "echo", "done") == (0, "done\n")
-    daemon.call("DELETE", f"/api/sandbox/{box}")
+    daemon.call("DELETE", f"/api/cay/sandbox/{box}")
 
 
 def test_cycles_leave_nothing(daemon, folder):
@@ -102,7 +102,7 @@ def test_100_at_once(folder):
             assert "Maximum number of sandboxes (100) reached" in refused.value.error["message"]
             assert refused.value.status == 429
             assert set(pool.map(lambda who: daemon.exec(who, "echo", "hi"), made)) == {(0, "hi\n")}
-            list(pool.map(lambda who: daemon.call("DELETE", f"/api/sandbox/{who}"), made))
+            list(pool.map(lambda who: daemon.call("DELETE", f"/api/cay/sandbox/{who}"), made))
         assert daemon.list() == []
         assert not remains(daemon.state, set(made), family(daemon.process.pid))
 

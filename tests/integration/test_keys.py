@@ -54,10 +54,10 @@ class Client:
     def create(self, **wishes):
         if support.USER:
             wishes.setdefault("tier", "basic")
-        return self.call("POST", "/api/sandbox", wishes)
+        return self.call("POST", "/api/cay/sandbox", wishes)
 
     def names(self):
-        return sorted(box["name"] for box in self.call("GET", "/api/sandbox"))
+        return sorted(box["name"] for box in self.call("GET", "/api/cay/sandbox"))
 
     def connect(self, who):
         sock = socket.create_connection(("127.0.0.1", self.port), 30)
@@ -90,7 +90,7 @@ def daemon():
 
 
 def make_key(daemon, name, **wishes):
-    made = daemon.call("POST", "/api/api-keys", {"name": name, **wishes})
+    made = daemon.call("POST", "/api/cay/api-keys", {"name": name, **wishes})
     return Client(daemon.port, made["value"])
 
 
@@ -105,22 +105,22 @@ def key(daemon):
 
     yield make
     for box in daemon.list():
-        daemon.call("DELETE", f"/api/sandbox/{box['id']}?force=true")
+        daemon.call("DELETE", f"/api/cay/sandbox/{box['id']}?force=true")
     for name in made:
-        daemon.ask("DELETE", f"/api/api-keys/{name}")
+        daemon.ask("DELETE", f"/api/cay/api-keys/{name}")
 
 
 # ---- keys themselves ----
 
 def test_a_key_is_shown_once_and_kept_nowhere(daemon, key):
-    made = daemon.call("POST", "/api/api-keys", {"name": "once", "permissions": ["read"]})
+    made = daemon.call("POST", "/api/cay/api-keys", {"name": "once", "permissions": ["read"]})
     text = made["value"]
     assert re.fullmatch(r"cay_[A-Za-z0-9_-]{43}", text)
     assert made["permissions"] == ["read"] and made["expiresAt"] is None
-    Client(daemon.port, text).call("GET", "/api/sandbox")
-    assert daemon.ask("GET", "/api/api-keys").text.count(text) == 0
-    assert daemon.call("GET", "/api/api-keys/once")["value"] == "cay_********"
-    assert Client(daemon.port, text).call("GET", "/api/api-keys/current")["name"] == "once"
+    Client(daemon.port, text).call("GET", "/api/cay/sandbox")
+    assert daemon.ask("GET", "/api/cay/api-keys").text.count(text) == 0
+    assert daemon.call("GET", "/api/cay/api-keys/once")["value"] == "cay_********"
+    assert Client(daemon.port, text).call("GET", "/api/cay/api-keys/current")["name"] == "once"
     for file in [*daemon.state.rglob("*"), daemon.log]:
         if file.is_file() and not file.is_symlink():
             assert text.encode() not in file.read_bytes(), file
@@ -129,16 +129,16 @@ def test_a_key_is_shown_once_and_kept_nowhere(daemon, key):
             assert text.encode() not in process.read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-    daemon.call("DELETE", "/api/api-keys/once")
+    daemon.call("DELETE", "/api/cay/api-keys/once")
 
 
 def test_whatever_is_wrong_with_a_key_the_answer_is_the_same(daemon, key):
     gone = key("gone")
-    daemon.call("DELETE", "/api/api-keys/gone")
+    daemon.call("DELETE", "/api/cay/api-keys/gone")
     soon = key("soon", expiresAt=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 4)))
-    assert soon.ask("GET", "/api/sandbox").status == 200
-    assert until(lambda: soon.ask("GET", "/api/sandbox").status == 401, 20)
-    answers = [Client(daemon.port, text).ask("GET", "/api/sandbox")
+    assert soon.ask("GET", "/api/cay/sandbox").status == 200
+    assert until(lambda: soon.ask("GET", "/api/cay/sandbox").status == 401, 20)
+    answers = [Client(daemon.port, text).ask("GET", "/api/cay/sandbox")
                for text in (None, "", "x", "cay_" + "A" * 43, gone.key, soon.key, soon.key[:-1],
                             soon.key + "A", "A" * 5000)]
     assert {(a.status, a.text, a.headers["WWW-Authenticate"]) for a in answers} == \
@@ -154,11 +154,11 @@ def test_a_removed_key_stops_at_once_and_stays_away_after_a_restart(folder):
         daemon.stop()
         daemon.start()
         assert one.names() == ["lab"] and two.names() == []  # keys and owners stay
-        daemon.call("DELETE", "/api/api-keys/one")
-        assert one.ask("GET", "/api/sandbox").status == 401
+        daemon.call("DELETE", "/api/cay/api-keys/one")
+        assert one.ask("GET", "/api/cay/sandbox").status == 401
         daemon.kill_child("cayd-front")
         assert until(daemon.serves, 20)
-        assert one.ask("GET", "/api/sandbox").status == 401 and two.names() == []
+        assert one.ask("GET", "/api/cay/sandbox").status == 401 and two.names() == []
         assert [box["name"] for box in daemon.list()] == ["lab"]
         again = make_key(daemon, "one")  # the name does not bring the sandboxes back
         assert again.names() == []
@@ -182,16 +182,16 @@ def test_a_removed_key_stops_at_once_and_stays_away_after_a_restart(folder):
     ({"name": "x", "permisions": []}, "did you mean 'permissions'?"),
 ])
 def test_bad_keys(daemon, body, part):
-    answer = daemon.ask("POST", "/api/api-keys", body)
+    answer = daemon.ask("POST", "/api/cay/api-keys", body)
     assert answer.status == 400 and part in answer.text
-    assert daemon.ask("GET", "/api/api-keys/x").status == 404
+    assert daemon.ask("GET", "/api/cay/api-keys/x").status == 404
 
 
 def test_a_name_is_given_once(daemon, key):
     key("ci")
-    answer = daemon.ask("POST", "/api/api-keys", {"name": "ci"})
+    answer = daemon.ask("POST", "/api/cay/api-keys", {"name": "ci"})
     assert answer.status == 409 and "cay key rm ci" in answer.text
-    assert daemon.ask("DELETE", "/api/api-keys/nobody").status == 404
+    assert daemon.ask("DELETE", "/api/cay/api-keys/nobody").status == 404
 
 
 # ---- scopes ----
@@ -206,20 +206,20 @@ def allowed(client, method, path, body=None):
 
 def test_scopes(daemon, key):
     """Which scope opens what, one route of each kind."""
-    tries = [("GET", "/api/sandbox", "read sandboxes admin"),
-             ("GET", "/api/sandbox/none", "read sandboxes admin"),
-             ("POST", "/api/sandbox", "sandboxes admin"),
-             ("POST", "/api/sandbox/none/start", "sandboxes admin"),
-             ("DELETE", "/api/sandbox/none", "sandboxes admin"),
-             ("PUT", "/api/sandbox/none/labels", "sandboxes admin"),
+    tries = [("GET", "/api/cay/sandbox", "read sandboxes admin"),
+             ("GET", "/api/cay/sandbox/none", "read sandboxes admin"),
+             ("POST", "/api/cay/sandbox", "sandboxes admin"),
+             ("POST", "/api/cay/sandbox/none/start", "sandboxes admin"),
+             ("DELETE", "/api/cay/sandbox/none", "sandboxes admin"),
+             ("PUT", "/api/cay/sandbox/none/labels", "sandboxes admin"),
              ("POST", "/api/cay/sandbox/none/rename", "sandboxes admin"),
              ("GET", "/api/cay/sandbox/none/connect", "sandboxes admin"),
              ("GET", "/api/cay/status", "read sandboxes images admin"),
-             ("GET", "/api/api-keys/current", "read sandboxes images admin"),
-             ("GET", "/api/api-keys", "admin"),
-             ("GET", "/api/api-keys/none", "admin"),
-             ("POST", "/api/api-keys", "admin"),
-             ("DELETE", "/api/api-keys/none", "admin"),
+             ("GET", "/api/cay/api-keys/current", "read sandboxes images admin"),
+             ("GET", "/api/cay/api-keys", "admin"),
+             ("GET", "/api/cay/api-keys/none", "admin"),
+             ("POST", "/api/cay/api-keys", "admin"),
+             ("DELETE", "/api/cay/api-keys/none", "admin"),
              ("GET", "/api/cay/audit", "admin"),
              ("GET", "/api/cay/audit/verify", "admin"),
              ("DELETE", "/api/cay/audit", "admin")]
@@ -232,7 +232,7 @@ def test_scopes(daemon, key):
 
 @pytest.mark.parametrize("source", ["/", "/etc", "/tmp/../etc", "./x", "~", "../x", " /etc"])
 def test_a_key_gets_no_folder_of_the_host(daemon, key, source):
-    answer = key("one").ask("POST", "/api/sandbox", {"volumes": [f"{source}:/data:ro"]})
+    answer = key("one").ask("POST", "/api/cay/sandbox", {"volumes": [f"{source}:/data:ro"]})
     assert answer.status == 403 and "scope 'admin'" in answer.text
     assert daemon.list() == []
 
@@ -262,19 +262,19 @@ def test_every_foreign_sandbox_is_as_if_it_were_not_there(daemon, key):
 def test_names_are_unique_for_each_owner(daemon, key):
     one, two = key("one"), key("two")
     first, second = one.create(name="lab"), two.create(name="lab")
-    assert one.call("GET", "/api/sandbox/lab")["id"] == first["id"]
-    assert two.call("GET", "/api/sandbox/lab")["id"] == second["id"]
-    answer = one.ask("POST", "/api/sandbox", {"name": "lab"})
+    assert one.call("GET", "/api/cay/sandbox/lab")["id"] == first["id"]
+    assert two.call("GET", "/api/cay/sandbox/lab")["id"] == second["id"]
+    answer = one.ask("POST", "/api/cay/sandbox", {"name": "lab"})
     assert answer.status == 409
     two.call("POST", "/api/cay/sandbox/lab/rename", {"name": "other"})
     two.call("POST", "/api/cay/sandbox/other/rename", {"name": "lab"})
     # who sees both must say which; of his own he need not
-    answer = daemon.ask("GET", "/api/sandbox/lab")
+    answer = daemon.ask("GET", "/api/cay/sandbox/lab")
     assert answer.status == 409 and first["id"] in answer.text and second["id"] in answer.text
     own = daemon.create(name="lab")
-    assert daemon.call("GET", "/api/sandbox/lab")["id"] == own["id"]
+    assert daemon.call("GET", "/api/cay/sandbox/lab")["id"] == own["id"]
     # and a near name of another is no suggestion
-    assert "lab" not in key("three").ask("GET", "/api/sandbox/lap").json()["remedy"]
+    assert "lab" not in key("three").ask("GET", "/api/cay/sandbox/lap").json()["remedy"]
 
 
 def test_a_command_with_a_key(daemon, key):
@@ -292,7 +292,7 @@ def test_removing_a_key_cuts_its_connections(daemon, key):
     with one.connect("lab") as cut, two.connect("lab") as kept:
         cut.exec("sleep", "1000")
         kept.exec("sleep", "1000")
-        daemon.call("DELETE", "/api/api-keys/one")
+        daemon.call("DELETE", "/api/cay/api-keys/one")
         cut.sock.settimeout(20)
         while cut.sock.recv(4096):
             pass
@@ -308,13 +308,13 @@ def test_twenty_at_once_and_five_allowed(daemon, key):
     client = key("few", maxSandboxes=5)
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         body = {"memory": "32m", **({"tier": "basic"} if support.USER else {})}
-        answers = list(pool.map(lambda _: client.ask("POST", "/api/sandbox", body), range(20)))
+        answers = list(pool.map(lambda _: client.ask("POST", "/api/cay/sandbox", body), range(20)))
     codes = [answer.status for answer in answers]
     refusals = {a.text for a in answers if a.status != 200}
     assert codes.count(200) == 5 and len(client.names()) == 5
     assert len(refusals) == 1 and \
         "Maximum number of sandboxes (5) of key 'few' reached" in refusals.pop()
-    client.call("DELETE", f"/api/sandbox/{client.names()[0]}?force=true")
+    client.call("DELETE", f"/api/cay/sandbox/{client.names()[0]}?force=true")
     client.create(memory="32m")
 
 
@@ -328,13 +328,13 @@ def test_what_sandboxes_take_together(daemon, key, limit, fits, too_much, words)
         pytest.skip("an ordinary user has no disk limits")
     client = key("small", **limit)
     box = client.create(name="a", **fits)
-    client.call("POST", "/api/sandbox/a/stop")  # which gives nothing back
+    client.call("POST", "/api/cay/sandbox/a/stop")  # which gives nothing back
     with pytest.raises(Refused) as refused:
         client.create(**too_much)
     assert refused.value.error["code"] == "limit_reached"
     assert words in refused.value.error["message"] and refused.value.error["remedy"]
-    client.call("POST", "/api/sandbox/a/start")
-    client.call("DELETE", f"/api/sandbox/{box['id']}?force=true")
+    client.call("POST", "/api/cay/sandbox/a/start")
+    client.call("DELETE", f"/api/cay/sandbox/{box['id']}?force=true")
     client.create(**too_much)
 
 

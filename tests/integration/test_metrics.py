@@ -94,9 +94,9 @@ def test_metrics(folder, clean_host):
         assert before.value("cay_sandbox_create_seconds_count") == 0
         box = daemon.create(name="lab")["id"]
         assert daemon.exec(box, "true")[0] == 0
-        assert daemon.get("/api/sandbox/nobody").status == 404
-        assert daemon.ask("POST", f"/api/sandbox/{box}/stop").status == 200
-        assert daemon.ask("POST", f"/api/sandbox/{box}/start").status == 200
+        assert daemon.get("/api/cay/sandbox/nobody").status == 404
+        assert daemon.ask("POST", f"/api/cay/sandbox/{box}/stop").status == 200
+        assert daemon.ask("POST", f"/api/cay/sandbox/{box}/start").status == 200
         for name in ("cay_sandbox_memory_bytes", "cay_sandbox_cpu_seconds_total"):
             assert until(lambda: page(daemon).value(name, id=box, name="lab"), 20)
         after = page(daemon)
@@ -106,7 +106,7 @@ def test_metrics(folder, clean_host):
         for name in ("cay_sandbox_create", "cay_sandbox_start", "cay_exec", "cay_exec_first_byte"):
             assert after.value(f"{name}_seconds_count") == 1, name
         assert after.value("cay_errors_total", **{"class": "not_found"}) == 1
-        route = {"method": "GET", "route": "/api/sandbox/{who}", "status": "404"}
+        route = {"method": "GET", "route": "/api/cay/sandbox/{who}", "status": "404"}
         assert after.value("cay_http_requests_total", **route) == 1
         assert len(after.all("cay_build_info")) == 1
         assert after.value("process_open_fds") > 3
@@ -173,7 +173,7 @@ LINE = re.compile(r'time=\S+ level=(?:error|warn|info|debug) event=(?:\S+|"[^"]*
 
 def test_the_log(folder, clean_host):
     with serving(folder, "--log-level", "debug") as daemon:
-        answer = daemon.get("/api/sandbox/no%22body", X_Request_Id="from-me_1.2")
+        answer = daemon.get("/api/cay/sandbox/no%22body", X_Request_Id="from-me_1.2")
         assert answer.headers["X-Request-Id"] == "from-me_1.2"
         for bad in ("a b", "x" * 65, "ü".encode().decode("latin-1"), 'q"'):
             made = daemon.get("/healthz", X_Request_Id=bad).headers["X-Request-Id"]
@@ -187,7 +187,7 @@ def test_the_log(folder, clean_host):
         assert "hunter2" not in "".join(lines)
         mine = [line for line in lines if "request=from-me_1.2" in line]
         assert len(mine) == 1
-        for part in ("method=GET", 'route=/api/sandbox/{who}', "status=404", "level=info", "ms=",
+        for part in ("method=GET", 'route=/api/cay/sandbox/{who}', "status=404", "level=info", "ms=",
                      "caller=uid:", 'sandbox="no\\"body"'):
             assert part in mine[0], (part, mine[0])
 

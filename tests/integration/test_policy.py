@@ -29,7 +29,7 @@ def daemon():
 def box(daemon):
     made = daemon.create()["id"]
     yield made
-    daemon.ask("DELETE", f"/api/sandbox/{made}?force=true")
+    daemon.ask("DELETE", f"/api/cay/sandbox/{made}?force=true")
 
 
 class Running(threading.Thread):
@@ -59,7 +59,7 @@ class Running(threading.Thread):
 
 def stop(daemon, who, query=""):
     began = time.monotonic()
-    assert daemon.call("POST", f"/api/sandbox/{who}/stop{query}")["state"] == "stopped"
+    assert daemon.call("POST", f"/api/cay/sandbox/{who}/stop{query}")["state"] == "stopped"
     return time.monotonic() - began
 
 
@@ -85,7 +85,7 @@ def test_background_processes_get_sigterm(daemon, box):
     assert daemon.exec(box, "sh", "-c", script)[0] == 0
     assert until(lambda: daemon.exec(box, "test", "-e", "/tmp/ready")[0] == 0, 20)
     assert stop(daemon, box) < 9
-    daemon.call("POST", f"/api/sandbox/{box}/start")
+    daemon.call("POST", f"/api/cay/sandbox/{box}/start")
     assert daemon.exec(box, "cat", "/workspace/note") == (0, "ended\n")
 
 
@@ -103,7 +103,7 @@ def test_no_grace_at_all(daemon, box):
 @pytest.mark.parametrize("grace", ["nonsense", "-1s", "2h"])
 def test_bad_grace(daemon, box, grace):
     with pytest.raises(Refused) as refused:
-        daemon.call("POST", f"/api/sandbox/{box}/stop?grace={grace}")
+        daemon.call("POST", f"/api/cay/sandbox/{box}/stop?grace={grace}")
     assert refused.value.status == 400
     assert daemon.state_of(box) == "started"
 
@@ -128,7 +128,7 @@ def test_recreate(daemon):
         kill_init(daemon, who)
         assert until(lambda: runs(daemon, who, "/workspace/file"), 20)
     finally:
-        daemon.call("DELETE", f"/api/sandbox/{who}?force=true")
+        daemon.call("DELETE", f"/api/cay/sandbox/{who}?force=true")
 
 
 def runs(daemon, who, path):
@@ -142,8 +142,8 @@ def runs(daemon, who, path):
 def test_keep_and_recover(daemon, box):
     kill_init(daemon, box)
     assert until(lambda: daemon.state_of(box) == "error", 20)
-    assert "SIGKILL" in daemon.call("GET", f"/api/sandbox/{box}")["errorReason"]
-    assert daemon.call("POST", f"/api/sandbox/{box}/recover")["state"] == "started"
+    assert "SIGKILL" in daemon.call("GET", f"/api/cay/sandbox/{box}")["errorReason"]
+    assert daemon.call("POST", f"/api/cay/sandbox/{box}/recover")["state"] == "started"
     assert daemon.exec(box, "true")[0] == 0
 
 
@@ -151,7 +151,7 @@ def test_keep_and_recover(daemon, box):
 def test_remove_on_failure(daemon):
     who = daemon.create(onFailure="remove")["id"]
     kill_init(daemon, who)
-    assert until(lambda: daemon.get(f"/api/sandbox/{who}").status == 404, 20)
+    assert until(lambda: daemon.get(f"/api/cay/sandbox/{who}").status == 404, 20)
 
 
 def test_bad_policy(daemon):
@@ -165,34 +165,34 @@ def test_bad_policy(daemon):
 def test_removal_waits(daemon):
     who = daemon.create()["id"]
     command = Running(daemon, who, "touch /tmp/ready; while [ ! -e /tmp/go ]; do sleep 0.05; done")
-    assert daemon.ask("DELETE", f"/api/sandbox/{who}").status == 409
+    assert daemon.ask("DELETE", f"/api/cay/sandbox/{who}").status == 409
     answers = []
     remover = threading.Thread(
-        target=lambda: answers.append(daemon.ask("DELETE", f"/api/sandbox/{who}?wait=true").status))
+        target=lambda: answers.append(daemon.ask("DELETE", f"/api/cay/sandbox/{who}?wait=true").status))
     remover.start()
     assert daemon.exec(who, "touch", "/tmp/go")[0] == 0
     assert command.end() == (0, "")
     remover.join(30)
-    assert answers == [204] and daemon.get(f"/api/sandbox/{who}").status == 404
+    assert answers == [204] and daemon.get(f"/api/cay/sandbox/{who}").status == 404
 
 
 # ---- creations that nobody waits for ----
 
 def test_create_without_waiting(daemon):
     wishes = {"tier": "basic"} if support.USER else {}
-    made = daemon.call("POST", "/api/sandbox?wait=false", wishes)
+    made = daemon.call("POST", "/api/cay/sandbox?wait=false", wishes)
     try:
         assert made["state"] == "creating" and made["progress"] and made["errorReason"] is None
         assert daemon.exec(made["id"], "true")[0] == 0  # who comes early waits
-        now = daemon.call("GET", f"/api/sandbox/{made['id']}")
+        now = daemon.call("GET", f"/api/cay/sandbox/{made['id']}")
         assert now["state"] == "started" and now["progress"] is None
     finally:
-        daemon.call("DELETE", f"/api/sandbox/{made['id']}?force=true")
+        daemon.call("DELETE", f"/api/cay/sandbox/{made['id']}?force=true")
 
 
 def test_failed_creation_stays(daemon):
-    made = daemon.call("POST", "/api/sandbox?wait=false", {"image": "127.0.0.1:9/nothing:here"})
-    who = f"/api/sandbox/{made['id']}"
+    made = daemon.call("POST", "/api/cay/sandbox?wait=false", {"image": "127.0.0.1:9/nothing:here"})
+    who = f"/api/cay/sandbox/{made['id']}"
     assert until(lambda: daemon.state_of(made["id"]) == "error", 30)
     assert daemon.call("GET", who)["errorReason"]
     assert daemon.ask("POST", who + "/start").status >= 400
@@ -203,10 +203,10 @@ def test_removal_ends_a_pull(daemon):
     """A registry that never answers, and nobody who waits for it."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         image = f"127.0.0.1:{silent.getsockname()[1]}/slow:image"
-        made = daemon.call("POST", "/api/sandbox?wait=false", {"image": image})
+        made = daemon.call("POST", "/api/cay/sandbox?wait=false", {"image": image})
         assert until(lambda: pulls(daemon), 20)
         began = time.monotonic()
-        assert daemon.ask("DELETE", f"/api/sandbox/{made['id']}").status == 204
+        assert daemon.ask("DELETE", f"/api/cay/sandbox/{made['id']}").status == 204
         assert time.monotonic() - began < 10
         assert until(lambda: not pulls(daemon), 20)
 
@@ -222,7 +222,7 @@ def pulls(daemon):
 
 def test_resize(daemon, box):
     try:
-        now = daemon.call("POST", f"/api/sandbox/{box}/resize", {"memory": "96m", "cpu": 1})
+        now = daemon.call("POST", f"/api/cay/sandbox/{box}/resize", {"memory": "96m", "cpu": 1})
     except Refused as refused:
         assert support.USER and refused.status == 501  # without a control group
         return
@@ -235,21 +235,21 @@ def test_resize(daemon, box):
 
 def test_resize_of_a_stopped_one(daemon, box):
     stop(daemon, box)
-    assert daemon.call("POST", f"/api/sandbox/{box}/resize", {"pids": 7})["pids"] == 7
-    assert daemon.call("POST", f"/api/sandbox/{box}/start")["pids"] == 7
+    assert daemon.call("POST", f"/api/cay/sandbox/{box}/resize", {"pids": 7})["pids"] == 7
+    assert daemon.call("POST", f"/api/cay/sandbox/{box}/start")["pids"] == 7
 
 
 @pytest.mark.parametrize("wish", [{"memory": 1}, {"cpus": 5000}, {"pids": 0}, {"memory": "9000t"},
                                   {"disk": "1m"}, {"memroy": 1}, {"autoStopInterval": 1}])
 def test_bad_resize(daemon, box, wish):
-    before = daemon.call("GET", f"/api/sandbox/{box}")
-    answer = daemon.ask("POST", f"/api/sandbox/{box}/resize", wish)
+    before = daemon.call("GET", f"/api/cay/sandbox/{box}")
+    answer = daemon.ask("POST", f"/api/cay/sandbox/{box}/resize", wish)
     assert answer.status == 400, answer.text
-    assert daemon.call("GET", f"/api/sandbox/{box}") == before
+    assert daemon.call("GET", f"/api/cay/sandbox/{box}") == before
 
 
 def test_intervals(daemon, box):
-    path = f"/api/sandbox/{box}"
+    path = f"/api/cay/sandbox/{box}"
     assert daemon.call("POST", path + "/autostop/30")["autoStopInterval"] == 30
     assert daemon.call("POST", path + "/autoarchive/60")["autoArchiveInterval"] == 60
     assert daemon.call("POST", path + "/autodelete/0")["autoDeleteInterval"] == 0

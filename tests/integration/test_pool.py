@@ -33,8 +33,8 @@ def pooled(folder, clean_host):
 def test_a_pooled_sandbox_is_not_to_be_seen(pooled):
     [one, *_] = folders(pooled)
     assert pooled.list() == [] and status(pooled)["sandboxes"] == 0
-    for method, path in (("GET", f"/api/sandbox/{one}"), ("GET", f"/api/sandbox/{one[:8]}"),
-                         ("DELETE", f"/api/sandbox/{one}"), ("POST", f"/api/sandbox/{one}/stop"),
+    for method, path in (("GET", f"/api/cay/sandbox/{one}"), ("GET", f"/api/cay/sandbox/{one[:8]}"),
+                         ("DELETE", f"/api/cay/sandbox/{one}"), ("POST", f"/api/cay/sandbox/{one}/stop"),
                          ("GET", f"/api/cay/sandbox/{one}/stats"),
                          ("GET", f"/api/cay/sandbox/{one}/connect")):
         headers = {"Connection": "Upgrade", "Upgrade": "cay-init"}
@@ -56,7 +56,7 @@ def test_what_is_taken_is_what_was_asked_for(pooled):
         pooled.create(name="lab")
     assert refused.value.status == 409
     assert status(pooled)["poolHits"] == 1  # which took nothing
-    pooled.call("DELETE", "/api/sandbox/lab?force=true")
+    pooled.call("DELETE", "/api/cay/sandbox/lab?force=true")
     assert is_full(pooled, 2) and made["id"] not in folders(pooled)
 
 

@@ -165,7 +165,7 @@ def threads(daemon):
 
 def test_pipelined_requests_are_answered_in_order(daemon):
     with connect(daemon) as sock:
-        paths = ["/healthz", "/api/sandbox/none-such", "/api/cay/status", "/nothing"] * 25
+        paths = ["/healthz", "/api/cay/sandbox/none-such", "/api/cay/status", "/nothing"] * 25
         sock.sendall(b"".join(f"GET {p} HTTP/1.1\r\nHost: x\r\n\r\n".encode() for p in paths[:-1])
                      + b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         answers = everything(sock).split(b"HTTP/1.1 ")[1:]
@@ -182,7 +182,7 @@ def test_pipelined_requests_are_answered_in_order(daemon):
 ])
 def test_chunked_bodies(daemon, chunks, status):
     with connect(daemon) as sock:
-        sock.sendall(b"POST /api/sandbox/none-such/start HTTP/1.1\r\nHost: x\r\n"
+        sock.sendall(b"POST /api/cay/sandbox/none-such/start HTTP/1.1\r\nHost: x\r\n"
                      b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
         for chunk in chunks:
             sock.sendall(chunk)
@@ -196,7 +196,7 @@ def test_lengths_that_contradict_each_other(daemon):
                  "Content-Length: 99999999999999999999", "Content-Length: 0x2",
                  "Transfer-Encoding: chunked\r\nContent-Length: 4", "Transfer-Encoding: gzip"):
         with connect(daemon) as sock:
-            sock.sendall(f"POST /api/sandbox HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n\r\n"
+            sock.sendall(f"POST /api/cay/sandbox HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n\r\n"
                          "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             sock.shutdown(socket.SHUT_WR)
             text = everything(sock)
@@ -208,7 +208,7 @@ def test_half_open_connections_and_slow_clients(daemon):
     """Those who say nothing or little hold up nobody, and go without a trace."""
     before = descriptors(daemon), threads(daemon)
     words = [b"", b"G", b"GET /healthz HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: ",
-             b"POST /api/sandbox HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"]
+             b"POST /api/cay/sandbox HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"]
     with contextlib.ExitStack() as undo:
         for turn in range(400):
             undo.enter_context(sock := connect(daemon))
@@ -225,7 +225,7 @@ def test_a_client_that_reads_nothing(daemon):
     with connect(daemon, 0.5) as sock:
         with contextlib.suppress(OSError):
             for _ in range(2000):
-                sock.sendall(b"GET /api/sandbox/" + b"x" * 2000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+                sock.sendall(b"GET /api/cay/sandbox/" + b"x" * 2000 + b" HTTP/1.1\r\nHost: x\r\n\r\n")
         assert daemon.get("/healthz").text == "ok"
 
 
@@ -234,13 +234,13 @@ def test_a_storm_of_garbage(daemon):
     numbers = random_numbers()
     front = daemon.front()
     before = descriptors(daemon)
-    good = [b"GET /api/sandbox HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
-            b"POST /api/sandbox/none/stop HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
-            b"PUT /api/sandbox/none/labels HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n"
+    good = [b"GET /api/cay/sandbox HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n",
+            b"POST /api/cay/sandbox/none/stop HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+            b"PUT /api/cay/sandbox/none/labels HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n"
             b'{"labels":{}}',
             b"GET /api/cay/sandbox/none/connect HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
             b"Upgrade: cay-init\r\n\r\n",
-            b"DELETE /api/sandbox/%00%ff?force=true&force=%zz HTTP/1.1\r\nHost: x\r\n\r\n"]
+            b"DELETE /api/cay/sandbox/%00%ff?force=true&force=%zz HTTP/1.1\r\nHost: x\r\n\r\n"]
     for _ in range(amount(1500, 50000)):
         data = bytearray(numbers.choice(good))
         for _ in range(numbers.randrange(6)):
@@ -255,7 +255,7 @@ def test_a_storm_of_garbage(daemon):
     assert daemon.front() == front and is_alive(front)
     assert until(lambda: descriptors(daemon) <= before + 2, 20)
     for made in daemon.list():  # some of it may be a good request
-        daemon.call("DELETE", f"/api/sandbox/{made['id']}?force=true")
+        daemon.call("DELETE", f"/api/cay/sandbox/{made['id']}?force=true")
 
 
 def test_headers_without_end(daemon):

@@ -513,5 +513,5 @@ def test_what_keeps_a_sandbox_from_being_stopped():
         assert daemon.exec("command", "touch", "/tmp/go")[0] == 0
         assert until(lambda: daemon.state_of("command") == "stopped", 30)
         assert daemon.state_of("program") == "started"
-        daemon.call("POST", "/api/sandbox/program/stop")  # an explicit wish is always heard
+        daemon.call("POST", "/api/cay/sandbox/program/stop")  # an explicit wish is always heard
         assert daemon.state_of("program") == "stopped"

@@ -77,8 +77,8 @@ def test_tls(folder, tls, clean_host):
     cert, key = make_certificate(tls, "first", tls)
     with serving(folder, "--listen", f"127.0.0.1:{port}", env=settings(cert, key)) as daemon:
         bearer = "Bearer " + (daemon.state / "admin.key").read_text().strip()
-        assert https(port, tls, "GET", "/api/sandbox")[0] == 401
-        status, text, _ = https(port, tls, "POST", "/api/sandbox", '{"name": "lab"}',
+        assert https(port, tls, "GET", "/api/cay/sandbox")[0] == 401
+        status, text, _ = https(port, tls, "POST", "/api/cay/sandbox", '{"name": "lab"}',
                                 Authorization=bearer)
         assert status == 200 and json.loads(text)["state"] == "started"
         sock = wrap(port, tls)  # an operation, both ways
@@ -135,7 +135,7 @@ def test_other_origins(folder, clean_host):
 
     def request(method, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request(method, "/api/sandbox", headers=headers)
+        connection.request(method, "/api/cay/sandbox", headers=headers)
         answer = connection.getresponse()
         answer.read()
         return answer

@@ -43,7 +43,7 @@ def create(daemon, *volumes, **more):
 
 
 def remove(daemon, who):
-    daemon.call("DELETE", f"/api/sandbox/{who}?force=true")
+    daemon.call("DELETE", f"/api/cay/sandbox/{who}?force=true")
 
 
 def refusal(daemon, *volumes):
@@ -111,11 +111,11 @@ def test_a_folder_that_was_replaced_is_refused_at_the_next_start(daemon, place, 
     support.own(folder)
     who = create(daemon, f"{folder}:/data")
     try:
-        daemon.call("POST", f"/api/sandbox/{who}/stop?force=true")
+        daemon.call("POST", f"/api/cay/sandbox/{who}/stop?force=true")
         folder.rmdir()
         folder.symlink_to(place / "hidden")
         with pytest.raises(Refused) as refused:
-            daemon.call("POST", f"/api/sandbox/{who}/start")
+            daemon.call("POST", f"/api/cay/sandbox/{who}/start")
         assert refused.value.status == 403
     finally:
         remove(daemon, who)
@@ -132,9 +132,9 @@ def test_bad_setting(place):
 
 @pytest.fixture
 def volume(daemon):
-    made = daemon.call("POST", "/api/volumes", {"name": "data"})
+    made = daemon.call("POST", "/api/cay/volumes", {"name": "data"})
     yield made["id"]
-    daemon.ask("DELETE", f"/api/volumes/{made['id']}")
+    daemon.ask("DELETE", f"/api/cay/volumes/{made['id']}")
 
 
 def test_shared_by_sandboxes(daemon, volume):
@@ -145,7 +145,7 @@ def test_shared_by_sandboxes(daemon, volume):
         assert daemon.exec(two, "cat", "/shared/file") == (0, "hello\n")
         assert daemon.exec(two, "stat", "-c", "%u", "/shared/file") == (0, "0\n")
         assert daemon.exec(two, "touch", "/shared/new")[0] != 0
-        answer = daemon.ask("DELETE", "/api/volumes/data")
+        answer = daemon.ask("DELETE", "/api/cay/volumes/data")
         assert answer.status == 409 and "used by" in answer.json()["message"]
     finally:
         remove(daemon, one)
@@ -155,19 +155,19 @@ def test_shared_by_sandboxes(daemon, volume):
         assert daemon.exec(three, "cat", "/again/file") == (0, "hello\n")
     finally:
         remove(daemon, three)
-    assert daemon.ask("DELETE", "/api/volumes/data").status == 204
-    assert daemon.get(f"/api/volumes/{volume}").status == 404
+    assert daemon.ask("DELETE", "/api/cay/volumes/data").status == 204
+    assert daemon.get(f"/api/cay/volumes/{volume}").status == 404
     assert not (daemon.state / "volumes" / volume).exists()
 
 
 def test_routes(daemon, volume):
-    by_id = daemon.call("GET", f"/api/volumes/{volume}")
+    by_id = daemon.call("GET", f"/api/cay/volumes/{volume}")
     assert by_id["name"] == "data" and by_id["state"] == "ready"
-    assert daemon.call("GET", "/api/volumes/by-name/data") == by_id
-    assert by_id in daemon.call("GET", "/api/volumes")
-    assert daemon.ask("POST", "/api/volumes", {"name": "data"}).status == 409
+    assert daemon.call("GET", "/api/cay/volumes/by-name/data") == by_id
+    assert by_id in daemon.call("GET", "/api/cay/volumes")
+    assert daemon.ask("POST", "/api/cay/volumes", {"name": "data"}).status == 409
     for bad in ({"name": "../x"}, {"name": ""}, {}, {"name": volume}, {"nam": "x"}):
-        assert daemon.ask("POST", "/api/volumes", bad).status == 400
+        assert daemon.ask("POST", "/api/cay/volumes", bad).status == 400
     for bad in ("nothing:/data", "da/ta:/data"):
         assert refusal(daemon, bad)[0] == 404
     assert refusal(daemon, "data:/proc")[0] == 400
@@ -177,12 +177,12 @@ def test_survives_the_daemon(daemon, volume):
     who = create(daemon, "data:/data")
     try:
         assert daemon.exec(who, "sh", "-c", "echo kept > /data/file")[0] == 0
-        daemon.call("POST", f"/api/sandbox/{who}/stop?force=true")
+        daemon.call("POST", f"/api/cay/sandbox/{who}/stop?force=true")
         daemon.stop()
         daemon.start()
-        daemon.call("POST", f"/api/sandbox/{who}/start")
+        daemon.call("POST", f"/api/cay/sandbox/{who}/start")
         assert daemon.exec(who, "cat", "/data/file") == (0, "kept\n")
-        assert daemon.ask("DELETE", f"/api/volumes/{volume}").status == 409
+        assert daemon.ask("DELETE", f"/api/cay/volumes/{volume}").status == 409
     finally:
         remove(daemon, who)
 

@@ -19,7 +19,8 @@ static const struct route table[] = {
     {"GET", "/toolbox/{who}/session/{session}/{command}", NULL},
     {"GET", "/preview/{who}/*", NULL},
 };
-static const struct route_table tables[] = {{table, 3}, {table + 3, ARRAY_LEN(table) - 3}};
+static const struct route_table first = {table, 3}, second = {table + 3, ARRAY_LEN(table) - 3};
+static const struct route_table *const tables[] = {&first, &second};
 
 static const struct {
     const char *method, *uri;
@@ -82,7 +83,7 @@ static void test_arguments(void **state) {
     assert_string_equal(args.v[1], "a/b");
     assert_string_equal(args.v[2], "7");
     static const struct route greedy[] = {{"GET", "/{a}/{b}/{c}/{d}/{e}", NULL}};
-    const struct route_table too_many = {greedy, 1};
+    const struct route_table greedy_table = {greedy, 1}, *too_many = &greedy_table;
     assert_int_equal(target_parse("/1/2/3/4/5", &target, NULL), 0);
     assert_null(route_find(&too_many, 1, "GET", &target, &args, allow));
 }
@@ -95,7 +96,7 @@ static void test_long_allow(void **state) {
         many[i] = (struct route){"METHOD", "/x", NULL};
     struct target target;
     struct route_args args;
-    struct route_table one = {many, ARRAY_LEN(many)};
+    const struct route_table many_table = {many, ARRAY_LEN(many)}, *one = &many_table;
     char allow[ROUTE_ALLOW_SIZE];
     assert_int_equal(target_parse("/x", &target, NULL), 0);
     assert_null(route_find(&one, 1, "GET", &target, &args, allow));

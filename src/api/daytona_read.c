@@ -1,0 +1,259 @@
+#include "api/daytona_read.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "api/shape_value.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+enum {
+    CPU_QUOTA_US = 100000,
+    CPUS_MAX = 4096,
+    GIB_MAX = 1024 * 1024,
+    TTL_MAX = 10 * 366 * 24 * 60
+};
+
+/* ---- FROM ---- */
+
+static int refuse_dockerfile(struct cay_error *err, enum cay_code code, const char *why) {
+    error_set(err, code, "buildInfo.dockerfileContent: %s", why);
+    return error_remedy(err, "build the image with: cay image build -t NAME FOLDER, and name it as "
+                             "the snapshot, or in FROM alone");
+}
+
+/* The next line that says something, without the blanks around it. */
+static bool next_line(const char **text, const char **ret, size_t *ret_len) {
+    while (**text != '\0') {
+        const char *line = *text + strspn(*text, " \t\r\n");
+        size_t len = strcspn(line, "\n");
+        *text = line + len;
+        while (len > 0 && strchr(" \t\r", line[len - 1]) != NULL)
+            len--;
+        if (len == 0 || line[0] == '#')
+            continue;
+        *ret = line;
+        *ret_len = len;
+        return true;
+    }
+    return false;
+}
+
+/* "FROM x" or "FROM x AS y": where x is, and how long. */
+static size_t find_image(const char *line, size_t len, const char **ret) {
+    static const char blanks[] = " \t";
+    if (len < 6 || strncasecmp(line, "FROM", 4) != 0 || strchr(blanks, line[4]) == NULL)
+        return 0;
+    const char *image = line + 4 + strspn(line + 4, blanks), *end = line + len;
+    size_t name = MIN(strcspn(image, " \t\r\n"), (size_t)(end - image));
+    const char *rest = image + name + strspn(image + name, blanks);
+    *ret = image;
+    if (rest >= end)
+        return name;
+    bool is_named =
+        end - rest > 3 && strncasecmp(rest, "AS", 2) == 0 && strchr(blanks, rest[2]) != NULL;
+    return is_named ? name : 0;
+}
+
+int daytona_read_from(const char *dockerfile, char *image, size_t size, struct cay_error *err) {
+    const char *line, *name = NULL, *more;
+    size_t len, more_len;
+    if (!next_line(&dockerfile, &line, &len))
+        return refuse_dockerfile(err, CAY_INVALID_ARGUMENT, "it has no FROM");
+    size_t name_len = find_image(line, len, &name);
+    if (name_len == 0 || name[0] == '-' || memchr(name, '$', name_len) != NULL ||
+        next_line(&dockerfile, &more, &more_len))
+        return refuse_dockerfile(err, CAY_UNSUPPORTED,
+                                 "only 'FROM IMAGE' is served, without further instructions");
+    if (name_len >= size)
+        return refuse_dockerfile(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+    memcpy(image, name, name_len);
+    image[name_len] = '\0';
+    return 0;
+}
+
+/* ---- what cannot be done ---- */
+
+static int refuse_key(const struct json *value, const char *remedy, struct cay_error *err) {
+    (void)json_refuse(value, err, "this is not available");
+    err->code = CAY_UNSUPPORTED;
+    return error_remedy(err, "%s", remedy);
+}
+
+/* True if it asks for something: not null, false, 0, "", [] or {}. */
+static bool asks(const struct json *at, const char *key, struct json *ret) {
+    struct cay_error ignored;
+    const char *text = "";
+    int64_t number = 0;
+    bool flag = false;
+    if (!json_child(at, key, ret))
+        return false;
+    switch (json_kind(ret)) {
+    case JSON_KIND_STRING:
+        return json_as_string(ret, &text, &ignored) == 0 && text[0] != '\0';
+    case JSON_KIND_BOOL:
+        return json_as_bool(ret, &flag, &ignored) == 0 && flag;
+    case JSON_KIND_INTEGER:
+        return json_as_integer(ret, INT64_MIN, INT64_MAX, &number, &ignored) == 0 && number != 0;
+    case JSON_KIND_ARRAY:
+    case JSON_KIND_OBJECT:
+        return json_count(ret) > 0;
+    default:
+        return true;
+    }
+}
+
+struct lack {
+    const char *key, *remedy;
+};
+
+static int check_lacks(const struct json *at, const struct lack *lacks, size_t count,
+                       struct cay_error *err) {
+    struct json value;
+    for (size_t i = 0; i < count; i++)
+        if (asks(at, lacks[i].key, &value))
+            return err == NULL ? -CAY_UNSUPPORTED : refuse_key(&value, lacks[i].remedy, err);
+    return 0;
+}
+
+static const char no_network[] = "sandboxes have no network: leave it out, and copy files in";
+
+static int check_create(const struct json *at, struct cay_error *err) {
+    static const struct lack lacks[] = {
+        {"gpu", "leave it out, or give 0"},
+        {"gpuType", "leave it out"},
+        {"networkAllowList", no_network},
+        {"domainAllowList", no_network},
+        {"outboundProxyUrl", no_network},
+        {"autoPauseInterval", "use autoStopInterval"},
+        {"linkedSandbox", "leave it out"},
+        {"secrets", "pass them in env"},
+        {"kvm", "leave it out"},
+    };
+    return check_lacks(at, lacks, ARRAY_LEN(lacks), err);
+}
+
+/* ---- values ---- */
+
+static int read_gib(const struct json *at, const char *key, uint64_t *ret, struct cay_error *err) {
+    int64_t gib = 0;
+    int r = json_get_integer(at, key, JSON_OPTIONAL, 1, GIB_MAX, &gib, err);
+    if (r == 0 && gib > 0)
+        *ret = (uint64_t)gib << 30;
+    return r;
+}
+
+static int read_cpus(const struct json *at, uint32_t *ret, struct cay_error *err) {
+    int64_t cpus = 0;
+    int r = json_get_integer(at, "cpu", JSON_OPTIONAL, 1, CPUS_MAX, &cpus, err);
+    if (r == 0 && cpus > 0)
+        *ret = (uint32_t)cpus * CPU_QUOTA_US;
+    return r;
+}
+
+static int read_image(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
+    struct json build;
+    const char *dockerfile = NULL;
+    int r = value_text(at, "snapshot", ret->image_name, sizeof ret->image_name, err);
+    if (r == 0)
+        r = json_get_object(at, "buildInfo", JSON_OPTIONAL, &build, err);
+    if (r < 0 || build.value == NULL)
+        return r;
+    if (ret->image_name[0] != '\0') {
+        error_set(err, CAY_INVALID_ARGUMENT, "snapshot and buildInfo exclude each other");
+        return error_remedy(err, "send one of them");
+    }
+    r = json_get_string(&build, "dockerfileContent", JSON_REQUIRED, &dockerfile, err);
+    return r < 0 ? r : daytona_read_from(dockerfile, ret->image_name, sizeof ret->image_name, err);
+}
+
+static int read_ttl(const struct json *at, int64_t *ret, struct cay_error *err) {
+    int64_t minutes = 0;
+    int r = json_get_integer(at, "ttlMinutes", JSON_OPTIONAL, 0, TTL_MAX, &minutes, err);
+    if (r == 0 && minutes > 0)
+        *ret = clock_wall_ms() + minutes * 60 * 1000;
+    return r;
+}
+
+static int read_texts(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
+    int r = value_text(at, "name", ret->name, sizeof ret->name, err);
+    if (r == 0 && ret->name[0] != '\0')
+        r = id_check_name("name", ret->name, err);
+    if (r == 0)
+        r = value_text(at, "user", ret->user, sizeof ret->user, err);
+    return r < 0 ? r : read_image(at, ret, err);
+}
+
+static int read_limits(const struct json *at, uint64_t *memory, uint64_t *disk, uint32_t *cpu,
+                       struct cay_error *err) {
+    int r = read_cpus(at, cpu, err);
+    if (r == 0)
+        r = read_gib(at, "memory", memory, err);
+    return r < 0 ? r : read_gib(at, "disk", disk, err);
+}
+
+static int read_create(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
+    int r = read_texts(at, ret, err);
+    if (r == 0)
+        r = read_limits(at, &ret->memory_bytes, &ret->disk_bytes, &ret->cpu_quota_us, err);
+    if (r == 0)
+        r = value_pairs(at, "env", VALUE_PAIRS_MAX, &ret->env, err);
+    if (r == 0)
+        r = value_pairs(at, "labels", SPEC_LABELS_MAX, &ret->labels, err);
+    if (r == 0)
+        r = value_volumes(at, &ret->volumes, err);
+    if (r == 0)
+        r = value_intervals(at, ret, err);
+    if (r == 0)
+        r = json_get_bool(at, "public", JSON_OPTIONAL, &ret->is_public, err);
+    return r < 0 ? r : read_ttl(at, &ret->destroy_ms, err);
+}
+
+/* ---- bodies ---- */
+
+int daytona_read_create(const struct buf *body, struct sandbox_record *ret, struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = value_parse(body, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = json_as_object(&root, err);
+    if (r == 0)
+        r = check_create(&root, err);
+    return r < 0 ? r : read_create(&root, ret, err);
+}
+
+int daytona_read_resize(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = value_parse(body, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = json_as_object(&root, err);
+    return r < 0
+               ? r
+               : read_limits(&root, &ret->memory_bytes, &ret->disk_bytes, &ret->cpu_quota_us, err);
+}
+
+int daytona_read_network(const struct buf *body, struct cay_error *err) {
+    static const struct lack lacks[] = {
+        {"networkAllowList", no_network},
+        {"domainAllowList", no_network},
+        {"outboundProxyUrl", no_network},
+    };
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    bool blocks = true;
+    int r = value_parse(body, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = json_as_object(&root, err);
+    if (r == 0)
+        r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
+    if (r == 0)
+        r = json_get_bool(&root, "networkBlockAll", JSON_OPTIONAL, &blocks, err);
+    if (r < 0 || blocks)
+        return r;
+    error_set(err, CAY_UNSUPPORTED, "sandboxes have no network that could be opened");
+    return error_remedy(err, "copy files in; ports inside are reached by previews");
+}

@@ -1,0 +1,19 @@
+/* The bodies of Daytona's requests. Keys that we do not know are passed over, since each version of
+ * the SDKs adds some; what we know and cannot do is refused as CAY_UNSUPPORTED. */
+#pragma once
+
+#include "base/buf.h"
+#include "manager/manager.h"
+
+struct cay_error;
+
+/* CreateSandbox. What is left out stays zero; the caller releases ret also after a failure. */
+int daytona_read_create(const struct buf *body, struct sandbox_record *ret, struct cay_error *err);
+/* Limits: processors, and GiB of memory and disk. */
+int daytona_read_resize(const struct buf *body, struct manager_update *ret, struct cay_error *err);
+/* network-settings: 0 if it is what every sandbox has. */
+int daytona_read_network(const struct buf *body, struct cay_error *err);
+
+/* The image of a Dockerfile that says FROM and nothing else: 0 with its name, -CAY_UNSUPPORTED if
+ * it says more, so that it would have to be built. */
+int daytona_read_from(const char *dockerfile, char *image, size_t size, struct cay_error *err);
