@@ -6,7 +6,7 @@
 #include "api/metrics.h"
 #include "api/prometheus.h"
 #include "api/shape.h"
-#include "api/toolbox.h"
+#include "api/toolbox_files.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -264,7 +264,14 @@ static const struct route routes[] = {
 
 static const struct route_table own_routes = {routes, ARRAY_LEN(routes)};
 static const struct route_table *const tables[] = {
-    &own_routes, &daytona_sandbox_routes, &daytona_misc_routes,
+    &own_routes,
+    &daytona_sandbox_routes,
+    &daytona_misc_routes,
+    &sign_routes,
+    &toolbox_files_routes,
+    &toolbox_search_routes,
+    &toolbox_upload_routes,
+    &toolbox_download_routes,
     &daytona_absent_routes, /* the last: what nobody serves */
 };
 

@@ -19,8 +19,9 @@ enum { CALL_BODY_MAX = 1024 * 1024, CALL_ANSWER_MAX = 64 * 1024 * 1024 };
 struct stream {
     /* Waits for more: how many bytes were put into data, 0 at the end. */
     size_t (*read)(struct stream *s, char *data, size_t size);
-    /* Also if it was not read to its end. */
+    /* Also if it was not read to its end, and perhaps when the call has gone already. */
     void (*close)(struct stream *s);
+    bool failed; /* set with the end: it is none, and the client is to notice */
 };
 
 /* A body that is taken piece by piece, as it comes. */
@@ -37,6 +38,7 @@ struct answer {
     struct buf body;
     struct strv headers;         /* name, value, name, value … */
     struct stream *stream;       /* in place of a body, if not NULL */
+    uint64_t stream_bytes;       /* how much that will be; 0: not known */
     struct operation *operation; /* in place of a body, if not NULL: its bytes both ways, */
     int connection;              /* and cay-init's end of them */
     /* In place of a body, if not NULL: a WebSocket, in the thread of its connection. */

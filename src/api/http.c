@@ -18,6 +18,7 @@
 #include "api/metrics.h"
 #include "api/relay.h"
 #include "api/request_log.h"
+#include "api/sign.h"
 #include "api/tls.h"
 #include "api/ws.h"
 #include "base/auto.h"
@@ -30,8 +31,9 @@ enum {
     BACKLOG = 1024,
     IDLE_SECONDS = 60,
     STACK_SIZE = 512 * 1024,
-    MEMORY_MAX = 1024 * 1024,         /* heads of request and answer */
-    IGNORED_MAX = 16 * CALL_BODY_MAX, /* of a body that is too large, before we hang up */
+    MEMORY_MAX = 1024 * 1024,              /* heads of request and answer */
+    IGNORED_MAX = 16 * CALL_BODY_MAX,      /* of a body that is too large, before we hang up */
+    SINK_IGNORED_MAX = 1024 * 1024 * 1024, /* of one that its sink has refused: files are large */
     STREAM_CHUNK = 64 * 1024,
     WEBSOCKET_MESSAGE_MAX = 1024 * 1024,
 };
@@ -73,7 +75,9 @@ static ssize_t read_stream(void *cls, uint64_t at, char *data, size_t size) {
     (void)at;
     struct stream *s = cls;
     size_t len = s->read(s, data, size);
-    return len > 0 ? (ssize_t)len : MHD_CONTENT_READER_END_OF_STREAM;
+    if (len > 0)
+        return (ssize_t)len;
+    return s->failed ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
 static void close_stream(void *cls) {
@@ -216,7 +220,8 @@ static struct MHD_Response *make_response(struct call *c) {
     }
     if (a->stream != NULL) {
         struct MHD_Response *response = MHD_create_response_from_callback(
-            MHD_SIZE_UNKNOWN, STREAM_CHUNK, read_stream, a->stream, close_stream);
+            a->stream_bytes != 0 ? a->stream_bytes : MHD_SIZE_UNKNOWN, STREAM_CHUNK, read_stream,
+            a->stream, close_stream);
         if (response != NULL)
             a->stream = NULL; /* the response's now */
         return response;
@@ -327,8 +332,8 @@ static bool shows_metrics(const struct http *h, const struct target *t) {
 }
 
 /* What is wrong with a key is not told: only that it does not work. */
-static int identify_key(const struct http *h, struct MHD_Connection *connection, struct call *c,
-                        struct cay_error *err) {
+static int identify_key(const struct http *h, struct MHD_Connection *connection, const char *method,
+                        struct call *c, struct cay_error *err) {
     struct key *ret = &c->caller;
     if (!access_host_is_allowed(header(connection, "Host"), h->options.hosts)) {
         error_set(err, CAY_FORBIDDEN, "the request is for another host");
@@ -343,7 +348,11 @@ static int identify_key(const struct http *h, struct MHD_Connection *connection,
         *ret = (struct key){.name = "public", .scopes = c->sees_metrics ? SCOPE_READ : 0};
         return 0;
     }
+    if (sign_admit(h->options.manager, method, &c->target, ret))
+        return 0;
     error_set(err, CAY_UNAUTHORIZED, "the key is missing or not valid");
+    if (target_query(&c->target, "signature") != NULL)
+        return error_remedy(err, "the signature of the URL is not valid, or has expired");
     return error_remedy(err, "send 'Authorization: Bearer KEY'; a key is made by: cay key create");
 }
 
@@ -442,7 +451,7 @@ static enum MHD_Result begin(const struct port *port, struct MHD_Connection *con
     q->origin = find_origin(q->http, header(connection, "Origin"));
     if (is_preflight(connection, method))
         return answer_preflight(connection, q);
-    int r = port->is_tcp ? identify_key(q->http, connection, &q->call, &err)
+    int r = port->is_tcp ? identify_key(q->http, connection, method, &q->call, &err)
                          : identify_peer(q->http, connection, &q->call.caller, &err);
     if (r < 0) {
         note_refusal(connection, &q->call, &err);
@@ -510,7 +519,7 @@ static enum MHD_Result take_piece(struct request *q, const char *data, size_t *l
     else
         q->body_bytes += *len;
     *len = 0;
-    return q->body_bytes > IGNORED_MAX ? MHD_NO : MHD_YES;
+    return q->body_bytes > SINK_IGNORED_MAX ? MHD_NO : MHD_YES;
 }
 
 static enum MHD_Result take_body(struct request *q, const char *data, size_t *len) {

@@ -15,12 +15,14 @@ static bool is_text(const char *text) {
     return true;
 }
 
-/* In place: what is decoded is never longer. */
-static int decode(char *text, bool plus_is_space, struct cay_error *err) {
+enum place { IN_PATH, IN_KEY, IN_VALUE };
+
+/* In place: what is decoded is never longer. Values may be any UTF-8: names of files are. */
+static int decode(char *text, enum place place, struct cay_error *err) {
     char *out = text;
     for (const char *p = text; *p != '\0'; p++) {
         if (*p != '%') {
-            *out++ = plus_is_space && *p == '+' ? ' ' : *p;
+            *out++ = place != IN_PATH && *p == '+' ? ' ' : *p;
             continue;
         }
         int high = str_hex_digit(p[1]), low = high < 0 ? -1 : str_hex_digit(p[2]);
@@ -33,6 +35,8 @@ static int decode(char *text, bool plus_is_space, struct cay_error *err) {
         p += 2;
     }
     *out = '\0';
+    if (place == IN_VALUE && str_is_utf8(text, strlen(text)))
+        return 0;
     return is_text(text) ? 0
                          : error_set(err, CAY_INVALID_ARGUMENT,
                                      "the path has a control character, or is no UTF-8");
@@ -48,7 +52,7 @@ static int parse_segments(char *path, struct target *ret, struct cay_error *err)
         if (ret->segments == TARGET_SEGMENTS_MAX)
             return error_set(err, CAY_INVALID_ARGUMENT, "the path has more than %d parts",
                              TARGET_SEGMENTS_MAX);
-        int r = decode(path, false, err);
+        int r = decode(path, IN_PATH, err);
         if (r < 0)
             return r;
         ret->segment[ret->segments++] = path;
@@ -69,9 +73,9 @@ static int parse_query(char *pair, struct target *ret, struct cay_error *err) {
         value = none;
     else
         *value++ = '\0';
-    int r = decode(pair, true, err);
+    int r = decode(pair, IN_KEY, err);
     if (r == 0 && value != none)
-        r = decode(value, true, err);
+        r = decode(value, IN_VALUE, err);
     if (r == 0)
         ret->query[ret->queries++] = (struct target_query){pair, value};
     return r;

@@ -27,7 +27,8 @@ struct target {
 
 /* Refused as CAY_INVALID_ARGUMENT: what does not begin with a slash, is too long, has an empty
  * segment (but one slash at the end is fine), "%" without two hex digits, or text that is no UTF-8
- * or has a control character. In queries "+" is a space. ret points into itself: not to be copied.
+ * or, but in the values of queries, has a control character. In queries "+" is a space. ret points
+ * into itself: not to be copied.
  */
 int target_parse(const char *uri, struct target *ret, struct cay_error *err);
 

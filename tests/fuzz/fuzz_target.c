@@ -27,9 +27,15 @@ static void require(bool ok) {
         abort();
 }
 
+static void check_place(const struct target *t, const char *text) {
+    size_t len = strlen(text);
+    require(len == 0 || (text >= t->text && text + len < t->text + sizeof t->text));
+    require(str_is_utf8(text, len));
+}
+
 static void check_text(const struct target *t, const char *text) {
     size_t left = strlen(text), len;
-    require(left == 0 || (text >= t->text && text + left < t->text + sizeof t->text));
+    check_place(t, text);
     for (; left > 0; text += len, left -= len) {
         len = str_printable_length(text, left);
         require(len > 0);
@@ -44,7 +50,7 @@ static void check_target(const struct target *t) {
     }
     for (size_t i = 0; i < t->queries; i++) {
         check_text(t, t->query[i].key);
-        check_text(t, t->query[i].value);
+        check_place(t, t->query[i].value);
     }
 }
 

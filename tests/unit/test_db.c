@@ -207,6 +207,28 @@ static void test_events(void **state) {
     db_close(db);
 }
 
+static void test_secrets(void **state) {
+    struct db *db = open_db(*state);
+    struct sandbox_record r = make_row(1);
+    char text[16], small[3];
+    assert_int_equal(db_add(db, &r, DB_FLUSH, NULL), 0);
+    assert_int_equal(db_secret_get(db, r.id, "files", text, sizeof text, NULL), -CAY_NOT_FOUND);
+    assert_int_equal(db_secret_set(db, r.id, "files", "one", false, NULL), 0);
+    assert_int_equal(db_secret_set(db, r.id, "files", "two", false, NULL), 0);
+    assert_int_equal(db_secret_get(db, r.id, "files", text, sizeof text, NULL), 0);
+    assert_string_equal(text, "one"); /* who came first */
+    assert_int_equal(db_secret_set(db, r.id, "files", "three", true, NULL), 0);
+    assert_int_equal(db_secret_set(db, r.id, "preview", "x", true, NULL), 0);
+    assert_int_equal(db_secret_get(db, r.id, "files", text, sizeof text, NULL), 0);
+    assert_string_equal(text, "three");
+    assert_true(db_secret_get(db, r.id, "files", small, sizeof small, NULL) < 0);
+    assert_int_equal(db_remove(db, r.id, DB_FLUSH, NULL), 0);
+    assert_int_equal(db_secret_get(db, r.id, "files", text, sizeof text, NULL), -CAY_NOT_FOUND);
+    assert_int_equal(db_secret_set(db, r.id, "files", "late", true, NULL), 0); /* nobody's */
+    assert_int_equal(db_secret_get(db, r.id, "files", text, sizeof text, NULL), -CAY_NOT_FOUND);
+    db_close(db);
+}
+
 static void test_refusals(void **state) {
     struct db *db = open_db(*state);
     struct cay_error err = {0};
@@ -544,6 +566,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_events, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_secrets, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
         cmocka_unit_test_setup_teardown(test_migrations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newer_is_refused, setup, teardown),
