@@ -88,6 +88,9 @@ const char *call_origin(const struct call *c, char out[static CALL_ORIGIN_SIZE])
 /* A header of the request, or NULL; until the call ends. (http.c) */
 const char *call_header(const struct call *c, const char *name);
 
+/* Whose key a text is, for what carries it elsewhere than in the head; false: nobody's. (http.c) */
+bool call_identify(const struct call *c, const char *text, struct key *ret);
+
 /* Finds the handler, asks whether the caller may, and opens the sink if there is one. If that
  * fails the answer is filled, and negative. */
 int call_begin(struct call *c, const char *method);

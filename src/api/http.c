@@ -326,9 +326,23 @@ static bool match_admin(const struct http *h, const char *text, struct key *ret)
     return true;
 }
 
+static bool match_key(const struct http *h, const char *text, struct key *ret) {
+    return match_admin(h, text, ret) || manager_key_match(h->options.manager, text, ret);
+}
+
+bool call_identify(const struct call *c, const char *text, struct key *ret) {
+    return match_key(((const struct request *)c)->http, text, ret);
+}
+
 /* Metrics, where everybody may see them. */
 static bool shows_metrics(const struct http *h, const struct target *t) {
     return h->options.metrics_public && t->segments == 1 && str_equal(t->segment[0], "metrics");
+}
+
+/* The socket of events, whose first message has the key. */
+static bool brings_key_later(const struct target *t) {
+    return t->segments == 2 && str_equal(t->segment[0], "api") &&
+           str_equal(t->segment[1], "socket.io");
 }
 
 /* What is wrong with a key is not told: only that it does not work. */
@@ -340,11 +354,10 @@ static int identify_key(const struct http *h, struct MHD_Connection *connection,
         return error_remedy(err, "add the name to allowed_hosts in [server]");
     }
     const char *text = access_bearer(header(connection, "Authorization"));
-    if (text != NULL &&
-        (match_admin(h, text, ret) || manager_key_match(h->options.manager, text, ret)))
+    if (text != NULL && match_key(h, text, ret))
         return 0;
     c->sees_metrics = shows_metrics(h, &c->target);
-    if (c->sees_metrics || daytona_is_public(&c->target)) {
+    if (c->sees_metrics || brings_key_later(&c->target) || daytona_is_public(&c->target)) {
         *ret = (struct key){.name = "public", .scopes = c->sees_metrics ? SCOPE_READ : 0};
         return 0;
     }

@@ -138,6 +138,10 @@ int ws_new(int fd, const char *early, size_t early_len, size_t message_max, stru
     return 0;
 }
 
+int ws_fd(const struct ws *w) {
+    return w->fd;
+}
+
 void ws_free(struct ws *w) {
     if (w == NULL)
         return;

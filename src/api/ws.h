@@ -17,6 +17,7 @@ int ws_accept(const char *key, char out[static WS_ACCEPT_SIZE]);
  * what was read from it already. Messages of more than message_max bytes are refused. 0 or -errno.
  */
 int ws_new(int fd, const char *early, size_t early_len, size_t message_max, struct ws **ret);
+int ws_fd(const struct ws *w); /* the connection */
 void ws_free(struct ws *w);
 void ws_freep(struct ws **w);
 

@@ -284,6 +284,7 @@ static int forget(struct manager *m, struct sandbox *s, struct cay_error *err) {
     if (r == 0 || r == -CAY_NOT_FOUND) {
         (void)pthread_mutex_lock(&m->lock);
         table_drop(m, s);
+        watch_tell(m, &s->record, sandbox_state_name(s->record.state), "destroyed");
         (void)pthread_mutex_unlock(&m->lock);
         r = 0;
     }
@@ -403,12 +404,14 @@ static int admit(struct manager *m, struct sandbox *s, struct cay_error *err) {
     if (r < 0)
         return r;
     r = db_add(m->db, &s->record, flush, err);
-    if (r < 0) {
-        (void)pthread_mutex_lock(&m->lock);
+    (void)pthread_mutex_lock(&m->lock);
+    if (r < 0)
         table_drop(m, s);
-        (void)pthread_mutex_unlock(&m->lock);
+    else
+        watch_tell(m, &s->record, NULL, sandbox_state_name(s->record.state));
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
         turn_end(m, s);
-    }
     return r;
 }
 

@@ -85,6 +85,7 @@ struct manager {
     struct key *keys; /* oldest first */
     size_t key_count;
     struct key_use *key_uses;
+    struct watch *watches;
     int64_t refusals_since; /* monotonic: the minute in which */
     size_t refusals, refusals_left_out;
     size_t operations, changes; /* under way */
@@ -221,6 +222,12 @@ int reconcile(struct manager *m, bool first, struct cay_error *err);
 /* A note between the states, which record themselves. Not with the lock held; a failure is logged.
  */
 void event_note(struct manager *m, const struct sandbox *s, const char *text);
+
+/* ---- manager_watch.c ---- */
+
+/* With the lock held: tells who watches. old_state NULL: it is new. */
+void watch_tell(struct manager *m, const struct sandbox_record *r, const char *old_state,
+                const char *new_state);
 
 /* With the lock held: whether there is room for what is wanted, in place of s; what is pooled takes
  * none. */

@@ -153,6 +153,8 @@ static int finish(struct manager *m, struct sandbox *s, const struct sandbox_rec
     (void)pthread_mutex_lock(&m->lock);
     if (r == 0 && sandbox_record_copy(&s->record, ret) < 0)
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    if (r == 0)
+        watch_tell(m, &s->record, NULL, sandbox_state_name(s->record.state));
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         (void)change_remove(m, s, NULL, NULL); /* it is somebody's: never to be pooled again */

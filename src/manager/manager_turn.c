@@ -119,6 +119,7 @@ int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct 
 static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state state,
                       const char *reason, const char *remedy) {
     int64_t now = clock_ms();
+    enum sandbox_state before = s->record.state;
     s->record.state = state;
     s->record.updated_ms = clock_wall_ms();
     (void)str_escape(s->record.reason, sizeof s->record.reason, reason);
@@ -131,12 +132,16 @@ static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state s
         s->has_end = false; /* of an earlier life */
     if (state == SANDBOX_STOPPED)
         s->stopped_at = now;
+    if (state != before)
+        watch_tell(m, &s->record, sandbox_state_name(before), sandbox_state_name(state));
     (void)pthread_cond_broadcast(&m->changed);
 }
 
 static void go_back(struct manager *m, struct sandbox *s, enum sandbox_state before) {
     (void)pthread_mutex_lock(&m->lock);
+    enum sandbox_state missed = s->record.state;
     s->record.state = before;
+    watch_tell(m, &s->record, sandbox_state_name(missed), sandbox_state_name(before));
     (void)pthread_cond_broadcast(&m->changed);
     (void)pthread_mutex_unlock(&m->lock);
 }

@@ -1,0 +1,30 @@
+/* Watching what becomes of sandboxes: a queue of news for each viewer, who sees what his key sees.
+ */
+#pragma once
+
+#include "manager/key.h"
+#include "manager/record.h"
+
+struct cay_error;
+struct manager;
+struct watch;
+
+enum { WATCH_QUEUE_MAX = 256 }; /* of a viewer who is slow, the oldest news are dropped */
+
+struct watch_news {
+    struct watch_news *next;      /* the queue's */
+    struct sandbox_record record; /* as it was then */
+    const char *old_state;        /* NULL: it is new */
+    const char *new_state;        /* "destroyed" when it is gone, else that of the record */
+};
+
+/* From now on. Until manager_unwatch the manager must stay. */
+int manager_watch(struct manager *m, const struct key *caller, struct watch **ret,
+                  struct cay_error *err);
+void manager_unwatch(struct manager *m, struct watch *w); /* NULL is fine */
+
+/* Can be read from while there are news; only watch_take reads it. */
+int watch_fd(const struct watch *w);
+/* The oldest, the caller's to free; NULL: there are none. */
+struct watch_news *watch_take(struct manager *m, struct watch *w);
+void watch_news_free(struct watch_news *n);
