@@ -145,7 +145,7 @@ static int send_all_news(struct viewer *v) {
         r = send_news(v, n);
         watch_news_free(n);
     }
-    return r;
+    return r == 0 && watch_is_over(v->call->manager) ? -ESHUTDOWN : r;
 }
 
 static int send_ping(struct viewer *v) {
@@ -183,7 +183,7 @@ static void converse(struct viewer *v) {
             return;
         }
     }
-    ws_close(v->ws, 1000, "");
+    ws_close(v->ws, r == -ESHUTDOWN ? 1001 : 1000, "");
 }
 
 static void talk(struct call *c, struct ws *w) {

@@ -160,6 +160,7 @@ void manager_drain(struct manager *m, int64_t wait_ms) {
     int64_t until = clock_ms() + wait_ms;
     (void)pthread_mutex_lock(&m->lock);
     m->closing = true;
+    watch_wake(m);
     (void)pthread_cond_broadcast(&m->changed);
     while (!is_quiet(m) && clock_ms() < until)
         table_wait(m, until);

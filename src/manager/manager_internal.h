@@ -228,6 +228,8 @@ void event_note(struct manager *m, const struct sandbox *s, const char *text);
 /* With the lock held: tells who watches. old_state NULL: it is new. */
 void watch_tell(struct manager *m, const struct sandbox_record *r, const char *old_state,
                 const char *new_state);
+/* With the lock held: wakes all who watch, since it is over. */
+void watch_wake(struct manager *m);
 
 /* With the lock held: whether there is room for what is wanted, in place of s; what is pooled takes
  * none. */

@@ -41,11 +41,17 @@ int manager_watch(struct manager *m, const struct key *caller, struct watch **re
     w->sees_all = key_sees_all(caller);
     memcpy(w->owner, caller->id, sizeof w->owner);
     (void)pthread_mutex_lock(&m->lock);
-    w->next = m->watches;
-    m->watches = w;
+    int r = table_check_open(m, err);
+    if (r == 0) {
+        w->next = m->watches;
+        m->watches = w;
+    }
     (void)pthread_mutex_unlock(&m->lock);
-    *ret = w;
-    return 0;
+    if (r < 0)
+        watch_free(w);
+    else
+        *ret = w;
+    return r;
 }
 
 void manager_unwatch(struct manager *m, struct watch *w) {
@@ -90,6 +96,18 @@ struct watch_news *watch_take(struct manager *m, struct watch *w) {
         (void)eventfd_read(w->fd, &count); /* nothing in it is fine */
     (void)pthread_mutex_unlock(&m->lock);
     return n;
+}
+
+bool watch_is_over(struct manager *m) {
+    (void)pthread_mutex_lock(&m->lock);
+    bool is_over = m->closing;
+    (void)pthread_mutex_unlock(&m->lock);
+    return is_over;
+}
+
+void watch_wake(struct manager *m) {
+    for (struct watch *w = m->watches; w != NULL; w = w->next)
+        (void)eventfd_write(w->fd, 1); /* full means that it can be read from */
 }
 
 static struct watch_news *make_news(const struct sandbox_record *r, const char *old_state,

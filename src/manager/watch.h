@@ -23,8 +23,10 @@ int manager_watch(struct manager *m, const struct key *caller, struct watch **re
                   struct cay_error *err);
 void manager_unwatch(struct manager *m, struct watch *w); /* NULL is fine */
 
-/* Can be read from while there are news; only watch_take reads it. */
+/* Can be read from while there are news, and when it is over; only watch_take reads it. */
 int watch_fd(const struct watch *w);
+/* True once the manager is to be closed: no more follow, and the viewer has to go. */
+bool watch_is_over(struct manager *m);
 /* The oldest, the caller's to free; NULL: there are none. */
 struct watch_news *watch_take(struct manager *m, struct watch *w);
 void watch_news_free(struct watch_news *n);
