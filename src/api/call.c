@@ -3,10 +3,13 @@
 #include "api/daytona.h"
 #include "api/daytona_era.h"
 #include "api/daytona_error.h"
+#include "api/events_socket.h"
 #include "api/metrics.h"
 #include "api/prometheus.h"
 #include "api/shape.h"
 #include "api/toolbox_files.h"
+#include "api/toolbox.h"
+#include "api/toolbox_git.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -272,6 +275,9 @@ static const struct route_table *const tables[] = {
     &toolbox_search_routes,
     &toolbox_upload_routes,
     &toolbox_download_routes,
+    &events_socket_routes,
+    &toolbox_git_routes,
+    &toolbox_git_config_routes,
     &daytona_absent_routes, /* the last: what nobody serves */
 };
 
