@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/call.h"
-#include "api/shape.h"
+#include "api/daytona_shape.h"
 #include "api/ws.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -119,22 +119,31 @@ static bool admit(struct viewer *v) {
 
 /* ---- what it hears ---- */
 
-static void write_sandbox(struct buf *out, const struct watch_news *n) {
-    sheet_write_one(out, false, &shape_sandbox, &n->record);
+static void write_event(struct jsonw *w, const struct watch_news *n,
+                        const struct daytona_view *view) {
+    jsonw_begin_array(w);
+    if (n->old_state == NULL) {
+        jsonw_string(w, "sandbox.created");
+        daytona_write_sandbox(w, &n->record, view);
+    } else {
+        jsonw_string(w, "sandbox.state.updated");
+        jsonw_begin_object(w);
+        jsonw_key(w, "sandbox");
+        daytona_write_sandbox(w, &n->record, view);
+        jsonw_put_string(w, "oldState", n->old_state);
+        jsonw_put_string(w, "newState", n->new_state);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
 }
 
 static int send_news(struct viewer *v, const struct watch_news *n) {
     _cleanup_(buf_free) struct buf frame = BUF_INIT(FRAME_MAX);
-    if (n->old_state == NULL) {
-        (void)buf_puts(&frame, PACKET_EVENT "[\"sandbox.created\",");
-        write_sandbox(&frame, n);
-        (void)buf_putc(&frame, ']');
-    } else {
-        (void)buf_puts(&frame, PACKET_EVENT "[\"sandbox.state.updated\",{\"sandbox\":");
-        write_sandbox(&frame, n);
-        (void)buf_printf(&frame, ",\"oldState\":\"%s\",\"newState\":\"%s\"}]", n->old_state,
-                         n->new_state);
-    }
+    struct jsonw w = JSONW_INIT(&frame);
+    char origin[CALL_ORIGIN_SIZE];
+    const struct daytona_view view = {call_origin(v->call, origin), n->new_state, false};
+    (void)buf_puts(&frame, PACKET_EVENT);
+    write_event(&w, n, &view);
     return send_frame(v, &frame);
 }
 
