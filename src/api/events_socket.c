@@ -140,8 +140,7 @@ static void write_event(struct jsonw *w, const struct watch_news *n,
 static int send_news(struct viewer *v, const struct watch_news *n) {
     _cleanup_(buf_free) struct buf frame = BUF_INIT(FRAME_MAX);
     struct jsonw w = JSONW_INIT(&frame);
-    char origin[CALL_ORIGIN_SIZE];
-    const struct daytona_view view = {call_origin(v->call, origin), n->new_state, false};
+    const struct daytona_view view = {buf_text(&v->call->body), n->new_state, false};
     (void)buf_puts(&frame, PACKET_EVENT);
     write_event(&w, n, &view);
     return send_frame(v, &frame);
@@ -208,13 +207,18 @@ static void talk(struct call *c, struct ws *w) {
     manager_unwatch(c->manager, v.watch);
 }
 
+/* The head of a request is gone when it has become a WebSocket: what URLs begin with is kept in its
+ * body, which it has none of. */
 static int open_socket(struct call *c, struct cay_error *err) {
+    char origin[CALL_ORIGIN_SIZE];
     const char *version = target_query(&c->target, "EIO");
     const char *transport = target_query(&c->target, "transport");
     if (!str_equal(version, "4") || !str_equal(transport, "websocket")) {
         error_set(err, CAY_INVALID_ARGUMENT, "only Engine.IO 4 over a WebSocket is served here");
         return error_remedy(err, "connect with EIO=4 and transport=websocket");
     }
+    buf_clear(&c->body);
+    (void)buf_puts(&c->body, call_origin(c, origin));
     c->answer.talk = talk;
     return 0;
 }

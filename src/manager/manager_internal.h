@@ -14,6 +14,7 @@
 #include "manager/manager_checks.h"
 #include "manager/manager_pool.h"
 #include "manager/volume.h"
+#include "manager/watch.h"
 
 /* One limit of a sandbox, watched. */
 struct pressure {
@@ -222,14 +223,6 @@ int reconcile(struct manager *m, bool first, struct cay_error *err);
 /* A note between the states, which record themselves. Not with the lock held; a failure is logged.
  */
 void event_note(struct manager *m, const struct sandbox *s, const char *text);
-
-/* ---- manager_watch.c ---- */
-
-/* With the lock held: tells who watches. old_state NULL: it is new. */
-void watch_tell(struct manager *m, const struct sandbox_record *r, const char *old_state,
-                const char *new_state);
-/* With the lock held: wakes all who watch, since it is over. */
-void watch_wake(struct manager *m);
 
 /* With the lock held: whether there is room for what is wanted, in place of s; what is pooled takes
  * none. */

@@ -5,7 +5,6 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "manager/manager_internal.h"
-#include "manager/watch.h"
 
 struct watch {
     struct watch *next;

@@ -30,3 +30,11 @@ bool watch_is_over(struct manager *m);
 /* The oldest, the caller's to free; NULL: there are none. */
 struct watch_news *watch_take(struct manager *m, struct watch *w);
 void watch_news_free(struct watch_news *n);
+
+/* ---- for the manager, with its lock held ---- */
+
+/* Tells who watches. old_state NULL: it is new. */
+void watch_tell(struct manager *m, const struct sandbox_record *r, const char *old_state,
+                const char *new_state);
+/* Wakes all who watch, since it is over. */
+void watch_wake(struct manager *m);
