@@ -270,6 +270,7 @@ static const struct route_table *const tables[] = {
     &own_routes,
     &daytona_sandbox_routes,
     &daytona_misc_routes,
+    &daytona_snapshot_routes,
     &sign_routes,
     &toolbox_files_routes,
     &toolbox_search_routes,

@@ -9,6 +9,7 @@
 #include "manager/audit.h"
 #include "manager/key.h"
 
+struct image_ops;
 struct manager;
 struct operation;
 struct ws;
@@ -47,6 +48,7 @@ struct answer {
 
 struct call {
     struct manager *manager;
+    const struct image_ops *images;
     struct target target;
     struct key caller;         /* who asks */
     bool sees_metrics;         /* of everybody, whoever asks */

@@ -5,9 +5,15 @@
 
 extern const struct route_table daytona_sandbox_routes;
 extern const struct route_table daytona_misc_routes;
+extern const struct route_table daytona_snapshot_routes;
 /* What Daytona's protocol has and we have not: 501, with what there is instead. */
 extern const struct route_table daytona_absent_routes;
 
 /* Handlers of their own files. */
 int daytona_list_handle(struct call *c, struct cay_error *err);
 int daytona_pages_handle(struct call *c, struct cay_error *err);
+/* The call's sandbox, whole, as its answer. */
+int daytona_answer_sandbox(struct call *c, struct cay_error *err);
+/* A whole number in the query, from 1 to max; absent: *ret stays. */
+int daytona_query_number(const struct call *c, const char *key, int64_t max, int64_t *ret,
+                         struct cay_error *err);

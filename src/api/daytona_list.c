@@ -41,13 +41,13 @@ static void filter_free(struct filter *f) {
 
 /* ---- what is asked for ---- */
 
-static int read_number(const struct target *t, const char *key, int64_t min, int64_t max,
-                       int64_t *ret, struct cay_error *err) {
-    const char *text = target_query(t, key);
-    if (text == NULL || str_to_i64(text, min, max, ret) == 0)
+int daytona_query_number(const struct call *c, const char *key, int64_t max, int64_t *ret,
+                         struct cay_error *err) {
+    const char *text = target_query(&c->target, key);
+    if (text == NULL || str_to_i64(text, 1, max, ret) == 0)
         return 0;
-    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.40s' is no number from %lld to %lld", key, text,
-              (long long)min, (long long)max);
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.40s' is no number from 1 to %lld", key, text,
+              (long long)max);
     return error_remedy(err, "correct it, or leave it out");
 }
 
@@ -110,7 +110,7 @@ static int read_sort(struct filter *f, struct cay_error *err) {
     return error_remedy(err, "use one of them");
 }
 
-static int read_ranges(struct filter *f, struct cay_error *err) {
+static int read_ranges(const struct call *c, struct filter *f, struct cay_error *err) {
     const struct {
         const char *min, *max;
         struct range *range;
@@ -122,9 +122,9 @@ static int read_ranges(struct filter *f, struct cay_error *err) {
     int r = 0;
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(numbers); i++) {
         *numbers[i].range = (struct range){0, INT64_MAX};
-        r = read_number(f->target, numbers[i].min, 0, INT64_MAX, &numbers[i].range->min, err);
+        r = daytona_query_number(c, numbers[i].min, INT64_MAX, &numbers[i].range->min, err);
         if (r == 0)
-            r = read_number(f->target, numbers[i].max, 0, INT64_MAX, &numbers[i].range->max, err);
+            r = daytona_query_number(c, numbers[i].max, INT64_MAX, &numbers[i].range->max, err);
     }
     f->created = f->active = f->destroyed = (struct range){INT64_MIN, INT64_MAX};
     if (r == 0)
@@ -147,7 +147,7 @@ static int filter_read(const struct call *c, struct filter *f, struct cay_error 
     f->name = target_query(f->target, "name");
     int r = read_labels(f, err);
     if (r == 0)
-        r = read_ranges(f, err);
+        r = read_ranges(c, f, err);
     if (r == 0)
         r = read_flag(f->target, "isPublic", &f->is_public, err);
     if (r == 0)
@@ -338,7 +338,7 @@ static int answer_cursor(struct call *c, const struct filter *f, const struct se
                          struct cay_error *err) {
     int64_t limit = LIMIT;
     size_t from;
-    int r = read_number(&c->target, "limit", 1, LIMIT_MAX, &limit, err);
+    int r = daytona_query_number(c, "limit", LIMIT_MAX, &limit, err);
     if (r == 0)
         r = skip_seen(f, s->all, s->count, &from, err);
     if (r < 0)
@@ -370,9 +370,9 @@ static int answer_page(struct call *c, const struct filter *f, const struct sele
                        struct cay_error *err) {
     (void)f;
     int64_t page = 1, limit = LIMIT;
-    int r = read_number(&c->target, "page", 1, PAGES_MAX, &page, err);
+    int r = daytona_query_number(c, "page", PAGES_MAX, &page, err);
     if (r == 0)
-        r = read_number(&c->target, "limit", 1, LIMIT_MAX, &limit, err);
+        r = daytona_query_number(c, "limit", LIMIT_MAX, &limit, err);
     if (r < 0)
         return r;
     size_t from = MIN((size_t)((page - 1) * limit), s->count);

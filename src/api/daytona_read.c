@@ -151,20 +151,22 @@ static int read_cpus(const struct json *at, uint32_t *ret, struct cay_error *err
     return r;
 }
 
-static int read_image(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
+/* The image named by key, or that of buildInfo, but not both. */
+static int read_image(const struct json *at, const char *key,
+                      char image[static REFERENCE_TEXT_SIZE], struct cay_error *err) {
     struct json build;
     const char *dockerfile = NULL;
-    int r = value_text(at, "snapshot", ret->image_name, sizeof ret->image_name, err);
+    int r = value_text(at, key, image, REFERENCE_TEXT_SIZE, err);
     if (r == 0)
         r = json_get_object(at, "buildInfo", JSON_OPTIONAL, &build, err);
     if (r < 0 || build.value == NULL)
         return r;
-    if (ret->image_name[0] != '\0') {
-        error_set(err, CAY_INVALID_ARGUMENT, "snapshot and buildInfo exclude each other");
+    if (image[0] != '\0') {
+        error_set(err, CAY_INVALID_ARGUMENT, "%s and buildInfo exclude each other", key);
         return error_remedy(err, "send one of them");
     }
     r = json_get_string(&build, "dockerfileContent", JSON_REQUIRED, &dockerfile, err);
-    return r < 0 ? r : daytona_read_from(dockerfile, ret->image_name, sizeof ret->image_name, err);
+    return r < 0 ? r : daytona_read_from(dockerfile, image, REFERENCE_TEXT_SIZE, err);
 }
 
 static int read_ttl(const struct json *at, int64_t *ret, struct cay_error *err) {
@@ -181,7 +183,7 @@ static int read_texts(const struct json *at, struct sandbox_record *ret, struct 
         r = id_check_name("name", ret->name, err);
     if (r == 0)
         r = value_text(at, "user", ret->user, sizeof ret->user, err);
-    return r < 0 ? r : read_image(at, ret, err);
+    return r < 0 ? r : read_image(at, "snapshot", ret->image_name, err);
 }
 
 static int read_limits(const struct json *at, uint64_t *memory, uint64_t *disk, uint32_t *cpu,
@@ -256,4 +258,55 @@ int daytona_read_network(const struct buf *body, struct cay_error *err) {
         return r;
     error_set(err, CAY_UNSUPPORTED, "sandboxes have no network that could be opened");
     return error_remedy(err, "copy files in; ports inside are reached by previews");
+}
+
+static int check_given(const char *name, const char *key, struct cay_error *err) {
+    if (name[0] != '\0')
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: it is missing", key);
+    return error_remedy(err, "send it");
+}
+
+int daytona_read_snapshot(const struct buf *body, struct daytona_snapshot *ret,
+                          struct cay_error *err) {
+    static const char remedy[] =
+        "leave it out: sandboxes have what the daemon's configuration says";
+    static const struct lack lacks[] = {
+        {"entrypoint", remedy}, {"cpu", remedy},  {"gpu", remedy},
+        {"memory", remedy},     {"disk", remedy},
+    };
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct daytona_snapshot){0};
+    int r = value_parse(body, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = json_as_object(&root, err);
+    if (r == 0)
+        r = value_text(&root, "name", ret->name, sizeof ret->name, err);
+    if (r == 0)
+        r = check_given(ret->name, "name", err);
+    if (r == 0)
+        r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
+    if (r == 0)
+        r = read_image(&root, "imageName", ret->image, err);
+    return r < 0 ? r : check_given(ret->image, "imageName or buildInfo", err);
+}
+
+int daytona_read_keep(const struct buf *body, char name[static REFERENCE_TEXT_SIZE],
+                      struct cay_error *err) {
+    static const struct lack lacks[] = {
+        {"includeMemory", "leave it out: what runs is not part of a snapshot"}};
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    name[0] = '\0';
+    int r = value_parse(body, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = json_as_object(&root, err);
+    if (r == 0)
+        r = value_text(&root, "name", name, REFERENCE_TEXT_SIZE, err);
+    if (r == 0)
+        r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
+    return r < 0 ? r : check_given(name, "name", err);
 }

@@ -14,6 +14,16 @@ int daytona_read_resize(const struct buf *body, struct manager_update *ret, stru
 /* network-settings: 0 if it is what every sandbox has. */
 int daytona_read_network(const struct buf *body, struct cay_error *err);
 
+/* CreateSnapshot: its name, and the image that it is made from. */
+struct daytona_snapshot {
+    char name[REFERENCE_TEXT_SIZE], image[REFERENCE_TEXT_SIZE];
+};
+int daytona_read_snapshot(const struct buf *body, struct daytona_snapshot *ret,
+                          struct cay_error *err);
+/* The name in the body of a sandbox's snapshot. */
+int daytona_read_keep(const struct buf *body, char name[static REFERENCE_TEXT_SIZE],
+                      struct cay_error *err);
+
 /* The image of a Dockerfile that says FROM and nothing else: 0 with its name, -CAY_UNSUPPORTED if
  * it says more, so that it would have to be built. */
 int daytona_read_from(const char *dockerfile, char *image, size_t size, struct cay_error *err);

@@ -23,7 +23,7 @@ static void answer_record(struct call *c, const struct sandbox_record *r, const 
     daytona_write_sandbox(&w, r, &(struct daytona_view){call_origin(c, origin), state, false});
 }
 
-static int answer_sandbox(struct call *c, struct cay_error *err) {
+int daytona_answer_sandbox(struct call *c, struct cay_error *err) {
     struct sandbox_record r = {0};
     int code = manager_get(c->manager, c->who, &r, err);
     if (code == 0)
@@ -33,7 +33,7 @@ static int answer_sandbox(struct call *c, struct cay_error *err) {
 }
 
 static int after(struct call *c, int r, struct cay_error *err) {
-    return r < 0 ? r : answer_sandbox(c, err);
+    return r < 0 ? r : daytona_answer_sandbox(c, err);
 }
 
 /* ---- making and removing ---- */
@@ -76,7 +76,7 @@ static int get(struct call *c, struct cay_error *err) {
     int r = manager_find(c->manager, &c->caller, wanted, c->id, err);
     if (r == 0) {
         c->who = c->id;
-        return answer_sandbox(c, err);
+        return daytona_answer_sandbox(c, err);
     }
     if (r != -CAY_NOT_FOUND || !daytona_is_before(c, 144) ||
         !daytona_gone_find(&c->caller, wanted, &gone))
@@ -124,7 +124,7 @@ static int start(struct call *c, struct cay_error *err) {
 
 /* One that is gone once it has stopped is told as such. */
 static int answer_stopped(struct call *c, struct sandbox_record *before, struct cay_error *err) {
-    int r = answer_sandbox(c, err);
+    int r = daytona_answer_sandbox(c, err);
     if (r != -CAY_NOT_FOUND)
         return r;
     daytona_gone_add(before);

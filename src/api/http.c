@@ -493,6 +493,7 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
     atomic_init(&q->references, 1);
     (void)atomic_fetch_add(&q->http->under_way, 1);
     call_init(&q->call, q->http->options.manager);
+    q->call.images = q->http->options.images;
     q->call.method = "";
     q->call.public_url = q->http->options.public_url;
     q->call.is_tls = port->is_tcp && q->http->options.tls->cert != NULL;

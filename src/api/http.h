@@ -9,6 +9,7 @@
 
 struct cay_error;
 struct http;
+struct image_ops;
 struct manager;
 struct tls;
 
@@ -21,7 +22,8 @@ struct http_options {
     const struct strv *origins;  /* web pages of others that may call us */
     const struct tls *tls;       /* of TCP */
     bool metrics_public;         /* /metrics needs no key */
-    const char *public_url;      /* how clients reach us; "": as they did */
+    const struct image_ops *images;
+    const char *public_url; /* how clients reach us; "": as they did */
 };
 
 /* Serves from threads of its own. What options point to must stay. */

@@ -22,6 +22,7 @@ int control_receive(int sock, struct control_message *ret, int fds[static CONTRO
     if (n == (ssize_t)sizeof in.message) {
         *ret = in.message;
         ret->name[sizeof ret->name - 1] = '\0';
+        ret->other[sizeof ret->other - 1] = '\0';
         error_sanitize(&ret->err);
         return 1;
     }

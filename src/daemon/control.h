@@ -19,16 +19,26 @@ enum control_op {
                           * the answer, one for its progress */
     CONTROL_RESTORE = 6, /* the same backwards, onto a disk of `number` bytes */
     CONTROL_UNARCHIVE = 7, /* remove the archive of sandbox `name`; with one for the answer */
+    CONTROL_STORE = 8,     /* what `number` (enum store_verb) says, by cay-image store with `name`
+                            * and `other`; with one for the answer */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */
+};
+
+/* Of CONTROL_STORE. */
+enum store_verb {
+    STORE_LIST,   /* every image */
+    STORE_NAME,   /* give image `name` the name `other` */
+    STORE_UNNAME, /* remove `name` */
+    STORE_KEEP,   /* make image `other` of the sandbox whose id is `name` */
 };
 
 enum { CONTROL_FDS_MAX = 2 };
 
 struct control_message {
     uint32_t op;
-    char name[REFERENCE_TEXT_SIZE];
+    char name[REFERENCE_TEXT_SIZE], other[REFERENCE_TEXT_SIZE];
     uint64_t number;
     struct cay_error err;
 };

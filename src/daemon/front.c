@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "api/http.h"
+#include "api/images.h"
 #include "api/metrics.h"
 #include "base/auto.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -27,7 +29,8 @@
 enum {
     DRAIN_MS = 10 * 1000,
     ABANDONED_MS = 2 * 1000, /* without a supervisor a new daemon waits for us to go */
-    ANSWER_MS = 500,         /* for the last answers to go out */
+    STORE_ANSWER_MAX = 8192,
+    ANSWER_MS = 500, /* for the last answers to go out */
 };
 
 struct front {
@@ -35,6 +38,7 @@ struct front {
     struct manager *manager;
     struct engine *engine;
     struct http *http;
+    struct image_ops images;
 };
 
 /* ---- giving up privilege ---- */
@@ -111,6 +115,40 @@ static int remove_archive(void *user, const char *id, struct cay_error *err) {
 static const struct archive_ops archives = {
     .write = write_archive, .restore = restore_archive, .remove = remove_archive};
 
+/* ---- images for clients ---- */
+
+static int ask_store(const struct front *f, enum store_verb verb, const char *name,
+                     const char *other, struct buf *text, struct cay_error *err) {
+    struct control_message m = {.op = CONTROL_STORE, .number = verb};
+    if (str_copy(m.name, sizeof m.name, name) < 0 || str_copy(m.other, sizeof m.other, other) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+    return pulls_ask_store(f->options->control, &m, text, err);
+}
+
+static int change_store(const struct front *f, enum store_verb verb, const char *name,
+                        const char *other, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf text = BUF_INIT(STORE_ANSWER_MAX);
+    return ask_store(f, verb, name, other, &text, err);
+}
+
+static int list_images(void *user, struct buf *text, struct cay_error *err) {
+    return ask_store(user, STORE_LIST, "", "", text, err);
+}
+
+static int name_image(void *user, const char *image, const char *name, struct cay_error *err) {
+    char id[HEX_SIZE];
+    int r = ensure(user, image, -1, -1, id, err);
+    return r < 0 ? r : change_store(user, STORE_NAME, id, name, err);
+}
+
+static int unname_image(void *user, const char *name, struct cay_error *err) {
+    return change_store(user, STORE_UNNAME, name, "", err);
+}
+
+static int keep_sandbox(void *user, const char *sandbox, const char *name, struct cay_error *err) {
+    return change_store(user, STORE_KEEP, sandbox, name, err);
+}
+
 /* The work folder is left open: the image has a say before the configuration. */
 static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
                          struct cay_error *err) {
@@ -161,6 +199,7 @@ static int start_manager(struct front *f, struct cay_error *err) {
 
 static int start_http(struct front *f, struct cay_error *err) {
     const struct settings *s = f->options->settings;
+    f->images = (struct image_ops){list_images, name_image, unname_image, keep_sandbox, f};
     struct http_options options = {
         .manager = f->manager,
         .unix_socket = f->options->sockets.local,
@@ -171,6 +210,7 @@ static int start_http(struct front *f, struct cay_error *err) {
         .origins = &s->config->server.allowed_origins,
         .tls = &s->tls,
         .metrics_public = s->config->server.metrics_public,
+        .images = &f->images,
         .public_url = s->config->server.public_url,
     };
     return http_start(&options, &f->http, err);

@@ -10,6 +10,8 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/id.h"
+#include "base/str.h"
 #include "daemon/control.h"
 #include "daemon/imager.h"
 #include "image/answer.h"
@@ -23,14 +25,15 @@ static int check_name(const char *name, struct cay_error *err) {
     return reference_is_id(name) ? 0 : reference_parse(name, &ref, err);
 }
 
-static int start(const struct settings *s, const char *name, int answer, int progress, pid_t *ret,
-                 struct cay_error *err) {
-    int r = check_name(name, err);
-    if (r < 0)
-        return r;
-    const char *argv[12] = {"cay-image",  "ensure", "--state-dir",
-                            s->state_dir, "--pull", s->config->images.pull};
-    size_t n = 6;
+/* The words of `cay-image ensure`. */
+static void put_ensure(const struct settings *s, const char *name, int progress,
+                       const char **argv) {
+    size_t n = 0;
+    argv[n++] = "ensure";
+    argv[n++] = "--state-dir";
+    argv[n++] = s->state_dir;
+    argv[n++] = "--pull";
+    argv[n++] = s->config->images.pull;
     if (s->config_file != NULL) {
         argv[n++] = "--config";
         argv[n++] = s->config_file;
@@ -39,23 +42,71 @@ static int start(const struct settings *s, const char *name, int answer, int pro
         argv[n++] = "--quiet";
     argv[n++] = "--";
     argv[n] = name;
+}
+
+static const struct {
+    const char *word;
+    bool has_sandbox; /* the first name is one's id */
+    size_t names;
+} store_verbs[] = {
+    [STORE_LIST] = {"list", false, 0},
+    [STORE_NAME] = {"name", false, 2},
+    [STORE_UNNAME] = {"unname", false, 1},
+    [STORE_KEEP] = {"keep", true, 2},
+};
+
+static int check_store(const struct control_message *m, struct cay_error *err) {
+    if (m->number >= ARRAY_LEN(store_verbs))
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is nothing to do with the store");
+    if (store_verbs[m->number].has_sandbox && !id_is_valid(m->name))
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    size_t names = store_verbs[m->number].names;
+    int r = names == 0 || store_verbs[m->number].has_sandbox ? 0 : check_name(m->name, err);
+    return r < 0 || names < 2 ? r : check_name(m->other, err);
+}
+
+static void put_store(const struct settings *s, const struct control_message *m,
+                      const char **argv) {
+    size_t n = 0;
+    argv[n++] = "store";
+    argv[n++] = "--state-dir";
+    argv[n++] = s->state_dir;
+    argv[n++] = "--";
+    argv[n++] = store_verbs[m->number].word;
+    if (store_verbs[m->number].names > 0)
+        argv[n++] = m->name;
+    if (store_verbs[m->number].names > 1)
+        argv[n] = m->other;
+}
+
+static int start(const struct settings *s, const struct control_message *m, int answer,
+                 int progress, pid_t *ret, struct cay_error *err) {
+    const char *argv[14] = {"cay-image"};
+    int r = m->op == CONTROL_STORE ? check_store(m, err) : check_name(m->name, err);
+    if (r < 0)
+        return r;
+    if (m->op == CONTROL_STORE)
+        put_store(s, m, argv + 1);
+    else
+        put_ensure(s, m->name, progress, argv + 1);
     return imager_spawn(argv, answer, progress, ret, err);
 }
 
 /* Our end of the answer tells when nobody reads it any more. */
-static int start_watched(struct pulls *p, size_t slot, const struct settings *s, const char *name,
-                         int answer, int progress, struct cay_error *err) {
+static int start_watched(struct pulls *p, size_t slot, const struct settings *s,
+                         const struct control_message *m, int answer, int progress,
+                         struct cay_error *err) {
     _cleanup_(closep) int ours = fcntl(answer, F_DUPFD_CLOEXEC, 3);
     if (ours < 0)
         return error_errno(err, "keeping the way of an answer");
-    int r = start(s, name, answer, progress, &p->pid[slot], err);
+    int r = start(s, m, answer, progress, &p->pid[slot], err);
     if (r == 0)
         p->answer[slot] = TAKE_FD(ours);
     return r;
 }
 
-void pulls_start(struct pulls *p, const struct settings *s, const char *name, int answer,
-                 int progress) {
+void pulls_start(struct pulls *p, const struct settings *s, const struct control_message *m,
+                 int answer, int progress) {
     struct cay_error err;
     size_t slot = 0;
     while (slot < PULLS_MAX && p->pid[slot] != 0)
@@ -66,7 +117,7 @@ void pulls_start(struct pulls *p, const struct settings *s, const char *name, in
         (void)error_remedy(&err, "try again later");
     }
     if (r == 0)
-        r = start_watched(p, slot, s, name, answer, progress, &err);
+        r = start_watched(p, slot, s, m, answer, progress, &err);
     if (r == 0)
         return;
     imager_answer(answer, &err);
@@ -119,24 +170,41 @@ static bool read_answer(int in, int cancel, struct buf *text) {
     }
 }
 
-int pulls_ask(int control, const char *name, int progress, int cancel, char id[static HEX_SIZE],
-              struct cay_error *err) {
-    struct control_message m = {.op = CONTROL_PULL};
+static int ask(int control, const struct control_message *m, int progress, int cancel,
+               struct buf *text, struct cay_error *err) {
     int answer[2];
-    if (str_copy(m.name, sizeof m.name, name) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
     if (pipe2(answer, O_CLOEXEC) < 0)
         return error_errno(err, "making a pipe");
     _cleanup_(closep) int in = answer[0];
     int fds[2] = {answer[1], progress};
-    int r = control_send(control, &m, fds, progress >= 0 ? 2 : 1);
+    int r = control_send(control, m, fds, progress >= 0 ? 2 : 1);
     (void)close(answer[1]);
     if (r < 0)
-        return error_sys(err, -r, "asking for image '%s'", name);
+        return error_sys(err, -r, "asking for image '%s'", m->name);
+    if (!read_answer(in, cancel, text))
+        return error_set(err, CAY_CONFLICT, "nobody wants image '%s' any more", m->name);
+    (void)buf_putc(text, '\n');
+    return text->data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+}
+
+int pulls_ask(int control, const char *name, int progress, int cancel, char id[static HEX_SIZE],
+              struct cay_error *err) {
+    struct control_message m = {.op = CONTROL_PULL};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
-    if (!read_answer(in, cancel, &text))
-        return error_set(err, CAY_CONFLICT, "nobody wants image '%s' any more", name);
-    (void)buf_putc(&text, '\n');
-    return text.data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory")
-                             : image_answer(text.data, id, err);
+    if (str_copy(m.name, sizeof m.name, name) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+    int r = ask(control, &m, progress, cancel, &text, err);
+    return r < 0 ? r : image_answer(text.data, id, err);
+}
+
+/* What is neither "ok" nor an id is an error. */
+int pulls_ask_store(int control, const struct control_message *m, struct buf *text,
+                    struct cay_error *err) {
+    char id[HEX_SIZE];
+    int r = ask(control, m, -1, -1, text, err);
+    if (r == 0 && text->failed)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "the store's answer is too long");
+    if (r < 0 || str_starts(text->data, "ok\n"))
+        return r;
+    return image_answer(text->data, id, err);
 }

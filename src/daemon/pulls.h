@@ -1,4 +1,4 @@
-/* Images that the supervisor has fetched for the front, by cay-image. */
+/* What the supervisor has done with images for the front, by cay-image. */
 #pragma once
 
 #include <poll.h>
@@ -14,10 +14,13 @@ struct pulls {
     int answer[PULLS_MAX]; /* where its answer goes; valid unless it is free */
 };
 
-/* Starts one. The answer of `cay-image ensure` goes to `answer`, or what kept it from starting in
- * the same form; its progress to `progress` (-1: nowhere). Both stay open here. */
-void pulls_start(struct pulls *p, const struct settings *s, const char *name, int answer,
-                 int progress);
+struct control_message;
+
+/* Starts what a message asks for (CONTROL_PULL, CONTROL_STORE). The answer of cay-image goes to
+ * `answer`, or what kept it from starting in the same form; its progress to `progress` (-1:
+ * nowhere). Both stay open here. */
+void pulls_start(struct pulls *p, const struct settings *s, const struct control_message *m,
+                 int answer, int progress);
 /* True if this child was one of them. */
 bool pulls_ended(struct pulls *p, pid_t pid);
 /* Fills what to wait for: PULLS_MAX entries, of which some are ready when pulls_tend has something
@@ -32,3 +35,8 @@ void pulls_cancel(const struct pulls *p);
  * (or -1) is readable: -CAY_CONFLICT then. */
 int pulls_ask(int control, const char *name, int progress, int cancel, char id[static 65],
               struct cay_error *err);
+
+/* The same for the store (control.h): the lines of the answer go to text. */
+struct buf;
+int pulls_ask_store(int control, const struct control_message *m, struct buf *text,
+                    struct cay_error *err);

@@ -270,8 +270,8 @@ static void take_message(struct supervisor *s) {
         served(s);
     else if (m.op == CONTROL_FAILED)
         fail(s, &m.err);
-    else if (m.op == CONTROL_PULL && fds[0] >= 0)
-        pulls_start(&s->pulls, s->settings, m.name, fds[0], fds[1]);
+    else if ((m.op == CONTROL_PULL || m.op == CONTROL_STORE) && fds[0] >= 0)
+        pulls_start(&s->pulls, s->settings, &m, fds[0], fds[1]);
     else if (m.op >= CONTROL_ARCHIVE && m.op <= CONTROL_UNARCHIVE && fds[0] >= 0)
         archive_jobs_handle(&s->archives, s->settings, &m, fds[0], fds[1]);
     else if (m.op == CONTROL_RECORD && fds[0] >= 0)

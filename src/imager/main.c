@@ -26,6 +26,7 @@ static const struct {
     {&verb_image_snapshot, do_snapshot},
     {&verb_image_archive, do_archive},
     {&verb_image_restore, do_restore},
+    {&verb_image_store, do_store},
 };
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {

@@ -63,13 +63,13 @@ static int remove_image(const struct image_store *store, const struct target *t,
     return r;
 }
 
-static int remove_target(const struct image_store *store, const struct image_rm_options *o,
-                         const char *text, struct cay_error *err) {
+int verbs_remove(const struct image_store *store, const char *text, bool force,
+                 struct cay_error *err) {
     struct target t;
     int r = find_target(store, text, &t, err);
     if (r < 0)
         return r;
-    if (!t.by_name && t.names > 0 && !o->force) {
+    if (!t.by_name && t.names > 0 && !force) {
         error_set(err, CAY_CONFLICT, "image %.12s has %zu name%s", t.id, t.names,
                   t.names == 1 ? "" : "s");
         return error_remedy(err, "remove it by name, or with -f by id with all its names");
@@ -87,7 +87,7 @@ int do_rm(const void *values, int argc, char **argv) {
     if (verbs_enter(&o->common, false, &world, &err) < 0)
         return verb_fail(&err);
     for (int i = 0; i < argc; i++) {
-        if (remove_target(&world.store, o, argv[i], &err) == 0)
+        if (verbs_remove(&world.store, argv[i], o->force, &err) == 0)
             continue;
         int failed = verb_fail(&err);
         code = code != 0 ? code : failed;

@@ -43,25 +43,32 @@ static int open_sandbox(const struct verb_common *common, const char *id, int *r
     return *ret_fs < 0 ? error_errno(err, "opening the files of sandbox %s", id) : 0;
 }
 
-int do_snapshot(const void *values, int argc, char **argv) {
-    (void)argc;
-    const struct verb_common *common = values;
-    struct cay_error err;
-    struct reference name;
+int verbs_snapshot(const struct verb_common *common, const char *sandbox,
+                   const struct reference *name, bool is_new, char id[static HEX_SIZE],
+                   struct cay_error *err) {
     struct keep_record record;
     struct world world = WORLD_NONE;
-    char id[HEX_SIZE];
     _cleanup_(closep) int fs = -1;
+    int r = open_sandbox(common, sandbox, &fs, &record, err);
+    if (r == 0)
+        r = verbs_enter(common, false, &world, err);
+    if (r == 0 && is_new)
+        r = verbs_check_new(&world.store, name, err);
+    if (r == 0)
+        r = image_snapshot(&world.store, fs, record.image, id, err);
+    if (r == 0)
+        r = image_store_set_name(&world.store, name, id, err);
+    verbs_leave(&world);
+    return r;
+}
+
+int do_snapshot(const void *values, int argc, char **argv) {
+    (void)argc;
+    struct cay_error err;
+    struct reference name;
+    char id[HEX_SIZE];
     int r = reference_parse(argv[1], &name, &err);
     if (r == 0)
-        r = open_sandbox(common, argv[0], &fs, &record, &err);
-    if (r == 0)
-        r = verbs_enter(common, false, &world, &err);
-    if (r == 0)
-        r = image_snapshot(&world.store, fs, record.image, id, &err);
-    if (r == 0)
-        r = image_store_set_name(&world.store, &name, id, &err);
-    int code = r < 0 ? verb_fail(&err) : verbs_print_id(common, id, &name);
-    verbs_leave(&world);
-    return code;
+        r = verbs_snapshot(values, argv[0], &name, false, id, &err);
+    return r < 0 ? verb_fail(&err) : verbs_print_id(values, id, &name);
 }

@@ -35,6 +35,7 @@ int do_logout(const void *values, int argc, char **argv);
 int do_snapshot(const void *values, int argc, char **argv);
 int do_archive(const void *values, int argc, char **argv);
 int do_restore(const void *values, int argc, char **argv);
+int do_store(const void *values, int argc, char **argv);
 
 /* ---- the world ---- */
 
@@ -47,6 +48,17 @@ void verbs_leave(struct world *world);
 /* As image_store_find, with what to do about an image that is not there. */
 int verbs_find(const struct image_store *store, const char *text, char id[static HEX_SIZE],
                struct cay_error *err);
+
+/* What `rm` does with one word. */
+int verbs_remove(const struct image_store *store, const char *text, bool force,
+                 struct cay_error *err);
+/* -CAY_CONFLICT if the name is taken. */
+int verbs_check_new(const struct image_store *store, const struct reference *name,
+                    struct cay_error *err);
+/* Makes an image of a sandbox that stands still; is_new: the name must not be taken. */
+int verbs_snapshot(const struct verb_common *common, const char *sandbox,
+                   const struct reference *name, bool is_new, char id[static HEX_SIZE],
+                   struct cay_error *err);
 
 /* Does work(user) in a child process and returns its exit code (negative with err filled if there
  * can be none): for what has to be done with the caller's rights after the world is gone. Since

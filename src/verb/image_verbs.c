@@ -204,6 +204,18 @@ const struct opt_command verb_image_restore = {
     .values_size = sizeof(struct image_restore_options),
 };
 
+/* What the daemon starts for its clients: it answers in lines, failures too. */
+const struct opt_command verb_image_store = {
+    .name = "store",
+    .path = "cay image store",
+    .synopsis = "[OPTIONS] list | name IMAGE NAME | unname NAME | keep SANDBOX-ID NAME",
+    .summary = "look at the store, or change a name in it",
+    .hidden = true,
+    .min_operands = 1,
+    .max_operands = 3,
+    .values_size = sizeof(struct verb_common),
+};
+
 static const struct opt login_options[] = {
     {.letter = 'u',
      .name = "user",
@@ -410,10 +422,22 @@ const struct opt_command verb_image_build = {
     .defaults = &build_defaults,
 };
 
-const struct opt_command *const verb_image_all[] = {
-    &verb_image_ls,      &verb_image_inspect, &verb_image_pull,
-    &verb_image_build,   &verb_image_tag,     &verb_image_rm,
-    &verb_image_prune,   &verb_image_load,    &verb_image_save,
-    &verb_image_import,  &verb_image_export,  &verb_image_login,
-    &verb_image_logout,  &verb_image_ensure,  &verb_image_snapshot,
-    &verb_image_archive, &verb_image_restore, NULL};
+const struct opt_command *const verb_image_all[] = {&verb_image_ls,
+                                                    &verb_image_inspect,
+                                                    &verb_image_pull,
+                                                    &verb_image_build,
+                                                    &verb_image_tag,
+                                                    &verb_image_rm,
+                                                    &verb_image_prune,
+                                                    &verb_image_load,
+                                                    &verb_image_save,
+                                                    &verb_image_import,
+                                                    &verb_image_export,
+                                                    &verb_image_login,
+                                                    &verb_image_logout,
+                                                    &verb_image_ensure,
+                                                    &verb_image_snapshot,
+                                                    &verb_image_archive,
+                                                    &verb_image_restore,
+                                                    &verb_image_store,
+                                                    NULL};

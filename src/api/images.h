@@ -1,0 +1,19 @@
+/* What clients may do with the images of this machine; done by whoever has them. Each may take
+ * long, in the caller's thread. */
+#pragma once
+
+struct buf;
+struct cay_error;
+
+struct image_ops {
+    /* Appends a line "ok", and one for each name: NAME, id, bytes and time of making, separated by
+     * tabs. */
+    int (*list)(void *user, struct buf *text, struct cay_error *err);
+    /* Makes sure that an image is there, and gives it a further name, which must be free. */
+    int (*name)(void *user, const char *image, const char *name, struct cay_error *err);
+    /* Takes a name away, and the image with its last one. */
+    int (*unname)(void *user, const char *name, struct cay_error *err);
+    /* Makes an image of a sandbox that stands still; the name must be free. */
+    int (*keep)(void *user, const char *sandbox, const char *name, struct cay_error *err);
+    void *user;
+};
