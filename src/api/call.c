@@ -7,8 +7,9 @@
 #include "api/metrics.h"
 #include "api/prometheus.h"
 #include "api/shape.h"
-#include "api/toolbox_files.h"
 #include "api/toolbox.h"
+#include "api/toolbox_command.h"
+#include "api/toolbox_files.h"
 #include "api/toolbox_git.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -279,6 +280,10 @@ static const struct route_table *const tables[] = {
     &events_socket_routes,
     &toolbox_git_routes,
     &toolbox_git_config_routes,
+    &toolbox_info_routes,
+    &toolbox_process_routes,
+    &toolbox_session_routes,
+    &toolbox_pty_routes,
     &daytona_absent_routes, /* the last: what nobody serves */
 };
 

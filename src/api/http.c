@@ -295,6 +295,12 @@ const char *call_header(const struct call *c, const char *name) {
     return header(((const struct request *)c)->connection, name);
 }
 
+int call_socket(const struct call *c) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        ((const struct request *)c)->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    return info == NULL ? -1 : info->connect_fd;
+}
+
 static bool header_is(struct MHD_Connection *connection, const char *name, const char *value) {
     const char *given = header(connection, name);
     return given != NULL && strcasecmp(given, value) == 0;

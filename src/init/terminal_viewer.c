@@ -16,7 +16,12 @@
 #include "init/terminal.h"
 #include "init/tree.h"
 
-enum { MESSAGE_MAX = 4096, OUT_MAX = WIRE_DATA_MAX + 2 * MESSAGE_MAX, TITLE_MAX = 256 };
+enum {
+    MESSAGE_MAX = 4096,
+    OUT_MAX = WIRE_DATA_MAX + 2 * MESSAGE_MAX,
+    TITLE_MAX = 256,
+    CWD_MAX = 1024
+};
 
 void viewer_free(struct viewer *v) {
     fd_close(&v->fd);
@@ -78,6 +83,8 @@ static void put_entry(const struct terminal *t, struct viewer *v) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(MESSAGE_MAX);
     wire_put_string(&b, WIRE_TAG_NAME, t->start->at.name);
     wire_put_string(&b, WIRE_TAG_TEXT, title_of(t, title));
+    if (strlen(t->start->program.cwd) <= CWD_MAX)
+        wire_put_string(&b, WIRE_TAG_CWD, t->start->program.cwd);
     wire_put_number(&b, WIRE_TAG_PID, (uint64_t)t->program.pid);
     wire_put_number(&b, WIRE_TAG_ROWS, t->rows);
     wire_put_number(&b, WIRE_TAG_COLS, t->cols);

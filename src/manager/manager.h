@@ -131,6 +131,10 @@ int manager_remove_when_idle(struct manager *m, const char *who, struct cay_erro
 int manager_rename(struct manager *m, const char *who, const char *name, struct cay_error *err);
 int manager_label(struct manager *m, const char *who, const struct strv *labels,
                   struct cay_error *err);
+/* What commands that begin later get by default: without the names in `unset`, and with the entries
+ * "K=V" in `set`. */
+int manager_change_env(struct manager *m, const char *who, const struct strv *set,
+                       const struct strv *unset, struct cay_error *err);
 enum wish { WISH_NONE, WISH_YES, WISH_NO };
 /* What is to be changed of a sandbox; see MANAGER_UPDATE_INIT for what stays. */
 struct manager_update {

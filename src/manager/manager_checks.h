@@ -32,6 +32,8 @@ int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err);
 int request_complete(struct manager *m, const struct sandbox_record *request,
                      struct sandbox_record *ret, struct cay_error *err);
 int request_labels(const struct strv *labels, struct strv *ret, struct cay_error *err);
+/* Entries are "KEY=VALUE", and not too many. */
+int request_env(const struct strv *env, struct cay_error *err);
 int request_name(const char *name, struct cay_error *err);
 /* Minutes that are not too many; what names them in the error. */
 int request_interval(const char *what, int64_t minutes, struct cay_error *err);

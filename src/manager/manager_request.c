@@ -78,7 +78,7 @@ int request_labels(const struct strv *labels, struct strv *ret, struct cay_error
     return r;
 }
 
-static int check_env(const struct strv *env, struct cay_error *err) {
+int request_env(const struct strv *env, struct cay_error *err) {
     size_t bytes = 0;
     for (size_t i = 0; i < env->len; i++) {
         size_t key = key_length(env->v[i]);
@@ -169,7 +169,7 @@ static int take_words(struct manager *m, const struct sandbox_record *request,
     const struct strv *env = request->env.len > 0 ? &request->env : &d->env;
     const struct strv *volumes = request->volumes.len > 0 ? &request->volumes : &d->volumes;
     const struct strv *labels = request->labels.len > 0 ? &request->labels : &d->labels;
-    int e = check_env(env, err);
+    int e = request_env(env, err);
     for (size_t i = 0; e == 0 && i < env->len; i++)
         if (strv_push(&r->env, env->v[i]) < 0)
             e = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");

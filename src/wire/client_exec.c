@@ -135,17 +135,16 @@ static void take_output(struct carry *c, int which, const struct wire_frame *f) 
         c->ret->truncated = true;
 }
 
-static void take_done(struct carry *c, const struct wire_message *m) {
+void exec_read_end(const struct wire_message *m, struct exec_outcome *ret) {
     uint64_t code = m->number[WIRE_TAG_EXIT], reason = m->number[WIRE_TAG_REASON];
-    c->ended = true;
-    c->ret->exit_code = code <= 255 ? (int)code : 255;
-    c->ret->signal = m->number[WIRE_TAG_SIGNAL] < NSIG ? (int)m->number[WIRE_TAG_SIGNAL] : 0;
-    c->ret->reason = reason <= WIRE_REASON_OUTPUT ? (enum wire_reason)reason : WIRE_REASON_EXIT;
-    c->ret->truncated |= m->number[WIRE_TAG_TRUNCATED] != 0;
-    c->ret->elapsed_us = (int64_t)MIN(m->number[WIRE_TAG_ELAPSED_US], (uint64_t)INT64_MAX);
-    c->ret->restarted |= m->number[WIRE_TAG_RESTARTED] != 0; /* it may have been found out late */
-    c->ret->running = m->number[WIRE_TAG_RUNNING] != 0;
-    c->ret->left = (unsigned)MIN(m->number[WIRE_TAG_COUNT], UINT64_C(65536));
+    ret->exit_code = code <= 255 ? (int)code : 255;
+    ret->signal = m->number[WIRE_TAG_SIGNAL] < NSIG ? (int)m->number[WIRE_TAG_SIGNAL] : 0;
+    ret->reason = reason <= WIRE_REASON_OUTPUT ? (enum wire_reason)reason : WIRE_REASON_EXIT;
+    ret->truncated |= m->number[WIRE_TAG_TRUNCATED] != 0;
+    ret->elapsed_us = (int64_t)MIN(m->number[WIRE_TAG_ELAPSED_US], (uint64_t)INT64_MAX);
+    ret->restarted |= m->number[WIRE_TAG_RESTARTED] != 0; /* it may have been found out late */
+    ret->running = m->number[WIRE_TAG_RUNNING] != 0;
+    ret->left = (unsigned)MIN(m->number[WIRE_TAG_COUNT], UINT64_C(65536));
 }
 
 static void take_failure(struct carry *c, const struct wire_message *m) {
@@ -173,7 +172,8 @@ static int take_message(struct carry *c, const struct wire_frame *f) {
     case WIRE_DONE:
         if (!c->ret->started)
             return protocol_error(c, "an end without a start");
-        take_done(c, &m);
+        c->ended = true;
+        exec_read_end(&m, c->ret);
         return 0;
     case WIRE_ERROR:
         take_failure(c, &m);

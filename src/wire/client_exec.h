@@ -44,6 +44,9 @@ struct exec_outcome {
     bool running;       /* it has not ended: only what there is of it was carried */
 };
 
+/* What the end of a command (WIRE_DONE) says, with what is out of range brought into it. */
+void exec_read_end(const struct wire_message *m, struct exec_outcome *ret);
+
 /* Sends the request. The answer is read by exec_carry. */
 int exec_send(int fd, const struct exec_request *req, struct cay_error *err);
 

@@ -75,6 +75,7 @@ static int take_terminal(const struct wire_message *m, struct wire_terminal *t,
     *t = (struct wire_terminal){
         .name = m->string[WIRE_TAG_NAME],
         .text = m->string[WIRE_TAG_TEXT],
+        .cwd = m->present[WIRE_TAG_CWD] ? m->string[WIRE_TAG_CWD] : "",
         .running = n[WIRE_TAG_RUNNING] != 0,
         .busy = n[WIRE_TAG_BUSY] != 0,
         .exit_code = (int)(n[WIRE_TAG_EXIT] & 255),

@@ -29,6 +29,7 @@ int wire_terminal_create(const struct wire_call *c, const char *name,
 struct wire_terminal {
     const char *name;
     const char *text; /* its command, of any bytes; "" for a login shell */
+    const char *cwd;  /* where that began, of any bytes */
     bool running;
     bool busy;     /* a program is in the foreground */
     int exit_code; /* 0..255, if it has ended */

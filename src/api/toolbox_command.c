@@ -1,0 +1,200 @@
+/* Commands in a sandbox, from the first byte of their input to the end of their output. */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+
+#include "api/toolbox_command.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "lib/command.h"
+#include "wire/client_command.h"
+
+/* The inside asks, waits, kills; then the host stops believing it. */
+enum { HOST_GRACE_MS = 5000 };
+
+void toolbox_output_free(struct toolbox_output *o) {
+    buf_free(&o->all);
+    buf_free(&o->part[0]);
+    buf_free(&o->part[1]);
+}
+
+const char *toolbox_mark(bool is_stderr) {
+    return is_stderr ? "\2\2\2" : "\1\1\1";
+}
+
+/* ---- carrying ---- */
+
+struct carry {
+    const struct call *call;
+    const struct toolbox *t;
+    struct wire_reader reader;
+    const struct buf *input;
+    size_t sent;
+    uint64_t credit;
+    bool input_ended;
+    struct toolbox_output *out;
+    struct exec_outcome *ret;
+    bool ended;
+};
+
+static void carry_free(struct carry *x) {
+    wire_reader_free(&x->reader);
+}
+
+static void keep(struct toolbox_output *o, struct buf *b, const char *data, size_t len) {
+    size_t room = b->max - b->len;
+    (void)buf_append(b, data, MIN(room, len));
+    if (len > room)
+        o->is_cut = true;
+}
+
+static void take_output(struct toolbox_output *o, const struct wire_command_event *e) {
+    if (o->wants_marks)
+        keep(o, &o->all, toolbox_mark(e->is_stderr), TOOLBOX_MARK_SIZE);
+    keep(o, &o->all, e->data, e->len);
+    if (o->wants_parts)
+        keep(o, &o->part[e->is_stderr], e->data, e->len);
+}
+
+/* As much as the other side has room for. What it does not take any more it has its reasons for,
+ * and tells them by the other direction. */
+static void feed(struct carry *x) {
+    if (x->input == NULL || x->input_ended)
+        return;
+    size_t len = MIN(x->input->len - x->sent, (size_t)x->credit);
+    if (len > 0)
+        (void)wire_send_data(x->t->wire.fd, WIRE_INPUT, x->input->data + x->sent, len);
+    x->sent += len;
+    x->credit -= len;
+    if (x->sent < x->input->len)
+        return;
+    (void)wire_send(x->t->wire.fd, WIRE_INPUT_END, NULL);
+    x->input_ended = true;
+}
+
+static void take_event(struct carry *x, const struct wire_command_event *e) {
+    switch (e->kind) {
+    case WIRE_COMMAND_STARTED:
+        *x->ret = e->outcome;
+        break;
+    case WIRE_COMMAND_OUTPUT:
+        take_output(x->out, e);
+        break;
+    case WIRE_COMMAND_CREDITS:
+        x->credit = MIN(x->credit + e->credits, (uint64_t)WIRE_INPUT_CREDIT);
+        feed(x);
+        break;
+    case WIRE_COMMAND_ENDED: {
+        uint64_t number = x->ret->number;
+        *x->ret = e->outcome;
+        x->ret->started = true;
+        x->ret->number = number;
+        x->ended = true;
+    }
+    }
+}
+
+static int take_events(struct carry *x, struct cay_error *err) {
+    struct wire_command_event e;
+    int n = 0;
+    while (!x->ended && (n = wire_command_next(&x->reader, &e, err)) > 0)
+        take_event(x, &e);
+    return n < 0 ? n : 0;
+}
+
+static int read_more(struct carry *x, struct cay_error *err) {
+    int n = wire_reader_fill(&x->reader, x->t->wire.fd);
+    if (n > 0)
+        return take_events(x, err);
+    error_set(err, CAY_UNAVAILABLE, "the sandbox ended before its command did");
+    return error_remedy(err, "it was stopped, or ran out of memory; look at its state");
+}
+
+static int wait_for_more(struct carry *x, int64_t deadline_ms, struct cay_error *err) {
+    struct pollfd fds[] = {
+        {.fd = x->t->wire.fd, .events = POLLIN},
+        {.fd = call_socket(x->call), .events = POLLRDHUP},
+    };
+    int n = poll(fds, ARRAY_LEN(fds), clock_poll_timeout(deadline_ms));
+    if (n < 0)
+        return errno == EINTR ? 0 : error_errno(err, "waiting for the sandbox");
+    if (fds[0].revents != 0)
+        return read_more(x, err);
+    if (fds[1].revents == 0)
+        return 0;
+    error_set(err, CAY_UNAVAILABLE, "the client hung up before the command ended");
+    return error_remedy(err, "start what takes long in a session, with runAsync");
+}
+
+int toolbox_carry(const struct call *c, const struct toolbox *t, const struct buf *input,
+                  int64_t deadline_ms, struct toolbox_output *out, struct exec_outcome *ret,
+                  struct cay_error *err) {
+    *ret = (struct exec_outcome){.exit_code = 125};
+    _cleanup_(carry_free) struct carry x = {
+        .call = c,
+        .t = t,
+        .reader = WIRE_READER_INIT,
+        .input = input,
+        .credit = WIRE_INPUT_CREDIT,
+        .out = out,
+        .ret = ret,
+    };
+    feed(&x);
+    while (!x.ended) {
+        if (clock_expired(deadline_ms)) {
+            ret->reason = WIRE_REASON_TIMEOUT;
+            return 0;
+        }
+        int r = wait_for_more(&x, deadline_ms, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* ---- running ---- */
+
+const char **toolbox_env(const struct toolbox *t, const char *const *more, bool tty,
+                         char hostname[static TOOLBOX_HOSTNAME_SIZE], struct cay_error *err) {
+    const struct command_defaults defaults = {.hostname = t->record.name,
+                                              .env = (const char *const *)t->record.env.v};
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.env = more;
+    exec.tty = tty;
+    return command_env(&defaults, &exec, hostname, TOOLBOX_HOSTNAME_SIZE, err);
+}
+
+static int send_command(const struct toolbox *t, const struct toolbox_command *command,
+                        struct cay_error *err) {
+    char cwd[PATH_MAX], hostname[TOOLBOX_HOSTNAME_SIZE];
+    int r = toolbox_path(t, "cwd", command->cwd, cwd, sizeof cwd, err);
+    if (r < 0)
+        return r;
+    _cleanup_(freep) const char **env = toolbox_env(t, command->env, false, hostname, err);
+    if (env == NULL)
+        return -(int)err->code;
+    const struct exec_request request = {
+        .argv = command->argv,
+        .env = env,
+        .cwd = cwd,
+        .user = t->wire.user,
+        .want_stdin = command->input != NULL,
+        .timeout_ms = command->timeout_ms,
+    };
+    return exec_send(t->wire.fd, &request, err);
+}
+
+int toolbox_run(struct call *c, const struct toolbox_command *command, struct toolbox_output *out,
+                struct exec_outcome *ret, struct cay_error *err) {
+    _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
+    *ret = (struct exec_outcome){.exit_code = 125};
+    int r = toolbox_begin(c, &t, err);
+    if (r == 0)
+        r = send_command(&t, command, err);
+    if (r < 0)
+        return r;
+    int64_t limit =
+        command->timeout_ms > 0 ? clock_deadline(command->timeout_ms + HOST_GRACE_MS) : 0;
+    return toolbox_carry(c, &t, command->input, limit, out, ret, err);
+}

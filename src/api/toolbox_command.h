@@ -1,0 +1,88 @@
+/* What the parts of the toolbox share that run programs: commands, names of what stays inside, and
+ * WebSockets. */
+#pragma once
+
+#include "api/call.h"
+#include "api/toolbox.h"
+#include "wire/client_exec.h"
+
+struct json;
+
+extern const struct route_table toolbox_info_routes, toolbox_process_routes, toolbox_session_routes,
+    toolbox_pty_routes;
+
+/* ---- requests ---- */
+
+/* The answer is a WebSocket: the connection and the operation live as long as it. */
+void toolbox_hand_over(struct toolbox *t, struct call *c);
+
+/* An absolute path, from one that may begin in the sandbox's work folder (NULL: that). */
+int toolbox_path(const struct toolbox *t, const char *what, const char *path, char *out,
+                 size_t size, struct cay_error *err);
+
+/* The member `key`, an object of strings, as "K=V"; names that no shell knows are refused. */
+int toolbox_read_env(const struct json *at, const char *key, struct strv *ret,
+                     struct cay_error *err);
+
+/* Sessions and terminals have ids of any text, and inside a sandbox short plain names: an id that
+ * is one is its name, another is encoded in it. */
+int toolbox_name_of(const char *id, char name[static WIRE_NAME_MAX + 1], struct cay_error *err);
+void toolbox_id_of(const char *name, char id[static WIRE_NAME_MAX + 1]);
+
+/* Whether the client says its SDK's version, and whether that is older (as daytona_version()). */
+bool toolbox_has_sdk(const struct call *c);
+bool toolbox_sdk_is_before(const struct call *c, int version);
+
+/* ---- WebSockets ---- */
+
+/* Refuses what is none; answers one of the subprotocols that the client offers. */
+int toolbox_accept(struct call *c, struct cay_error *err);
+/* The rest of an offered subprotocol that begins with this: "" for "NAME" itself. False if none
+ * does, or if it is longer than size. */
+bool toolbox_offered(const struct call *c, const char *prefix, char *rest, size_t size);
+
+/* ---- commands ---- */
+
+enum { TOOLBOX_HOSTNAME_SIZE = NAME_MAX_LEN + 16 };
+/* The sandbox's environment with more ("K=V", or NULL) over it; as command_env(). */
+const char **toolbox_env(const struct toolbox *t, const char *const *more, bool tty,
+                         char hostname[static TOOLBOX_HOSTNAME_SIZE], struct cay_error *err);
+
+enum { TOOLBOX_OUTPUT_MAX = 10 * 1024 * 1024 };
+
+/* What a command printed. */
+struct toolbox_output {
+    struct buf all;     /* both streams, as they came */
+    struct buf part[2]; /* each by itself, if that is wanted */
+    bool wants_parts;
+    bool wants_marks; /* in `all`, before each piece: which stream it is of */
+    bool is_cut;      /* there was more */
+};
+#define TOOLBOX_OUTPUT_INIT                                                                        \
+    ((struct toolbox_output){                                                                      \
+        .all = BUF_INIT(TOOLBOX_OUTPUT_MAX),                                                       \
+        .part = {BUF_INIT(TOOLBOX_OUTPUT_MAX), BUF_INIT(TOOLBOX_OUTPUT_MAX)}})
+void toolbox_output_free(struct toolbox_output *o);
+
+enum { TOOLBOX_MARK_SIZE = 3 };
+/* Three bytes that say which stream follows. */
+const char *toolbox_mark(bool is_stderr);
+
+/* Sees a command, whose request was sent over t, to its end: feeds it input (or NULL), keeps what
+ * it prints. It is given up when the client hangs up, or at the deadline (0: none), which is a
+ * timeout in the outcome. */
+int toolbox_carry(const struct call *c, const struct toolbox *t, const struct buf *input,
+                  int64_t deadline_ms, struct toolbox_output *out, struct exec_outcome *ret,
+                  struct cay_error *err);
+
+struct toolbox_command {
+    const char *const *argv;
+    const char *const *env; /* over the sandbox's; NULL: none */
+    const char *cwd;        /* as toolbox_path() takes it */
+    const struct buf *input;
+    int64_t timeout_ms; /* 0: none */
+};
+
+/* Runs a command over a connection of its own. */
+int toolbox_run(struct call *c, const struct toolbox_command *command, struct toolbox_output *out,
+                struct exec_outcome *ret, struct cay_error *err);

@@ -1,0 +1,259 @@
+/* Single commands and pieces of code. */
+#include <string.h>
+
+#include "api/toolbox_command.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/jsonw.h"
+
+enum {
+    ARGUMENT_MAX = 96 * 1024, /* the kernel takes 128 KiB; what is longer goes in by stdin */
+    TIMEOUT_MAX_S = 30 * 24 * 3600,
+    ARGUMENTS_MAX = 4096,
+};
+
+struct request {
+    struct json_document *doc;
+    const char *text, *language, *cwd;
+    struct strv env, argv;
+    int64_t timeout_s;
+};
+
+static void request_free(struct request *q) {
+    json_free(q->doc);
+    strv_free(&q->env);
+    strv_free(&q->argv);
+}
+
+/* ---- reading ---- */
+
+static int read_argv(const struct json *root, struct strv *ret, struct cay_error *err) {
+    struct json list, one;
+    int r = json_get_array(root, "argv", JSON_OPTIONAL, &list, err);
+    if (r == 0 && list.value != NULL && json_count(&list) > ARGUMENTS_MAX)
+        r = json_refuse(&list, err, "more than %d arguments", ARGUMENTS_MAX);
+    for (size_t i = 0; r == 0 && list.value != NULL && json_item(&list, i, &one); i++) {
+        const char *word = "";
+        r = json_as_string(&one, &word, err);
+        if (r == 0 && strv_push(ret, word) < 0)
+            r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    return r;
+}
+
+/* What both kinds of request have; the text is under its own name in each. */
+static int read_request(const struct call *c, const char *key, struct request *q,
+                        struct cay_error *err) {
+    int r = json_parse("request body", buf_text(&c->body), c->body.len, &q->doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(q->doc, "");
+    r = json_get_string(&root, key, JSON_REQUIRED, &q->text, err);
+    if (r == 0)
+        r = json_get_string(&root, "language", JSON_OPTIONAL, &q->language, err);
+    if (r == 0)
+        r = json_get_string(&root, "cwd", JSON_OPTIONAL, &q->cwd, err);
+    if (r == 0)
+        r = json_get_integer(&root, "timeout", JSON_OPTIONAL, 0, TIMEOUT_MAX_S, &q->timeout_s, err);
+    if (r == 0)
+        r = toolbox_read_env(&root, "envs", &q->env, err);
+    if (r == 0)
+        r = read_argv(&root, &q->argv, err);
+    if (r == 0 && q->text[strspn(q->text, " \t\r\n")] == '\0') {
+        error_set(err, CAY_INVALID_ARGUMENT, "%s: it is empty", key);
+        r = error_remedy(err, "say what to run");
+    }
+    return r;
+}
+
+/* ---- answering ---- */
+
+static int refuse_timeout(struct call *c, const struct request *q, struct cay_error *err) {
+    error_set(err, CAY_TIMEOUT, "the command was ended after its timeout of %lld s",
+              (long long)q->timeout_s);
+    (void)error_remedy(err, "give it more time, or use a session with runAsync");
+    return toolbox_fault(c, "PROCESS_EXECUTION_TIMEOUT", 408, err);
+}
+
+static int answer(struct call *c, const struct request *q, struct toolbox_output *out,
+                  const struct exec_outcome *outcome, struct cay_error *err) {
+    if (outcome->reason == WIRE_REASON_TIMEOUT)
+        return refuse_timeout(c, q, err);
+    if (out->is_cut)
+        out->all.max += 128;
+    if (out->is_cut)
+        (void)buf_printf(&out->all, "\n[cay: what follows after %d MB of output is left out]\n",
+                         TOOLBOX_OUTPUT_MAX / 1024 / 1024);
+    struct jsonw w = JSONW_INIT(&c->answer.body);
+    jsonw_begin_object(&w);
+    jsonw_put_integer(&w, "exitCode", outcome->exit_code);
+    jsonw_key(&w, "result");
+    jsonw_bytes(&w, buf_text(&out->all), out->all.len);
+    if (q->language != NULL) {
+        jsonw_key(&w, "artifacts");
+        jsonw_begin_object(&w);
+        jsonw_key(&w, "charts");
+        jsonw_begin_array(&w);
+        jsonw_end_array(&w);
+        jsonw_end_object(&w);
+    }
+    jsonw_end_object(&w);
+    return 0;
+}
+
+/* ---- execute ---- */
+
+/* Both streams are one for the command, so that their order is kept. */
+static const char merge[] = "exec 2>&1; ";
+
+static int run_shell(struct call *c, const struct request *q, const char *shell,
+                     const struct buf *script, struct toolbox_output *out,
+                     struct exec_outcome *outcome, struct cay_error *err) {
+    bool is_long = script->len > ARGUMENT_MAX;
+    const char *const argv[] = {shell, is_long ? "-s" : "-c", is_long ? NULL : buf_text(script),
+                                NULL};
+    const struct toolbox_command command = {
+        .argv = argv,
+        .env = (const char *const *)q->env.v,
+        .cwd = q->cwd,
+        .input = is_long ? script : NULL,
+        .timeout_ms = q->timeout_s * 1000,
+    };
+    return toolbox_run(c, &command, out, outcome, err);
+}
+
+static int execute(struct call *c, struct cay_error *err) {
+    _cleanup_(request_free) struct request q = {0};
+    _cleanup_(buf_free) struct buf script = BUF_INIT(CALL_BODY_MAX + sizeof merge);
+    _cleanup_(toolbox_output_free) struct toolbox_output out = TOOLBOX_OUTPUT_INIT;
+    struct exec_outcome outcome;
+    int r = read_request(c, "command", &q, err);
+    if (r < 0)
+        return r;
+    q.language = NULL;
+    if (buf_puts(&script, merge) < 0 || buf_puts(&script, q.text) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    r = run_shell(c, &q, "bash", &script, &out, &outcome, err);
+    if (r == -CAY_NOT_FOUND && !outcome.started)
+        r = run_shell(c, &q, "sh", &script, &out, &outcome, err); /* an image without bash */
+    return r < 0 ? r : answer(c, &q, &out, &outcome, err);
+}
+
+/* ---- code ---- */
+
+static const char nothing[] = "cay: this image has no interpreter for it";
+
+/* How each language is run by what an image has. $@ is the code as words, then its arguments. */
+static const struct language {
+    const char *name;
+    const char *by_word[2]; /* the words before the code, */
+    const char *by_input;   /* and before the arguments if the code comes in by stdin */
+    const char *script;
+} languages[] = {
+    {"python",
+     {"-c"},
+     "-",
+     "for p in python3 python; do command -v $p >/dev/null && exec $p -u \"$@\"; done"},
+    {"javascript",
+     {"-e"},
+     "-",
+     "command -v node >/dev/null && exec node \"$@\"; command -v bun >/dev/null && exec bun "
+     "\"$@\""},
+    {"typescript",
+     {"-e"},
+     NULL,
+     "for p in tsx ts-node bun; do command -v $p >/dev/null && exec $p \"$@\"; done; "
+     "node --experimental-strip-types -e 0 >/dev/null && exec node --no-warnings "
+     "--experimental-strip-types --input-type=module-typescript \"$@\""},
+};
+
+static const struct language *find_language(const char *name) {
+    for (size_t i = 0; i < ARRAY_LEN(languages); i++)
+        if (str_equal(languages[i].name, name))
+            return &languages[i];
+    return NULL;
+}
+
+static int refuse_language(const char *name, struct cay_error *err) {
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "language: '%s' is not known",
+              str_escape(shown, sizeof shown, name != NULL ? name : ""));
+    return error_remedy(err, "use python, javascript or typescript");
+}
+
+/* The shell, its script, and what that sees as $@. */
+static int build_argv(const struct language *l, const struct request *q, bool is_long,
+                      struct strv *ret, struct cay_error *err) {
+    int r = strv_push(ret, "/bin/sh");
+    if (r == 0)
+        r = strv_push(ret, "-c");
+    if (r == 0)
+        r = strv_pushf(ret, "exec 2>&1; %s; echo '%s'; exit 127", l->script, nothing);
+    if (r == 0)
+        r = strv_push(ret, "sh");
+    if (r == 0)
+        r = strv_push(ret, is_long ? l->by_input : l->by_word[0]);
+    if (r == 0 && !is_long)
+        r = strv_push(ret, q->text);
+    if (r == 0 && q->argv.len > 0 && l != &languages[0])
+        r = strv_push(ret, "--"); /* what follows is for the code, whatever it looks like */
+    for (size_t i = 0; r == 0 && i < q->argv.len; i++)
+        r = strv_push(ret, q->argv.v[i]);
+    return r < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+}
+
+static bool found_nothing(const struct toolbox_output *out, const struct exec_outcome *outcome) {
+    return outcome->exit_code == 127 && str_starts(buf_text(&out->all), nothing);
+}
+
+static int check_code(const struct language *l, const struct request *q, struct cay_error *err) {
+    if (l == NULL)
+        return refuse_language(q->language, err);
+    if (l->by_input != NULL || strlen(q->text) <= ARGUMENT_MAX)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "code: more than %d KB", ARGUMENT_MAX / 1024);
+    return error_remedy(err, "upload it as a file, and execute that");
+}
+
+static int run_code(struct call *c, const struct language *l, const struct request *q,
+                    struct toolbox_output *out, struct exec_outcome *outcome,
+                    struct cay_error *err) {
+    bool is_long = strlen(q->text) > ARGUMENT_MAX;
+    _cleanup_(strv_free) struct strv argv = {0};
+    _cleanup_(buf_free) struct buf input = BUF_INIT(CALL_BODY_MAX);
+    int r = build_argv(l, q, is_long, &argv, err);
+    if (r == 0 && is_long && buf_puts(&input, q->text) < 0)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    const struct toolbox_command command = {
+        .argv = (const char *const *)argv.v,
+        .env = (const char *const *)q->env.v,
+        .input = is_long ? &input : NULL,
+        .timeout_ms = q->timeout_s * 1000,
+    };
+    return r < 0 ? r : toolbox_run(c, &command, out, outcome, err);
+}
+
+static int code_run(struct call *c, struct cay_error *err) {
+    _cleanup_(request_free) struct request q = {0};
+    _cleanup_(toolbox_output_free) struct toolbox_output out = TOOLBOX_OUTPUT_INIT;
+    struct exec_outcome outcome;
+    int r = read_request(c, "code", &q, err);
+    if (r < 0)
+        return r;
+    const struct language *l = find_language(q.language);
+    r = check_code(l, &q, err);
+    if (r == 0)
+        r = run_code(c, l, &q, &out, &outcome, err);
+    if (r < 0)
+        return r;
+    if (!found_nothing(&out, &outcome))
+        return answer(c, &q, &out, &outcome, err);
+    error_set(err, CAY_UNSUPPORTED, "the sandbox's image has nothing that runs %s", l->name);
+    return error_remedy(err, "make the sandbox from an image that has it");
+}
+
+static const struct route routes[] = {
+    {"POST", "/toolbox/{who}/process/execute", execute, NEED_SANDBOXES},
+    {"POST", "/toolbox/{who}/process/code-run", code_run, NEED_SANDBOXES},
+};
+const struct route_table toolbox_process_routes = {routes, ARRAY_LEN(routes)};
