@@ -10,7 +10,8 @@
 #include "base/jsonw.h"
 
 enum {
-    LIST_MAX = 50 * 1000, /* entries of one listing, whatever its depth */
+    LIST_MAX = 50 * 1000,              /* entries of one listing, whatever its depth, */
+    LIST_BYTES_MAX = 32 * 1024 * 1024, /* and bytes of their paths */
     DEPTH_MAX = 64,
 };
 
@@ -216,10 +217,12 @@ struct listed {
 
 struct listing {
     struct call *call;
+    int64_t deadline_ms;   /* of all folders together */
     char folder[PATH_MAX]; /* the one at hand, */
     int level;             /* and that of what is in it */
     struct listed *v;
     size_t len, cap;
+    size_t bytes; /* of all paths */
 };
 
 static void listing_free(struct listing *l) {
@@ -240,25 +243,30 @@ static int make_room(struct listing *l, struct cay_error *err) {
     return 0;
 }
 
+static int refuse_size(struct cay_error *err) {
+    error_set(err, CAY_LIMIT_REACHED, "there are more than %d files, or their names are too long",
+              LIST_MAX);
+    return error_remedy(err, "list a folder below, or with less depth");
+}
+
 static int take_entry(void *arg, const struct wire_file *f, struct cay_error *err) {
     struct listing *l = arg;
+    if (strlen(f->path) > NAME_MAX)
+        return wire_call_broken(err, "a name that no file can have");
     int r = make_room(l, err);
     if (r < 0)
         return r;
     struct listed *entry = &l->v[l->len];
-    if (asprintf(&entry->path, "%s%s%s", l->folder, str_ends(l->folder, "/") ? "" : "/", f->path) <
-        0)
+    int len =
+        asprintf(&entry->path, "%s%s%s", l->folder, str_ends(l->folder, "/") ? "" : "/", f->path);
+    if (len < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory for the listing");
+    l->bytes += (size_t)len;
     entry->level = l->level;
     entry->file = *f;
     entry->file.path = entry->file.target = NULL;
     l->len++;
-    return 0;
-}
-
-static int refuse_size(struct cay_error *err) {
-    error_set(err, CAY_LIMIT_REACHED, "there are more than %d files", LIST_MAX);
-    return error_remedy(err, "list a folder below, or with less depth");
+    return l->bytes > LIST_BYTES_MAX ? refuse_size(err) : 0;
 }
 
 /* One folder, whose absolute path is left in l->folder. */
@@ -270,10 +278,13 @@ static int list_folder(struct listing *l, const char *path, struct cay_error *er
         return r;
     memcpy(l->folder, j.path, sizeof l->folder);
     trim(l->folder);
-    if (l->len >= LIST_MAX)
-        return refuse_size(err);
-    r = wire_list(&j.toolbox.wire, j.path, LIST_MAX - l->len, take_entry, l, &truncated, err);
-    return r == 0 && truncated ? refuse_size(err) : r;
+    j.toolbox.wire.deadline_ms = l->deadline_ms;
+    /* one more than there may be, since none cannot be asked for */
+    r = wire_list(&j.toolbox.wire, j.path, LIST_MAX + 1 - l->len, take_entry, l, &truncated, err);
+    if (r == 0 && (truncated || l->len > LIST_MAX))
+        r = refuse_size(err);
+    return r == -CAY_LIMIT_REACHED ? toolbox_fault(l->call, NULL, 400, err)
+                                   : toolbox_file_result(l->call, r, err);
 }
 
 /* Level by level: what is listed grows at its end while it is gone through. A folder that is not
@@ -286,8 +297,14 @@ static int list_below(struct listing *l, int depth, struct cay_error *err) {
         int r = list_folder(l, l->v[i].path, err);
         if (r < 0 && r != -CAY_NOT_FOUND && r != -CAY_FORBIDDEN)
             return r;
+        if (r < 0)
+            (void)toolbox_fault(l->call, NULL, 0, err);
     }
     return 0;
+}
+
+static int rank(char c) {
+    return c == '\0' ? 0 : c == '/' ? 1 : (unsigned char)c + 1;
 }
 
 /* By path, folders right before what is in them. */
@@ -297,9 +314,7 @@ static int compare(const void *a, const void *b) {
         x++;
         y++;
     }
-    int p = *x == '/' ? 1 : (unsigned char)*x + 2 * (*x != '\0');
-    int q = *y == '/' ? 1 : (unsigned char)*y + 2 * (*y != '\0');
-    return p - q;
+    return rank(*x) - rank(*y);
 }
 
 static void write_listing(struct call *c, struct listing *l) {
@@ -326,17 +341,16 @@ static int read_depth(const struct call *c, int *ret, struct cay_error *err) {
 static int list(struct call *c, struct cay_error *err) {
     const char *path = target_query(&c->target, "path");
     int depth;
-    _cleanup_(listing_free) struct listing l = {.call = c, .level = 1};
+    _cleanup_(listing_free) struct listing l = {
+        .call = c, .deadline_ms = clock_deadline(TOOLBOX_WAIT_MS), .level = 1};
     int r = read_depth(c, &depth, err);
     if (r == 0)
         r = list_folder(&l, path != NULL ? path : "", err);
     if (r == 0 && depth > 1)
         r = list_below(&l, depth, err);
-    if (r == -CAY_LIMIT_REACHED)
-        return toolbox_fault(c, NULL, 400, err);
     if (r == 0)
         write_listing(c, &l);
-    return toolbox_file_result(c, r, err);
+    return r;
 }
 
 /* ---- changes ---- */
@@ -368,8 +382,7 @@ static int move(struct call *c, struct cay_error *err) {
     }
     if (r != -CAY_NOT_FOUND)
         return r;
-    c->fault = NULL;
-    c->fault_status = 0;
+    (void)toolbox_fault(c, NULL, 0, err);
     _cleanup_(toolbox_job_end) struct toolbox_job j = TOOLBOX_JOB_INIT;
     r = toolbox_job_begin(c, "source", &j, err);
     if (r == 0)
