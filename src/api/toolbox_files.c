@@ -193,7 +193,7 @@ static void trim(char *path) {
 
 static int info(struct call *c, struct cay_error *err) {
     char target[PATH_MAX];
-    struct wire_file f;
+    struct wire_file f = {0};
     _cleanup_(toolbox_job_end) struct toolbox_job j = TOOLBOX_JOB_INIT;
     int r = toolbox_job_begin(c, "path", &j, err);
     if (r < 0)
@@ -370,7 +370,7 @@ static int folder(struct call *c, struct cay_error *err) {
 static int move(struct call *c, struct cay_error *err) {
     const char *to;
     char target[PATH_MAX];
-    struct wire_file f;
+    struct wire_file f = {0};
     int r = toolbox_need_query(c, "destination", &to, err);
     if (r < 0)
         return r;
@@ -395,7 +395,7 @@ static int move(struct call *c, struct cay_error *err) {
 /* Only who says so removes a folder. */
 static int check_no_folder(struct call *c, struct cay_error *err) {
     const char *path;
-    struct wire_file f;
+    struct wire_file f = {0};
     int r = toolbox_need_query(c, "path", &path, err);
     if (r == 0)
         r = look(c, path, false, &f, err);
@@ -437,7 +437,7 @@ static int permissions(struct call *c, struct cay_error *err) {
     int mode;
     char owner[256];
     const char *path;
-    struct wire_file f;
+    struct wire_file f = {0};
     int r = read_mode(c, -1, &mode, err);
     if (r == 0)
         r = read_owner(c, owner, sizeof owner, err);
