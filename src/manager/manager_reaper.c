@@ -240,7 +240,7 @@ static int64_t next_look(const struct manager *m) {
     for (size_t i = 0; i < m->count; i++) {
         if (m->boxes[i]->missed)
             at = MIN(at, now + SOON_MS);
-        if (m->boxes[i]->record.destroy_ms > 0 && !m->boxes[i]->changing)
+        if (m->boxes[i]->record.destroy_ms > 0) /* also while it changes: that may take long */
             at = MIN(at, now + MAX(m->boxes[i]->record.destroy_ms - clock_wall_ms(), SOON_MS));
         if (m->boxes[i]->recover_at != 0 && !m->boxes[i]->changing)
             at = MIN(at, MAX(m->boxes[i]->recover_at, now + 1));

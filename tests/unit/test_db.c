@@ -96,6 +96,8 @@ static struct sandbox_record make_full_row(void) {
         .owner = "fedcba9876543210",
         .on_failure = FAILURE_RECREATE,
         .pooled = true,
+        .is_public = true,
+        .destroy_ms = INT64_MAX - 1,
     };
     memset(r.image, 'a', HEX_SIZE - 1);
     assert_int_equal(strv_push(&r.env, "A=1\n2"), 0);

@@ -269,6 +269,8 @@ static void test_update(void **state) {
     u.auto_stop_minutes = 7;
     u.auto_delete_minutes = 0;
     u.on_failure = FAILURE_RECREATE;
+    u.is_public = WISH_YES;
+    u.destroy_ms = INT64_MAX;
     assert_int_equal(strv_push(&u.labels, "a=1"), 0);
     assert_int_equal(strv_push(&u.labels, "b=2"), 0);
     assert_int_equal(manager_update(w->m, id, &u, &err), 0);
@@ -286,9 +288,55 @@ static void test_update(void **state) {
     assert_int_equal(r.auto_stop_minutes, 7);
     assert_int_equal(r.auto_delete_minutes, 0);
     assert_int_equal(r.on_failure, FAILURE_RECREATE);
+    assert_true(r.is_public && r.destroy_ms == INT64_MAX);
     assert_int_equal(r.labels.len, 1);
     assert_string_equal(r.labels.v[0], "b=3");
     sandbox_record_free(&r);
+}
+
+/* At its time, whatever it does; and what is changed counts. */
+static void test_destroyed_at_a_time(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct operation *op;
+    struct sandbox_record request = {.name = "soon", .destroy_ms = clock_wall_ms() + 50}, r = {0};
+    struct manager_update never = MANAGER_UPDATE_INIT, now = MANAGER_UPDATE_INIT;
+    open_manager(w);
+    assert_int_equal(manager_create(w->m, &request, -1, &r, &err), 0);
+    sandbox_record_free(&r);
+    int fd = begin(w, "soon", &op);
+    await_state(w, "soon", "gone", 5000);
+    end(w, fd, op);
+
+    const char *id = make_with(w, FAILURE_KEEP);
+    now.destroy_ms = clock_wall_ms();
+    assert_int_equal(manager_update(w->m, id, &now, &err), 0);
+    await_state(w, id, "gone", 5000);
+
+    id = make_with(w, FAILURE_KEEP);
+    now.destroy_ms = clock_wall_ms() + 3600 * 1000;
+    never.destroy_ms = 0;
+    assert_int_equal(manager_update(w->m, id, &now, &err), 0);
+    assert_int_equal(manager_update(w->m, id, &never, &err), 0);
+    assert_int_equal(manager_get(w->m, id, &r, &err), 0);
+    assert_int_equal(r.destroy_ms, 0);
+    sandbox_record_free(&r);
+}
+
+static void test_touch(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct sandbox_record before = {0}, after = {0};
+    open_manager(w);
+    const char *id = make_with(w, FAILURE_KEEP);
+    assert_int_equal(manager_get(w->m, id, &before, &err), 0);
+    sleep_ms(5);
+    assert_int_equal(manager_touch(w->m, id, &err), 0);
+    assert_int_equal(manager_get(w->m, id, &after, &err), 0);
+    assert_true(after.active_ms > before.active_ms);
+    assert_int_equal(manager_touch(w->m, "nobody", &err), -CAY_NOT_FOUND);
+    sandbox_record_free(&before);
+    sandbox_record_free(&after);
 }
 
 static void assert_memory(struct world *w, const char *id, uint64_t bytes) {
@@ -395,6 +443,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_removal_cancels_who_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_interrupted_later, setup, teardown),
         cmocka_unit_test_setup_teardown(test_update, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_destroyed_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_touch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_updates, setup, teardown),
         cmocka_unit_test_setup_teardown(test_volumes, setup, teardown),
     };
