@@ -5,6 +5,7 @@
 #include "api/daytona_error.h"
 #include "api/events_socket.h"
 #include "api/metrics.h"
+#include "api/openapi.h"
 #include "api/prometheus.h"
 #include "api/shape.h"
 #include "api/toolbox.h"
@@ -226,10 +227,12 @@ static int stats(struct call *c, struct cay_error *err) {
 }
 
 static int metrics(struct call *c, struct cay_error *err);
+static int openapi(struct call *c, struct cay_error *err);
 
 static const struct route routes[] = {
     {"GET", "/healthz", health, NEED_NOTHING},
     {"GET", "/metrics", metrics},
+    {"GET", "/openapi.json", openapi, NEED_NOTHING},
     {"GET", "/api/cay/sandbox", list},
     {"POST", "/api/cay/sandbox", create_handle},
     {"GET", "/api/cay/sandbox/{who}", get},
@@ -292,6 +295,12 @@ static int metrics(struct call *c, struct cay_error *err) {
     c->answer.type = PROMETHEUS_CONTENT_TYPE;
     metrics_write(&c->answer.body, c->manager, c->sees_metrics ? NULL : &c->caller, tables,
                   ARRAY_LEN(tables));
+    return 0;
+}
+
+static int openapi(struct call *c, struct cay_error *err) {
+    (void)err;
+    openapi_write(&c->answer.body, tables, ARRAY_LEN(tables) - 1); /* without what nobody serves */
     return 0;
 }
 

@@ -46,7 +46,7 @@ static int make(struct call *c, struct sandbox_record *request, struct cay_error
     if (r == 0)
         r = manager_create(c->manager, request, -1, &made, err);
     const struct sandbox_record *shown = r < 0 ? request : &made;
-    (void)snprintf(c->detail, sizeof c->detail, "name %s, image %.100s", shown->name,
+    (void)snprintf(c->detail, sizeof c->detail, "name %.64s, image %.100s", shown->name,
                    shown->image_name);
     memcpy(c->object, shown->id, sizeof shown->id);
     if (r == 0) {
