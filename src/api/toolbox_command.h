@@ -4,6 +4,7 @@
 
 #include "api/call.h"
 #include "api/toolbox.h"
+#include "api/toolbox_id.h"
 #include "wire/client_exec.h"
 
 struct json;
@@ -24,11 +25,6 @@ int toolbox_path(const struct toolbox *t, const char *what, const char *path, ch
 int toolbox_read_env(const struct json *at, const char *key, struct strv *ret,
                      struct cay_error *err);
 
-/* Sessions and terminals have ids of any text, and inside a sandbox short plain names: an id that
- * is one is its name, another is encoded in it. */
-int toolbox_name_of(const char *id, char name[static WIRE_NAME_MAX + 1], struct cay_error *err);
-void toolbox_id_of(const char *name, char id[static WIRE_NAME_MAX + 1]);
-
 /* Whether the client says its SDK's version, and whether that is older (as daytona_version()). */
 bool toolbox_has_sdk(const struct call *c);
 bool toolbox_sdk_is_before(const struct call *c, int version);
@@ -37,8 +33,7 @@ bool toolbox_sdk_is_before(const struct call *c, int version);
 
 /* Refuses what is none; answers one of the subprotocols that the client offers. */
 int toolbox_accept(struct call *c, struct cay_error *err);
-/* The rest of an offered subprotocol that begins with this: "" for "NAME" itself. False if none
- * does, or if it is longer than size. */
+/* toolbox_find_offer() in what the client offers. */
 bool toolbox_offered(const struct call *c, const char *prefix, char *rest, size_t size);
 
 /* ---- commands ---- */
