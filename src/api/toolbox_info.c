@@ -1,5 +1,6 @@
 /* What a sandbox says about itself, and its environment. */
 #include <cay.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 
@@ -35,6 +36,7 @@ static int home_dir(struct call *c, struct cay_error *err) {
     const struct toolbox_command command = {.argv = argv, .cwd = "/", .timeout_ms = 10 * 1000};
     _cleanup_(toolbox_output_free) struct toolbox_output out = TOOLBOX_OUTPUT_INIT;
     struct exec_outcome outcome;
+    out.all.max = PATH_MAX;
     int r = toolbox_run(c, &command, &out, &outcome, err);
     if (r < 0)
         return r;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "wire/wire.h"
+#include "wire/client_command.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -65,6 +65,20 @@ static void check_stream(const uint8_t *data, size_t size) {
             require(f.len <= WIRE_MESSAGE_MAX && r.used <= r.in.len);
             check_message(f.data, f.len);
         }
+    }
+    wire_reader_free(&r);
+}
+
+/* The same as what comes back for a command. */
+static void check_events(const uint8_t *data, size_t size) {
+    struct wire_reader r = WIRE_READER_INIT;
+    struct wire_command_event e;
+    struct cay_error err;
+    int result = buf_append(&r.in, data, size);
+    while (result >= 0 && (result = wire_command_next(&r, &e, &err)) == 1) {
+        require(e.kind != WIRE_COMMAND_OUTPUT || e.len <= WIRE_DATA_MAX);
+        require(e.kind != WIRE_COMMAND_ENDED || e.outcome.exit_code <= 255);
+        require(e.credits <= WIRE_INPUT_CREDIT);
     }
     wire_reader_free(&r);
 }
@@ -132,6 +146,7 @@ static void check_round_trip(const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_message(data, size);
     check_stream(data, size);
+    check_events(data, size);
     check_round_trip(data, size);
     return 0;
 }
