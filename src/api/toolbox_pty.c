@@ -61,7 +61,7 @@ static int read_size(const struct json *root, enum json_need need, struct pty_wi
 static int read_body(const struct call *c, struct pty_wish *w, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     const char *id = NULL, *cwd = NULL;
-    bool lazy;
+    bool lazy = false; /* as good as at once: what is printed meanwhile is kept */
     int r = json_parse("request body", buf_text(&c->body), c->body.len, &doc, err);
     if (r < 0)
         return r;
@@ -317,6 +317,7 @@ static int resize(struct call *c, struct cay_error *err) {
 /* Its size is what it is, whoever looks: clients tell it by a request of its own. */
 static int attach(struct call *c, const char *name, struct cay_error *err) {
     static const struct wire_terminal_attach as_it_is = {0};
+    char rest[16];
     _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
     int r = toolbox_begin(c, &t, err);
     toolbox_hurry(&t);
@@ -325,7 +326,9 @@ static int attach(struct call *c, const char *name, struct cay_error *err) {
     if (r < 0)
         return r;
     toolbox_hand_over(&t, c);
-    c->answer.talk = toolbox_pty_talk;
+    c->answer.talk = toolbox_offered(c, "X-Daytona-Pty-Exit-Control", rest, sizeof rest)
+                         ? toolbox_pty_talk_and_tell
+                         : toolbox_pty_talk;
     return 0;
 }
 

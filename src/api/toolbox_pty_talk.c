@@ -145,12 +145,11 @@ static void look(struct viewer *v) {
     }
 }
 
-void toolbox_pty_talk(struct call *c, struct ws *w) {
-    char rest[16];
+static void talk(const struct call *c, struct ws *w, bool wants_exit) {
     struct viewer v = {
         .ws = w,
         .fd = c->answer.connection,
-        .wants_exit = toolbox_offered(c, "X-Daytona-Pty-Exit-Control", rest, sizeof rest),
+        .wants_exit = wants_exit,
         .reader = WIRE_READER_INIT,
         .typed = BUF_INIT(TYPED_MAX),
         .credit = WIRE_TERMINAL_CREDIT,
@@ -158,4 +157,12 @@ void toolbox_pty_talk(struct call *c, struct ws *w) {
     look(&v);
     buf_free(&v.typed);
     wire_reader_free(&v.reader);
+}
+
+void toolbox_pty_talk(struct call *c, struct ws *w) {
+    talk(c, w, false);
+}
+
+void toolbox_pty_talk_and_tell(struct call *c, struct ws *w) {
+    talk(c, w, true);
 }

@@ -274,7 +274,7 @@ static void answer_execution(struct call *c, const struct execution *x, enum too
 
 static int read_execution(const struct json *root, struct wire_session_exec *ret,
                           struct cay_error *err) {
-    bool old = false, silent;
+    bool old = false, silent = false;
     int r = json_get_string(root, "command", JSON_REQUIRED, &ret->text, err);
     if (r == 0)
         r = json_get_bool(root, "runAsync", JSON_OPTIONAL, &ret->async, err);
