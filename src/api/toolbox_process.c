@@ -143,28 +143,25 @@ static int execute(struct call *c, struct cay_error *err) {
 
 static const char nothing[] = "cay: this image has no interpreter for it";
 
-/* How each language is run by what an image has. $@ is the code as words, then its arguments. */
+/* How each language is run by what an image has. $@ begins with the words below, and goes on with
+ * the arguments of the code, which finds them where a script does. */
 static const struct language {
     const char *name;
-    const char *by_word[2]; /* the words before the code, */
-    const char *by_input;   /* and before the arguments if the code comes in by stdin */
+    const char *before_code;  /* the word before the code as a word; NULL: it comes in by stdin */
+    const char *before_input; /* the word that stands for stdin; NULL: none */
     const char *script;
 } languages[] = {
-    {"python",
-     {"-c"},
-     "-",
+    {"python", "-c", "-",
      "for p in python3 python; do command -v $p >/dev/null && exec $p -u \"$@\"; done"},
-    {"javascript",
-     {"-e"},
-     "-",
-     "command -v node >/dev/null && exec node \"$@\"; command -v bun >/dev/null && exec bun "
-     "\"$@\""},
-    {"typescript",
-     {"-e"},
-     NULL,
-     "for p in tsx ts-node bun; do command -v $p >/dev/null && exec $p \"$@\"; done; "
-     "node --experimental-strip-types -e 0 >/dev/null && exec node --no-warnings "
-     "--experimental-strip-types --input-type=module-typescript \"$@\""},
+    {"javascript", NULL, "-",
+     "command -v node >/dev/null && exec node \"$@\"; "
+     "command -v bun >/dev/null && exec bun run \"$@\""},
+    {"typescript", NULL, NULL,
+     "d=$(mktemp -d) && cat >\"$d/code.ts\" || exit 1; "
+     "for p in tsx ts-node bun 'deno run -A' 'node --no-warnings --experimental-strip-types'; do "
+     "command -v ${p%% *} >/dev/null || continue; "
+     "[ ${p%% *} != node ] || $p -e 0 >/dev/null 2>&1 || continue; "
+     "$p \"$d/code.ts\" \"$@\"; r=$?; rm -rf \"$d\"; exit $r; done; rm -rf \"$d\""},
 };
 
 static const struct language *find_language(const char *name) {
@@ -181,9 +178,15 @@ static int refuse_language(const char *name, struct cay_error *err) {
     return error_remedy(err, "use python, javascript or typescript");
 }
 
+static bool goes_by_input(const struct language *l, const struct request *q) {
+    return l->before_code == NULL || strlen(q->text) > ARGUMENT_MAX;
+}
+
 /* The shell, its script, and what that sees as $@. */
-static int build_argv(const struct language *l, const struct request *q, bool is_long,
-                      struct strv *ret, struct cay_error *err) {
+static int build_argv(const struct language *l, const struct request *q, struct strv *ret,
+                      struct cay_error *err) {
+    bool by_input = goes_by_input(l, q);
+    const char *first = by_input ? l->before_input : l->before_code;
     int r = strv_push(ret, "/bin/sh");
     if (r == 0)
         r = strv_push(ret, "-c");
@@ -191,12 +194,10 @@ static int build_argv(const struct language *l, const struct request *q, bool is
         r = strv_pushf(ret, "exec 2>&1; %s; echo '%s'; exit 127", l->script, nothing);
     if (r == 0)
         r = strv_push(ret, "sh");
-    if (r == 0)
-        r = strv_push(ret, is_long ? l->by_input : l->by_word[0]);
-    if (r == 0 && !is_long)
+    if (r == 0 && first != NULL)
+        r = strv_push(ret, first);
+    if (r == 0 && !by_input)
         r = strv_push(ret, q->text);
-    if (r == 0 && q->argv.len > 0 && l != &languages[0])
-        r = strv_push(ret, "--"); /* what follows is for the code, whatever it looks like */
     for (size_t i = 0; r == 0 && i < q->argv.len; i++)
         r = strv_push(ret, q->argv.v[i]);
     return r < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
@@ -206,28 +207,19 @@ static bool found_nothing(const struct toolbox_output *out, const struct exec_ou
     return outcome->exit_code == 127 && str_starts(buf_text(&out->all), nothing);
 }
 
-static int check_code(const struct language *l, const struct request *q, struct cay_error *err) {
-    if (l == NULL)
-        return refuse_language(q->language, err);
-    if (l->by_input != NULL || strlen(q->text) <= ARGUMENT_MAX)
-        return 0;
-    error_set(err, CAY_INVALID_ARGUMENT, "code: more than %d KB", ARGUMENT_MAX / 1024);
-    return error_remedy(err, "upload it as a file, and execute that");
-}
-
 static int run_code(struct call *c, const struct language *l, const struct request *q,
                     struct toolbox_output *out, struct exec_outcome *outcome,
                     struct cay_error *err) {
-    bool is_long = strlen(q->text) > ARGUMENT_MAX;
+    bool by_input = goes_by_input(l, q);
     _cleanup_(strv_free) struct strv argv = {0};
     _cleanup_(buf_free) struct buf input = BUF_INIT(CALL_BODY_MAX);
-    int r = build_argv(l, q, is_long, &argv, err);
-    if (r == 0 && is_long && buf_puts(&input, q->text) < 0)
+    int r = build_argv(l, q, &argv, err);
+    if (r == 0 && by_input && buf_puts(&input, q->text) < 0)
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     const struct toolbox_command command = {
         .argv = (const char *const *)argv.v,
         .env = (const char *const *)q->env.v,
-        .input = is_long ? &input : NULL,
+        .input = by_input ? &input : NULL,
         .timeout_ms = q->timeout_s * 1000,
     };
     return r < 0 ? r : toolbox_run(c, &command, out, outcome, err);
@@ -241,9 +233,7 @@ static int code_run(struct call *c, struct cay_error *err) {
     if (r < 0)
         return r;
     const struct language *l = find_language(q.language);
-    r = check_code(l, &q, err);
-    if (r == 0)
-        r = run_code(c, l, &q, &out, &outcome, err);
+    r = l == NULL ? refuse_language(q.language, err) : run_code(c, l, &q, &out, &outcome, err);
     if (r < 0)
         return r;
     if (!found_nothing(&out, &outcome))

@@ -207,12 +207,22 @@ def test_python(box):
 
 
 def test_javascript(box):
-    body = {"language": "javascript", "code": "console.log(process.argv.slice(1).concat(1+1))",
-            "argv": ["--x"]}
+    body = {"language": "javascript", "code": "console.log(process.argv.slice(2).join(), 1 + 1)",
+            "argv": ["--x", "y z"]}
     if shutil.which("node"):
-        assert "--x" in box.good("POST", "/process/code-run", body)["result"]
+        assert box.good("POST", "/process/code-run", body)["result"] == "--x,y z 2\n"
     else:
         assert "javascript" in box.bad("POST", "/process/code-run", body, status=501)["message"]
+
+
+def test_typescript_needs_what_runs_it(box):
+    body = {"language": "typescript", "code": "const n: number = 6; console.log(n * 7)"}
+    answer = box.ask("POST", "/process/code-run", body)
+    if answer.status == 200:
+        assert answer.json()["result"] == "42\n"
+    else:
+        assert answer.status == 501 and "typescript" in answer.json()["message"]
+    assert box.execute("ls -d /tmp/tmp.* 2>/dev/null")["result"] == ""  # nothing is left behind
 
 
 def test_other_languages(box):
