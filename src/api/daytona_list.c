@@ -337,7 +337,7 @@ static void put_items(struct jsonw *w, const struct call *c, const struct sandbo
 static int answer_cursor(struct call *c, const struct filter *f, const struct selection *s,
                          struct cay_error *err) {
     int64_t limit = LIMIT;
-    size_t from;
+    size_t from = 0;
     int r = daytona_query_number(c, "limit", LIMIT_MAX, &limit, err);
     if (r == 0)
         r = skip_seen(f, s->all, s->count, &from, err);

@@ -154,7 +154,7 @@ static int read_cpus(const struct json *at, uint32_t *ret, struct cay_error *err
 /* The image named by key, or that of buildInfo, but not both. */
 static int read_image(const struct json *at, const char *key,
                       char image[static REFERENCE_TEXT_SIZE], struct cay_error *err) {
-    struct json build;
+    struct json build = {0};
     const char *dockerfile = NULL;
     int r = value_text(at, key, image, REFERENCE_TEXT_SIZE, err);
     if (r == 0)

@@ -453,9 +453,10 @@ static enum MHD_Result answer_preflight(struct MHD_Connection *connection, struc
         return refuse(connection, q, &err, 0);
     }
     c->answer.status = MHD_HTTP_NO_CONTENT;
-    (void)call_add_header(c, "Access-Control-Allow-Methods", "GET, POST, PUT, DELETE", NULL);
+    (void)call_add_header(c, "Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE", NULL);
     (void)call_add_header(c, "Access-Control-Allow-Headers",
-                          "Authorization, Content-Type, Accept, X-Request-Id, X-Cay-Progress",
+                          "Authorization, Content-Type, Accept, X-Request-Id, X-Cay-Progress, "
+                          "X-Daytona-Source, X-Daytona-SDK-Version, X-Daytona-Organization-ID",
                           NULL);
     (void)call_add_header(c, "Access-Control-Max-Age", "600", NULL);
     return answer(connection, q);
