@@ -66,7 +66,7 @@ struct figures {
 
 /* What was used in a short while is what is being used. */
 static int measure(struct call *c, struct figures *ret, struct cay_error *err) {
-    struct engine_stats before;
+    struct engine_stats before = {0};
     struct sandbox_record record = {0};
     int r = manager_get(c->manager, c->who, &record, err);
     ret->quota_us = record.cpu_quota_us;

@@ -19,7 +19,7 @@ enum { CLOSE_DONE = 1000, CLOSE_FAILED = 1011 };
 /* Asks for the logs of the call's command. */
 static int ask(struct call *c, struct toolbox *t, bool follow, struct cay_error *err) {
     char name[WIRE_NAME_MAX + 1];
-    uint64_t number;
+    uint64_t number = 0;
     int r = toolbox_session_name(c, name, err);
     if (r == 0)
         r = toolbox_session_number(c, &number, err);

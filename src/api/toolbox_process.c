@@ -126,7 +126,7 @@ static int execute(struct call *c, struct cay_error *err) {
     _cleanup_(request_free) struct request q = {0};
     _cleanup_(buf_free) struct buf script = BUF_INIT(CALL_BODY_MAX + sizeof merge);
     _cleanup_(toolbox_output_free) struct toolbox_output out = TOOLBOX_OUTPUT_INIT;
-    struct exec_outcome outcome;
+    struct exec_outcome outcome = {0};
     int r = read_request(c, "command", &q, err);
     if (r < 0)
         return r;
@@ -228,7 +228,7 @@ static int run_code(struct call *c, const struct language *l, const struct reque
 static int code_run(struct call *c, struct cay_error *err) {
     _cleanup_(request_free) struct request q = {0};
     _cleanup_(toolbox_output_free) struct toolbox_output out = TOOLBOX_OUTPUT_INIT;
-    struct exec_outcome outcome;
+    struct exec_outcome outcome = {0};
     int r = read_request(c, "code", &q, err);
     if (r < 0)
         return r;

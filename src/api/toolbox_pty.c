@@ -134,7 +134,7 @@ static int read_query(const struct call *c, struct pty_wish *w, struct cay_error
 struct found {
     const char *name; /* which one; NULL: all of them */
     struct jsonw *w;  /* where they are written, or NULL */
-    const char *cwd;
+    const char *cwd;  /* of one that does not say it; while they are heard */
     bool is_there, running;
 };
 
@@ -172,7 +172,10 @@ static int look(const struct call *c, struct found *f, struct cay_error *err) {
     int r = toolbox_begin(c, &t, err);
     toolbox_hurry(&t);
     f->cwd = t.record.work_dir;
-    return r < 0 ? r : wire_terminal_list(&t.wire, take_terminal, f, err);
+    if (r == 0)
+        r = wire_terminal_list(&t.wire, take_terminal, f, err);
+    f->cwd = NULL;
+    return r;
 }
 
 static int find(const struct call *c, struct found *f, struct cay_error *err) {
