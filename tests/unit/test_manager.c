@@ -481,6 +481,36 @@ static void test_labels(void **state) {
     strv_free(&labels);
 }
 
+/* What is set replaces, what is unset goes, and all of it lasts; what is wrong changes nothing. */
+static void test_environment(void **state) {
+    struct world *w = *state;
+    struct sandbox_record r;
+    struct strv set = {0}, unset = {0}, wrong = {0};
+    struct cay_error err = {0};
+    open_manager(w);
+    (void)make_box(w, "lab");
+    assert_int_equal(strv_push(&set, "A=1"), 0);
+    assert_int_equal(strv_push(&set, "AB=2"), 0);
+    assert_int_equal(manager_change_env(w->m, "lab", &set, &unset, NULL), 0);
+    strv_free(&set);
+    set = (struct strv){0};
+    assert_int_equal(strv_push(&set, "AB=3=4"), 0);
+    assert_int_equal(strv_push(&unset, "A"), 0);
+    assert_int_equal(manager_change_env(w->m, "lab", &set, &unset, NULL), 0);
+    assert_int_equal(strv_push(&wrong, "=x"), 0);
+    assert_int_equal(manager_change_env(w->m, "lab", &wrong, &set, &err), -CAY_INVALID_ARGUMENT);
+    assert_int_equal(manager_change_env(w->m, "none", &set, &unset, &err), -CAY_NOT_FOUND);
+    reopen_manager(w);
+    assert_int_equal(manager_get(w->m, "lab", &r, NULL), 0);
+    assert_true(strv_has(&r.env, "AB=3=4"));
+    assert_false(strv_has(&r.env, "A=1"));
+    assert_false(strv_has(&r.env, "AB=2"));
+    sandbox_record_free(&r);
+    strv_free(&set);
+    strv_free(&unset);
+    strv_free(&wrong);
+}
+
 /* ---- operations ---- */
 
 static void test_remove_in_use(void **state) {
@@ -591,6 +621,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_names, setup, teardown),
         cmocka_unit_test_setup_teardown(test_prefixes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_labels, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_environment, setup, teardown),
         cmocka_unit_test_setup_teardown(test_remove_in_use, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_gives_grace, setup, teardown),
         cmocka_unit_test_setup_teardown(test_many_connections, setup, teardown),
