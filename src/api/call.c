@@ -6,12 +6,14 @@
 #include "api/events_socket.h"
 #include "api/metrics.h"
 #include "api/openapi.h"
+#include "api/preview.h"
 #include "api/prometheus.h"
 #include "api/shape.h"
 #include "api/toolbox.h"
 #include "api/toolbox_command.h"
 #include "api/toolbox_files.h"
 #include "api/toolbox_git.h"
+#include "api/toolbox_ports.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -31,6 +33,8 @@ void call_free(struct call *c) {
     strv_free(&c->answer.headers);
     if (c->sink != NULL)
         c->sink->close(c->sink);
+    c->sink = NULL;
+    free(TAKE_PTR(c->uri));
     if (c->answer.stream != NULL)
         c->answer.stream->close(c->answer.stream);
     fd_close(&c->answer.connection);
@@ -281,12 +285,15 @@ static const struct route_table *const tables[] = {
     &toolbox_upload_routes,
     &toolbox_download_routes,
     &events_socket_routes,
+    &preview_routes,
+    &preview_url_routes,
     &toolbox_git_routes,
     &toolbox_git_config_routes,
     &toolbox_info_routes,
     &toolbox_process_routes,
     &toolbox_session_routes,
     &toolbox_pty_routes,
+    &toolbox_ports_routes,
     &daytona_absent_routes, /* the last: what nobody serves */
 };
 

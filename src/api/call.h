@@ -1,6 +1,7 @@
 /* One request and its answer, as handlers see them; http.c alone knows the HTTP library. */
 #pragma once
 
+#include "api/preview_place.h"
 #include "api/route.h"
 #include "api/sheet.h"
 #include "api/target.h"
@@ -39,6 +40,7 @@ struct answer {
     struct buf body;
     struct strv headers;         /* name, value, name, value … */
     struct stream *stream;       /* in place of a body, if not NULL */
+    bool is_foreign;             /* status and headers are somebody else's: ours are not added */
     uint64_t stream_bytes;       /* how much that will be; 0: not known */
     struct operation *operation; /* in place of a body, if not NULL: its bytes both ways, */
     int connection;              /* and cay-init's end of them */
@@ -50,9 +52,12 @@ struct call {
     struct manager *manager;
     const struct image_ops *images;
     struct target target;
-    struct key caller;         /* who asks */
-    bool sees_metrics;         /* of everybody, whoever asks */
-    const struct route *route; /* NULL until it is known, and if there is none */
+    char *uri;                    /* as it was sent */
+    struct preview_place preview; /* what it is a preview of, if it is one */
+    bool has_key;                 /* the caller is who he is by his Authorization */
+    struct key caller;            /* who asks */
+    bool sees_metrics;            /* of everybody, whoever asks */
+    const struct route *route;    /* NULL until it is known, and if there is none */
     /* What {who} in the path is. A sandbox's id when it is one: looked up among those that the
      * caller sees, before the handler is called. */
     const char *who;
@@ -89,6 +94,14 @@ const char *call_origin(const struct call *c, char out[static CALL_ORIGIN_SIZE])
 
 /* A header of the request, or NULL; until the call ends. (http.c) */
 const char *call_header(const struct call *c, const char *name);
+
+/* Every header of the request. (http.c) */
+typedef void (*call_header_fn)(void *user, const char *name, const char *value);
+void call_each_header(const struct call *c, call_header_fn fn, void *user);
+
+/* Its connection, to be watched for the client's hanging up; nothing else may be done with it.
+ * (http.c) */
+int call_socket(const struct call *c);
 
 /* Whose key a text is, for what carries it elsewhere than in the head; false: nobody's. (http.c) */
 bool call_identify(const struct call *c, const char *text, struct key *ret);

@@ -16,6 +16,7 @@
 #include "api/call.h"
 #include "api/daytona_era.h"
 #include "api/metrics.h"
+#include "api/preview.h"
 #include "api/relay.h"
 #include "api/request_log.h"
 #include "api/sign.h"
@@ -260,11 +261,13 @@ static enum MHD_Result answer(struct MHD_Connection *connection, struct request 
     const struct strv *headers = &c->answer.headers;
     bool has_content =
         c->answer.status != MHD_HTTP_SWITCHING_PROTOCOLS && c->answer.status != MHD_HTTP_NO_CONTENT;
-    if (has_content)
+    if (has_content && !c->answer.is_foreign)
         (void)MHD_add_response_header(response, "Content-Type", content_type(c));
-    (void)MHD_add_response_header(response, "Cache-Control", "no-store");
+    if (!c->answer.is_foreign)
+        (void)MHD_add_response_header(response, "Cache-Control", "no-store");
     (void)MHD_add_response_header(response, "X-Request-Id", q->log.id);
-    add_origin(response, q);
+    if (!c->preview.is_one)
+        add_origin(response, q);
     enum MHD_Result result = MHD_YES;
     for (size_t i = 0; i + 1 < headers->len && result == MHD_YES; i += 2)
         result = MHD_add_response_header(response, headers->v[i], headers->v[i + 1]);
@@ -299,6 +302,25 @@ int call_socket(const struct call *c) {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(
         ((const struct request *)c)->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     return info == NULL ? -1 : info->connect_fd;
+}
+
+struct header_visit {
+    call_header_fn fn;
+    void *user;
+};
+
+static enum MHD_Result visit_header(void *cls, enum MHD_ValueKind kind, const char *name,
+                                    const char *value) {
+    (void)kind;
+    const struct header_visit *visit = cls;
+    visit->fn(visit->user, name, value != NULL ? value : "");
+    return MHD_YES;
+}
+
+void call_each_header(const struct call *c, call_header_fn fn, void *user) {
+    struct header_visit visit = {fn, user};
+    (void)MHD_get_connection_values(((const struct request *)c)->connection, MHD_HEADER_KIND,
+                                    visit_header, &visit);
 }
 
 static bool header_is(struct MHD_Connection *connection, const char *name, const char *value) {
@@ -355,12 +377,14 @@ static bool brings_key_later(const struct target *t) {
 static int identify_key(const struct http *h, struct MHD_Connection *connection, const char *method,
                         struct call *c, struct cay_error *err) {
     struct key *ret = &c->caller;
-    if (!access_host_is_allowed(header(connection, "Host"), h->options.hosts)) {
+    const char *host = c->preview.by_host ? c->preview.host : header(connection, "Host");
+    if (!access_host_is_allowed(host, h->options.hosts)) {
         error_set(err, CAY_FORBIDDEN, "the request is for another host");
         return error_remedy(err, "add the name to allowed_hosts in [server]");
     }
     const char *text = access_bearer(header(connection, "Authorization"));
-    if (text != NULL && match_key(h, text, ret))
+    c->has_key = text != NULL && match_key(h, text, ret);
+    if (c->has_key || preview_admit(c))
         return 0;
     c->sees_metrics = shows_metrics(h, &c->target);
     if (c->sees_metrics || brings_key_later(&c->target) || daytona_is_public(&c->target)) {
@@ -469,7 +493,10 @@ static enum MHD_Result begin(const struct port *port, struct MHD_Connection *con
     request_log_begin(&q->log, method, header(connection, "X-Request-Id"));
     read_wishes(connection, &q->call);
     q->origin = find_origin(q->http, header(connection, "Origin"));
-    if (is_preflight(connection, method))
+    preview_read_place(header(connection, "Host"), q->call.uri, &q->call.preview);
+    if (q->call.preview.is_one)
+        q->target_result = preview_rewrite(&q->call, &q->target_error);
+    else if (is_preflight(connection, method))
         return answer_preflight(connection, q);
     int r = port->is_tcp ? identify_key(q->http, connection, method, &q->call, &err)
                          : identify_peer(q->http, connection, &q->call.caller, &err);
@@ -504,6 +531,11 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
     q->call.method = "";
     q->call.public_url = q->http->options.public_url;
     q->call.is_tls = port->is_tcp && q->http->options.tls->cert != NULL;
+    q->call.uri = strdup(uri);
+    if (q->call.uri == NULL) {
+        put_request(q);
+        return NULL;
+    }
     q->target_result = target_parse(uri, &q->call.target, &q->target_error);
     return q;
 }

@@ -37,7 +37,8 @@ static bool serves(const struct route *route, const char *method) {
 
 bool route_has_sandbox(const struct route *route) {
     return strstr(route->pattern, "/sandbox/{who}") != NULL ||
-           strstr(route->pattern, "/toolbox/{who}") != NULL;
+           strstr(route->pattern, "/toolbox/{who}") != NULL ||
+           strstr(route->pattern, "/preview/{who}") != NULL;
 }
 
 static const char *verb_of(const char *method) {
