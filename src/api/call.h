@@ -106,10 +106,6 @@ int call_socket(const struct call *c);
 /* Whose key a text is, for what carries it elsewhere than in the head; false: nobody's. (http.c) */
 bool call_identify(const struct call *c, const char *text, struct key *ret);
 
-/* Its connection, to be watched for the client's hanging up; nothing else may be done with it.
- * (http.c) */
-int call_socket(const struct call *c);
-
 /* Finds the handler, asks whether the caller may, and opens the sink if there is one. If that
  * fails the answer is filled, and negative. */
 int call_begin(struct call *c, const char *method);
