@@ -19,5 +19,6 @@ int preview_sign(struct manager *m, const char *id, uint16_t port, int64_t expir
                  char out[static PREVIEW_SIGNED_SIZE], struct cay_error *err);
 /* True if it is a token for this port of the sandbox that it names, neither expired nor revoked. */
 bool preview_signed_fits(struct manager *m, const char *token, uint16_t port);
-/* From now on it, which fits, opens nothing. -CAY_RESOURCE_EXHAUSTED if too many were revoked lately. */
+/* From now on it, which fits, opens nothing. -CAY_RESOURCE_EXHAUSTED if too many were revoked
+ * lately. */
 int preview_revoke(const char *token, struct cay_error *err);
