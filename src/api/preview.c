@@ -12,6 +12,7 @@
 
 #include "api/call.h"
 #include "api/preview_head.h"
+#include "api/preview_token.h"
 #include "api/toolbox.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -83,7 +84,7 @@ static int send_some(struct passage *p, const char **data, size_t *len) {
         return -ETIMEDOUT;
     if (has_room && (fd.revents & (POLLIN | POLLHUP)) != 0)
         take_early(p);
-    if ((fd.revents & (POLLOUT | POLLERR)) == 0)
+    if ((fd.revents & (POLLOUT | POLLERR | POLLHUP)) == 0)
         return 0;
     ssize_t sent = send(p->t.wire.fd, *data, *len, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
@@ -279,7 +280,7 @@ static int keep_token(struct call *c, struct cay_error *err) {
     char cookie[512];
     size_t len = 0;
     const char *token = preview_query(c->uri, &len);
-    if (token == NULL || c->preview.is_signed || c->has_key || len > HASH_TEXT_SIZE)
+    if (token == NULL || !preview_token_fits(c->manager, c->who, token, len))
         return 0;
     (void)snprintf(cookie, sizeof cookie, "%s%s=%.*s; Path=/; HttpOnly; SameSite=Lax%s",
                    PREVIEW_COOKIE, c->who, (int)len, token, c->is_tls ? "; Secure" : "");
