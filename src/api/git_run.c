@@ -8,6 +8,7 @@
 #include "api/toolbox.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "client/http_answer.h"
 #include "lib/command.h"
 
 enum {
@@ -127,6 +128,29 @@ static int fail(struct call *c, const struct git_job *job, const struct cay_resu
     if (f.code != NULL && str_equal(f.code, "GIT_AUTH_FAILED"))
         (void)error_remedy(err, "send a username and a password or token that may do this");
     return toolbox_fault(c, f.code, f.status, err);
+}
+
+/* ---- logins in URLs ---- */
+
+bool git_split_url(char *url, char *login, const char **ret_password) {
+    char *begin = strstr(url, "://");
+    if (begin == NULL || strncmp(url, "http", 4) != 0)
+        return false;
+    begin += 3;
+    size_t at = strcspn(begin, "/?#");
+    while (at > 0 && begin[at - 1] != '@')
+        at--;
+    char *colon = at == 0 ? NULL : memchr(begin, ':', at);
+    if (colon == NULL)
+        return false;
+    size_t user_len = (size_t)(colon - begin);
+    memcpy(login, begin, at);
+    login[user_len] = login[at - 1] = '\0';
+    if (http_unescape(login) < 0 || http_unescape(login + user_len + 1) < 0)
+        return false;
+    *ret_password = login + user_len + 1;
+    memmove(begin, begin + at, strlen(begin + at) + 1);
+    return true;
 }
 
 /* ---- running it ---- */

@@ -21,6 +21,11 @@ struct git_job {
 /* Runs it and appends what it wrote to out (NULL: not wanted). */
 int git_run(struct call *c, const struct git_job *job, struct buf *out, struct cay_error *err);
 
+/* "https://me:secret@host/x" becomes "https://host/x"; what was in it is put into `login`
+ * ("me", NUL, "secret"), and *ret_password leads there. False: there is no password in the URL, or
+ * it is not written as it should be; then nothing changed. Pure; login is as large as url. */
+bool git_split_url(char *url, char *login, const char **ret_password);
+
 struct git_fault {
     const char *code; /* Daytona's; NULL: that of the status */
     unsigned status;

@@ -47,26 +47,55 @@ static int done(struct git_order *o, unsigned status) {
 
 /* ---- handlers: whole repositories ---- */
 
+/* What a URL has of a login goes the way of one that is given apart. */
+static const char *take_login(struct git_order *o, const char *url, char **ret_url,
+                              char **ret_login) {
+    const char *password = NULL;
+    git_order_login(o);
+    if (o->result < 0 || o->job.username != NULL || o->job.password != NULL)
+        return url;
+    *ret_url = strdup(url);
+    *ret_login = calloc(1, strlen(url) + 1);
+    if (*ret_url == NULL || *ret_login == NULL) {
+        o->result = error_set(o->err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        return url;
+    }
+    if (git_split_url(*ret_url, *ret_login, &password)) {
+        o->job.username = *ret_login;
+        o->job.password = password;
+    }
+    return *ret_url;
+}
+
+static void add_depth(struct git_order *o, char *text, size_t size) {
+    int64_t commits = 0;
+    if (o->result == 0)
+        o->result =
+            json_get_integer(&o->root, "depth", JSON_OPTIONAL, 0, INT32_MAX, &commits, o->err);
+    (void)snprintf(text, size, "--depth=%lld", (long long)commits);
+    if (commits > 0)
+        git_add(o, text);
+}
+
 static int clone(struct call *c, struct cay_error *err) {
     _cleanup_(git_order_free) struct git_order *o = NULL;
-    char depth[24];
-    int64_t commits = 0;
+    _cleanup_(freep) char *bare_url = NULL, *login = NULL;
+    char depth[32];
     int r = git_order_read(c, &o, err);
     if (r < 0)
         return r;
-    const char *url = git_name(o, "url", JSON_REQUIRED), *path = git_name(o, "path", JSON_REQUIRED);
+    const char *url = git_name(o, "url", JSON_REQUIRED);
+    const char *path = git_name(o, "path", JSON_REQUIRED);
     const char *branch = git_name(o, "branch", JSON_OPTIONAL);
     const char *commit = git_name(o, "commit_id", JSON_OPTIONAL);
     o->job.skip_tls = git_flag(o, "insecure_skip_tls");
-    if (o->result == 0)
-        o->result = json_get_integer(&o->root, "depth", JSON_OPTIONAL, 0, INT32_MAX, &commits, err);
-    git_order_login(o);
+    url = take_login(o, url, &bare_url, &login);
     git_add(o, "clone");
-    if (branch != NULL)
-        git_add(o, "--branch"), git_add(o, branch);
-    (void)snprintf(depth, sizeof depth, "--depth=%lld", (long long)commits);
-    if (commits > 0)
-        git_add(o, depth);
+    if (branch != NULL) {
+        git_add(o, "--branch");
+        git_add(o, branch);
+    }
+    add_depth(o, depth, sizeof depth);
     if (GIT_RUN(o, NULL, "--", url, path) == 0 && commit != NULL) {
         o->job.path = path;
         (void)GIT_RUN(o, NULL, "checkout", "--detach", commit, "--");
@@ -84,8 +113,10 @@ static int init(struct call *c, struct cay_error *err) {
     git_add(o, "init");
     if (git_flag(o, "bare"))
         git_add(o, "--bare");
-    if (branch != NULL)
-        git_add(o, "--initial-branch"), git_add(o, branch);
+    if (branch != NULL) {
+        git_add(o, "--initial-branch");
+        git_add(o, branch);
+    }
     (void)GIT_RUN(o, NULL, "--", path);
     return done(o, 201);
 }

@@ -131,10 +131,40 @@ static void tells_failures_apart(void **state) {
     }
 }
 
+static void takes_logins_out_of_urls(void **state) {
+    (void)state;
+    static const struct {
+        const char *url, *bare, *user, *password; /* user NULL: none is taken */
+    } urls[] = {
+        {"https://me:s%40cret@h/x.git", "https://h/x.git", "me", "s@cret"},
+        {"http://me:a@b@h:80/x", "http://h:80/x", "me", "a@b"},
+        {"https://:t@h", "https://h", "", "t"},
+        {"https://me@h/x", "https://me@h/x", NULL, NULL},
+        {"https://h/a:b@c", "https://h/a:b@c", NULL, NULL},
+        {"https://me:%zz@h/", "https://me:%zz@h/", NULL, NULL},
+        {"ssh://me:x@h/", "ssh://me:x@h/", NULL, NULL},
+        {"git@h:x.git", "git@h:x.git", NULL, NULL},
+        {"/srv/x", "/srv/x", NULL, NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
+        char url[64], login[64];
+        const char *password = NULL;
+        assert_true(strlen(urls[i].url) < sizeof url);
+        memcpy(url, urls[i].url, strlen(urls[i].url) + 1);
+        assert_int_equal(git_split_url(url, login, &password), urls[i].user != NULL);
+        assert_string_equal(url, urls[i].bare);
+        if (urls[i].user == NULL)
+            continue;
+        assert_string_equal(login, urls[i].user);
+        assert_string_equal(password, urls[i].password);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_git_prints),
         cmocka_unit_test(tells_failures_apart),
+        cmocka_unit_test(takes_logins_out_of_urls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
