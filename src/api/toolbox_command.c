@@ -3,6 +3,8 @@
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 
 #include "api/toolbox_command.h"
 #include "base/clock.h"
@@ -37,6 +39,12 @@ struct carry {
     struct exec_outcome *ret;
     bool ended;
 };
+
+/* A sandbox that does not take what it asked for holds nobody up for ever. */
+static void limit_sending(int fd) {
+    const struct timeval limit = {.tv_sec = TOOLBOX_WAIT_MS / 1000};
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* it is a socket */
+}
 
 static void carry_free(struct carry *x) {
     wire_reader_free(&x->reader);
@@ -140,6 +148,7 @@ int toolbox_carry(const struct call *c, const struct toolbox *t, const struct bu
         .out = out,
         .ret = ret,
     };
+    limit_sending(t->wire.fd);
     feed(&x);
     while (!x.ended) {
         if (clock_expired(deadline_ms)) {
@@ -182,6 +191,7 @@ static int send_command(const struct toolbox *t, const struct toolbox_command *c
         .want_stdin = command->input != NULL,
         .timeout_ms = command->timeout_ms,
     };
+    limit_sending(t->wire.fd);
     return exec_send(t->wire.fd, &request, err);
 }
 

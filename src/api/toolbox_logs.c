@@ -25,6 +25,7 @@ static int ask(struct call *c, struct toolbox *t, bool follow, struct cay_error 
         r = toolbox_session_number(c, &number, err);
     if (r == 0)
         r = toolbox_begin(c, t, err);
+    toolbox_hurry(t);
     return r < 0 ? r : wire_session_logs(&t->wire, name, number, 0, 0, follow, err);
 }
 
@@ -35,7 +36,6 @@ static int ask_and_see(struct call *c, struct toolbox *t, struct cay_error *err)
     int r = ask(c, t, true, err);
     if (r < 0)
         return r;
-    toolbox_hurry(t);
     r = wire_call_receive_exactly(&t->wire, &reader, &f, err);
     return r == 0 && f.type != WIRE_STARTED ? wire_call_broken(err, "an unexpected frame") : r;
 }

@@ -136,6 +136,7 @@ struct found {
     struct jsonw *w;  /* where they are written, or NULL */
     const char *cwd;  /* of one that does not say it; while they are heard */
     bool is_there, running;
+    struct strv *ended; /* takes the names of those whose program has ended, or NULL */
 };
 
 static void put_terminal(struct jsonw *w, const struct wire_terminal *t, const char *cwd) {
@@ -156,12 +157,13 @@ static void put_terminal(struct jsonw *w, const struct wire_terminal *t, const c
 }
 
 static int take_terminal(void *arg, const struct wire_terminal *t, struct cay_error *err) {
-    (void)err;
     struct found *f = arg;
     if (f->name != NULL && (f->is_there || !str_equal(f->name, t->name)))
         return 0;
     f->is_there = true;
     f->running = t->running;
+    if (f->ended != NULL && !t->running && strv_push(f->ended, t->name) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (f->w != NULL)
         put_terminal(f->w, t, f->cwd);
     return 0;
@@ -237,15 +239,26 @@ static int end(const struct call *c, const char *name, struct cay_error *err) {
     return r < 0 ? r : wire_terminal_delete(&t.wire, name, err);
 }
 
-/* One whose program has ended gives its id free. */
+/* Removes terminals whose program has ended: the one with this name, or all (NULL). False if there
+ * is none. */
+static bool remove_ended(const struct call *c, const char *name) {
+    _cleanup_(strv_free) struct strv ended = {0};
+    struct found f = {.name = name, .ended = &ended};
+    bool removed = false;
+    if (look(c, &f, NULL) < 0)
+        return false;
+    for (size_t i = 0; i < ended.len; i++)
+        removed |= end(c, ended.v[i], NULL) == 0;
+    return removed;
+}
+
+/* One whose program has ended gives its id free, and its place when there is no other. */
 static int make_anew(const struct call *c, const struct pty_wish *w, struct cay_error *err) {
-    struct found f = {.name = w->name};
     int r = make(c, w, err);
-    if (r != -CAY_CONFLICT)
-        return r;
-    if (look(c, &f, NULL) < 0 || !f.is_there || f.running || end(c, w->name, NULL) < 0)
-        return r;
-    return make(c, w, err);
+    if ((r == -CAY_CONFLICT && remove_ended(c, w->name)) ||
+        (r == -CAY_LIMIT_REACHED && remove_ended(c, NULL)))
+        r = make(c, w, err);
+    return r;
 }
 
 static int create(struct call *c, struct cay_error *err) {

@@ -229,6 +229,7 @@ struct execution {
 static int try_execute(const struct call *c, struct execution *x, struct cay_error *err) {
     _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
     int r = toolbox_begin(c, &t, err);
+    toolbox_hurry(&t);
     if (r == 0)
         r = wire_session_exec(&t.wire, x->name, &x->exec, err);
     return r < 0 ? r : toolbox_carry(c, &t, NULL, 0, &x->out, &x->outcome, err);
@@ -240,6 +241,7 @@ static int wait_for_turn(const struct call *c, const char *name, struct cay_erro
     struct exec_outcome outcome;
     _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
     int r = toolbox_begin(c, &t, err);
+    toolbox_hurry(&t);
     if (r == 0)
         r = wire_session_logs(&t.wire, name, 0, 0, 0, true, err);
     return r < 0 ? r : toolbox_carry(c, &t, NULL, 0, &out, &outcome, err);
@@ -327,6 +329,7 @@ static int send_input(const struct call *c, const char *name, uint64_t number,
     struct exec_outcome outcome;
     _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
     int r = toolbox_begin(c, &t, err);
+    toolbox_hurry(&t);
     if (r == 0)
         r = wire_session_input(&t.wire, name, number, false, err);
     if (r == 0)

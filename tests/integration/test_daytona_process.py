@@ -514,6 +514,18 @@ def test_much_is_typed_and_shown(box):
     box.good("DELETE", "/process/pty/much")
 
 
+def test_terminals_that_have_ended_make_room(box):
+    for i in range(34):  # a sandbox has 32
+        box.good("POST", "/process/pty", {"id": f"many{i}"}, status=201)
+        with box.open(f"/process/pty/many{i}/connect") as ws:
+            ws.send(b"exit\r")
+            read_exit(ws)
+    listed = box.good("GET", "/process/pty")["sessions"]
+    assert "many33" in [t["id"] for t in listed] and not any(t["active"] for t in listed)
+    for t in listed:
+        box.good("DELETE", f"/process/pty/{t['id']}")
+
+
 def test_bad_terminal_requests(box):
     for body in ("", '{"id": 1}', '{"cols": -1}', '{"cols": 2000}', '{"envs": {"a b": "c"}}',
                  '{"cwd": "../../x"}', json.dumps({"id": "x" * 70})):
