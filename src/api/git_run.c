@@ -98,7 +98,7 @@ static void hide_passwords(char *text) {
             at--;
         if (at < 4)
             continue; /* none, or nothing that would hide more than itself */
-        memcpy(p, "xxx", 3);
+        p[0] = p[1] = p[2] = 'x';
         memmove(p + 3, p + at - 1, strlen(p + at - 1) + 1);
     }
 }

@@ -184,6 +184,7 @@ static int read_head(struct passage *p, struct http_head *ret, struct cay_error 
 /* Without those that only say that there is more to come. */
 static int read_last_head(struct passage *p, struct http_head *ret, struct cay_error *err) {
     for (;;) {
+        *ret = (struct http_head){0};
         int r = read_head(p, ret, err);
         if (r < 0 || ret->status >= 200 || ret->status == 101)
             return r;
@@ -330,7 +331,7 @@ static int pass_answer(struct passage *p, const struct http_head *h, struct cay_
 
 static int handle(struct call *c, struct cay_error *err) {
     struct passage *p = (struct passage *)c->sink;
-    struct http_head head;
+    struct http_head head = {0};
     if (p == NULL)
         return 0; /* answered by open */
     int r = p->is_chunked ? send_all(p, "0\r\n\r\n", 5, err) : 0;

@@ -70,8 +70,8 @@ bool preview_token_fits(struct manager *m, const char *id, const char *token, si
 
 int preview_sign(struct manager *m, const char *id, uint16_t port, int64_t expires_s,
                  char out[static PREVIEW_SIGNED_SIZE], struct cay_error *err) {
-    char nonce[33], text[128];
-    unsigned char mac[HASH_SIZE];
+    char nonce[33] = "", text[128];
+    unsigned char mac[HASH_SIZE] = {0};
     int r = get_nonce(nonce, err);
     (void)snprintf(text, sizeof text, "signed:%s:%s:%u:%lld", nonce, id, port,
                    (long long)expires_s);
