@@ -138,7 +138,7 @@ def test_clone_push_and_pull(git, repo):
     git.fails("push", 409, "GIT_PUSH_REJECTED", path=two)
     git.do("reset", path=two, mode="hard", target="HEAD~1")
     git.do("pull", path=two)
-    assert git.shell(f"cat {two}/b") == b"more\n"
+    assert git.shell(f"cat {two}/b") == "more\n"
 
 
 def test_what_is_in_the_way(git, repo):
@@ -146,7 +146,7 @@ def test_what_is_in_the_way(git, repo):
               "git -c user.name=x -c user.email=x commit -qam dev; git checkout -q main; echo z > a")
     git.fails("checkout", 409, "GIT_DIRTY_WORKTREE", path=repo, branch="dev")
     git.do("restore", path=repo, files=["a"])
-    assert git.shell(f"cat {repo}/a") == b"one\n"
+    assert git.shell(f"cat {repo}/a") == "one\n"
     git.fails("commit", 409, "CONFLICT", path=repo, message="m", author="a", email="e")
     git.fails("add", 404, "FILE_NOT_FOUND", path=repo, files=["missing"])
     git.fails("clone", 409, "CONFLICT", url=f"{repo}.up", path=repo)
@@ -168,7 +168,7 @@ def test_settings(git, repo):
     git.fails("config", 400, "BAD_REQUEST", key="a.b", value="c", scope="local")
     git.fails("config", 400, "BAD_REQUEST", key="a.b", value="c", scope="mine")
     git.do("credentials", username="me", password="secret", host="git.example")
-    assert b"https://me:secret@git.example" in git.shell("cat ~/.git-credentials")
+    assert "https://me:secret@git.example" in git.shell("cat ~/.git-credentials")
 
 
 def test_who_asks_for_a_password_gets_it_and_nobody_else(git):
@@ -194,7 +194,7 @@ def test_who_asks_for_a_password_gets_it_and_nobody_else(git):
     said = git.fails("clone", 403, "GIT_AUTH_FAILED", url=url, path="/workspace/n2",
                      username="me", password="s3cret")
     assert "s3cret" not in said
-    seen = git.shell("cat /workspace/seen").decode().split("\n")
+    seen = git.shell("cat /workspace/seen").split("\n")
     assert "Basic bWU6czNjcmV0 False" in seen and not any(line.endswith("True") for line in seen)
 
 
@@ -219,7 +219,7 @@ def test_not_there(git):
     git.shell("mkdir -p /tmp/plain")
     git.fails("status?path=/tmp/plain", 404, "GIT_REPO_NOT_FOUND", method="GET")
     git.fails("status?path=/none", 404, "GIT_REPO_NOT_FOUND", method="GET")
-    assert b"none" not in git.shell("ls /")
+    assert "none" not in git.shell("ls /")
     git.fails("clone", 404, "GIT_REPO_NOT_FOUND", url="/none", path="/tmp/n")
     git.fails("clone", 502, "GIT_TRANSPORT_FAILED", url="http://127.0.0.1:1/x", path="/tmp/n")
     assert os.path.exists("/none") is False

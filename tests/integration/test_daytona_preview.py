@@ -228,7 +228,7 @@ def test_large_bodies_both_ways(daemon, port):
 def test_a_body_in_chunks(daemon):
     pieces = [b"one", b"x" * 100000, b"three"]
     status, _, answer = ask(daemon, f"/preview/{daemon.box}/8080/up", "POST", iter(pieces),
-                            Authorization=f"Bearer {daemon.ann.key}", Transfer_Encoding="chunked")
+                            Authorization=f"Bearer {daemon.ann.key}")
     seen = json.loads(answer)
     assert (status, seen["sha"]) == (200, hashlib.sha256(b"".join(pieces)).hexdigest())
 
