@@ -490,6 +490,7 @@ static enum MHD_Result begin(const struct port *port, struct MHD_Connection *con
                              const char *method, struct request *q) {
     struct cay_error err;
     q->has_begun = true;
+    q->call.method = method;
     request_log_begin(&q->log, method, header(connection, "X-Request-Id"));
     read_wishes(connection, &q->call);
     q->origin = find_origin(q->http, header(connection, "Origin"));

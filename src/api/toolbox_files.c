@@ -1,6 +1,7 @@
 /* Looking at files, and changing their names and attributes. */
 #include "api/toolbox_files.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,18 +48,15 @@ int toolbox_absolute(const struct toolbox *t, const char *path, char out[static 
 }
 
 const char *toolbox_file_code(const struct cay_error *err, unsigned *ret_status) {
-    *ret_status = (unsigned)cay_code_http(err->code);
-    switch (err->code) {
-    case CAY_NOT_FOUND:
-        return "FILE_NOT_FOUND";
-    case CAY_FORBIDDEN:
-        return "FILE_ACCESS_DENIED";
-    case CAY_CONFLICT: /* a folder where a file is needed, or the reverse */
+    /* a folder where a file is needed, or the reverse */
+    if (err->code == CAY_CONFLICT || err->sys == ENOTDIR) {
         *ret_status = 400;
         return "INVALID_FILE_PATH";
-    default:
-        return NULL;
     }
+    *ret_status = (unsigned)cay_code_http(err->code);
+    if (err->code == CAY_NOT_FOUND)
+        return "FILE_NOT_FOUND";
+    return err->code == CAY_FORBIDDEN ? "FILE_ACCESS_DENIED" : NULL;
 }
 
 int toolbox_file_result(struct call *c, int result, const struct cay_error *err) {
@@ -218,6 +216,7 @@ struct listed {
 struct listing {
     struct call *call;
     int64_t deadline_ms;   /* of all folders together */
+    bool is_work_dir;      /* the folder at hand is the work folder */
     char folder[PATH_MAX]; /* the one at hand, */
     int level;             /* and that of what is in it */
     struct listed *v;
@@ -278,6 +277,7 @@ static int list_folder(struct listing *l, const char *path, struct cay_error *er
         return r;
     memcpy(l->folder, j.path, sizeof l->folder);
     trim(l->folder);
+    l->is_work_dir = str_equal(l->folder, j.toolbox.record.work_dir);
     j.toolbox.wire.deadline_ms = l->deadline_ms;
     /* one more than there may be, since none cannot be asked for */
     r = wire_list(&j.toolbox.wire, j.path, LIST_MAX + 1 - l->len, take_entry, l, &truncated, err);
@@ -346,7 +346,9 @@ static int list(struct call *c, struct cay_error *err) {
     int r = read_depth(c, &depth, err);
     if (r == 0)
         r = list_folder(&l, path != NULL ? path : "", err);
-    if (r == 0 && depth > 1)
+    if (r == -CAY_NOT_FOUND && l.is_work_dir) /* the first command makes it */
+        r = 0;
+    else if (r == 0 && depth > 1)
         r = list_below(&l, depth, err);
     if (r == 0)
         write_listing(c, &l);
