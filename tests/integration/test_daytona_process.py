@@ -91,6 +91,7 @@ class Session:
 def daemon():
     with tempfile.TemporaryDirectory(prefix="cay-test-") as folder:
         own(folder)
+        Path(folder).chmod(0o755)
         d = Daemon(Path(folder))
         try:
             yield d
