@@ -1,0 +1,89 @@
+"""The unmodified SDKs from npm against a real daemon: node runs a suite, and says what failed."""
+
+import json
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+NEWEST = "@daytonaio/sdk"
+SUCCESSOR = "@daytona/sdk"
+OLD = "sdk-0-21"
+RUNS = [(suite, NEWEST) for suite in (
+    "lifecycle", "process", "sessions", "pty", "files", "streams", "git", "preview", "images",
+    "snapshots", "volumes", "errors", "clients")]
+RUNS += [("lifecycle", SUCCESSOR), ("process", SUCCESSOR), ("files", SUCCESSOR), ("legacy", OLD)]
+LEAST_CHECKS = 120
+SECONDS = 300
+STREAM_KB = 40 * 1024
+
+summaries = []
+
+
+@pytest.mark.parametrize("suite, sdk", RUNS, ids=[f"{suite}-{sdk}" for suite, sdk in RUNS])
+def test_suite(service, packages, tmp_path, request, suite, sdk):
+    if suite in ("images", "snapshots"):
+        request.getfixturevalue("image")
+    env = {**os.environ, "DAYTONA_API_URL": service.url, "DAYTONA_API_KEY": service.key}
+    before = front_peak(service)
+    result = subprocess.run(["node", packages / "run.mjs", suite, sdk], env=env, cwd=tmp_path,
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                            timeout=SECONDS)
+    report = result.stdout + result.stderr
+    assert result.returncode == 0, report
+    summary = json.loads(result.stdout.strip().split("\n")[-1])
+    assert summary["failed"] == [] and summary["checks"] > 0, report
+    summaries.append(summary)
+    if suite == "streams":  # 100 MB pass through, and are not kept
+        assert front_peak(service) - before < STREAM_KB
+
+
+def front_peak(service):
+    """The most memory that the process with the requests has had, in KB."""
+    status = Path(f"/proc/{service.daemon.front()}/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1])
+
+
+SCRIPT = """
+import { Daytona } from '%s'
+const sandbox = await new Daytona().create()
+console.log((await sandbox.process.executeCommand('echo done')).result)
+"""
+
+
+@pytest.mark.parametrize("sdk", [NEWEST, SUCCESSOR])
+def test_a_script_ends_by_itself(service, packages, tmp_path, sdk):
+    """One that neither removes its sandbox nor closes its client: without an event socket the SDK
+    tries to reach it for minutes."""
+    script = packages / f".script-{sdk.replace('/', '-')}.mjs"
+    script.write_text(SCRIPT % sdk)
+    env = {**os.environ, "DAYTONA_API_URL": service.url, "DAYTONA_API_KEY": service.key}
+    try:
+        began = time.monotonic()
+        result = subprocess.run(["node", script], env=env, cwd=tmp_path, capture_output=True,
+                                text=True, timeout=60)
+        assert (result.returncode, result.stdout) == (0, "done\n\n"), result.stderr
+        assert time.monotonic() - began < 30
+    finally:
+        script.unlink()
+
+
+def test_enough_is_checked():
+    """Whoever takes checks away must notice."""
+    if len(summaries) < len(RUNS):
+        pytest.skip("not every suite was run")
+    assert sum(summary["checks"] for summary in summaries) >= LEAST_CHECKS
+    assert {summary["sdk"] for summary in summaries} == {NEWEST, SUCCESSOR, OLD}
+
+
+def test_the_lock_file_is_exact(packages):
+    """Versions are pinned, and nothing names the machine that wrote the file."""
+    wanted = json.loads((packages / "package.json").read_text())["dependencies"]
+    assert all(re.fullmatch(r"(npm:@daytonaio/sdk@)?\d+\.\d+\.\d+", v) for v in wanted.values())
+    lock = json.loads((packages / "package-lock.json").read_text())
+    fetched = {name: p for name, p in lock["packages"].items() if name and not p.get("link")}
+    assert all("integrity" in p for p in fetched.values())
+    assert not any("resolved" in p for p in fetched.values())
