@@ -207,6 +207,13 @@ def serving(folder, *options, **more):
         daemon.clean_up()
 
 
+def free_port():
+    """A TCP port of this machine that nobody listens on."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
 def end_background(state):
     """Ends the daemon that a client started for a state folder, if there is one."""
     lock = Path(state) / "daemon/lock"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import support
-from daemons import CAYD, TSV, Daemon, Refused, serving
+from daemons import CAYD, TSV, Daemon, Refused, free_port, serving
 from launching import (DONE, EXEC, INPUT, INPUT_END, REQUEST, STARTED, STDOUT, Connection, field,
                        is_alive, until)
 
@@ -517,12 +517,6 @@ def test_a_peer_of_another_user_is_answered_403(folder):
                   "print(s.recv(4096).decode())\n")
         shown = subprocess.run(["python3", "-c", script, path], check=True, capture_output=True)
         assert shown.stdout.startswith(b"HTTP/1.1 403 ") and b"forbidden" in shown.stdout
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def tcp(port, path="/api/cay/sandbox", **headers):

@@ -13,19 +13,13 @@ from pathlib import Path
 
 import pytest
 import support
-from daemons import Answer, Refused, serving
+from daemons import Answer, Refused, free_port, serving
 from launching import Connection, until
 
 ROUTES = [route for file in (support.ROOT / "src/api").glob("*.c")
           for route in re.findall(r'\{"([A-Z]+)",\s*"(/[^"]+)"', file.read_text())]
 SANDBOX_ROUTES = [(method, path) for method, path in ROUTES
                   if "/sandbox/{who}" in path or "/toolbox/{who}" in path]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Client:

@@ -3,9 +3,8 @@
 import http.client
 import math
 import re
-import socket
 
-from daemons import serving
+from daemons import free_port, serving
 from launching import until
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
@@ -143,11 +142,6 @@ def test_metrics_on_tcp(folder, clean_host):
         assert status("/metrics") == 200
         assert status("/metrics", Host="evil.example") == 403
         assert status("/api/cay/status") == 401
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def test_a_sandbox_near_its_limit_is_warned_of_once(folder, clean_host):

@@ -11,7 +11,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tarfile
 import tempfile
@@ -19,7 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
-from daemons import end_background
+from daemons import end_background, free_port
 from support import (BUILD, SINGLE_ID, TIER, USER, cay, is_sanitized, need_cay, needs_ids, ok, own,
                      refused, start)
 from test_run_image import Store, base
@@ -742,12 +741,6 @@ def test_a_daemon_that_cannot_start_is_told(folder):
     bad.write_text("[server]\nsocket = \"/nonexistent/folder/cay.sock\"\n")
     own(bad)
     refused(cay("ls", "--state-dir", folder / "state", "--config", bad), code=10)
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def test_a_daemon_over_tcp(folder):

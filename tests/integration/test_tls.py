@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 import support
-from daemons import CAYD, serving
+from daemons import CAYD, free_port, serving
 from launching import Connection
 
 
@@ -46,11 +46,6 @@ def tls(folder):
 
 def settings(cert, key):
     return {"CAY_SERVER_TLS_CERT": str(cert), "CAY_SERVER_TLS_KEY": str(key)}
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def wrap(port, ca):
