@@ -87,7 +87,7 @@ export const tests = {
 
     async 'JavaScript code'(t) {
         const s = await t.create({ language: 'javascript' })
-        const r = await s.process.codeRun('console.log([1, 2].map((x) => x * 2), process.argv.slice(1))',
+        const r = await s.process.codeRun('console.log([1, 2].map((x) => x * 2), process.argv.slice(2))',
                                           { argv: ['z'] })
         t.check.equal(r.result.trim(), "[ 2, 4 ] [ 'z' ]")
         t.check.equal((await s.process.codeRun('process.exit(4)')).exitCode, 4)
