@@ -122,17 +122,31 @@ static int run_shell(struct call *c, const struct request *q, const char *shell,
     return toolbox_run(c, &command, out, outcome, err);
 }
 
+/* SDKs before 0.167 wrap a command as sh -c "…", with what is the user's encoded inside, for a
+ * server without a shell of its own. Ours would expand what only the inner one may: it reads that
+ * alone. */
+static int put_script(const struct call *c, const char *text, struct buf *ret,
+                      struct cay_error *err) {
+    static const char wrapping[] = "sh -c \"";
+    size_t len = strlen(text), skip = sizeof wrapping - 1;
+    bool is_wrapped = toolbox_sdk_is_before(c, 167) && str_starts(text, wrapping) && len > skip &&
+                      skip + strcspn(text + skip, "\"\\") == len - 1 && str_ends(text, "\"");
+    (void)buf_puts(ret, merge);
+    (void)buf_append(ret, is_wrapped ? text + skip : text, is_wrapped ? len - skip - 1 : len);
+    return ret->failed ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+}
+
 static int execute(struct call *c, struct cay_error *err) {
     _cleanup_(request_free) struct request q = {0};
     _cleanup_(buf_free) struct buf script = BUF_INIT(CALL_BODY_MAX + sizeof merge);
     _cleanup_(toolbox_output_free) struct toolbox_output out = TOOLBOX_OUTPUT_INIT;
     struct exec_outcome outcome = {0};
     int r = read_request(c, "command", &q, err);
+    if (r == 0)
+        r = put_script(c, q.text, &script, err);
     if (r < 0)
         return r;
     q.language = NULL;
-    if (buf_puts(&script, merge) < 0 || buf_puts(&script, q.text) < 0)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     r = run_shell(c, &q, "bash", &script, &out, &outcome, err);
     if (r == -CAY_NOT_FOUND && !outcome.started)
         r = run_shell(c, &q, "sh", &script, &out, &outcome, err); /* an image without bash */

@@ -21,9 +21,10 @@ export const tests = {
     },
 
     async 'a snapshot that is not there'(t) {
-        const e = await t.refused(t.daytona.create({ snapshot: 'no-such-snapshot' }), t.sdk.DaytonaError)
-        t.check.match(e.message, /not found|no-such-snapshot/)
-        t.check.ok([400, 404].includes(e.statusCode), `status ${e.statusCode}`)
+        const snapshot = '127.0.0.1:1/no-such-snapshot' // where no registry is
+        const e = await t.refused(t.daytona.create({ snapshot }), t.sdk.DaytonaError)
+        t.check.match(e.message, /127\.0\.0\.1:1/)
+        t.check.ok([400, 503].includes(e.statusCode), `status ${e.statusCode}`)
     },
 
     async 'the toolbox says who speaks'(t) {

@@ -21,7 +21,7 @@ export const tests = {
     },
 
     async 'an image that is not there'(t) {
-        const e = await t.refused(t.daytona.create({ image: 'sdk-no-such-image' }), t.sdk.DaytonaError)
-        t.check.match(e.message, /sdk-no-such-image/)
+        const e = await t.refused(t.daytona.create({ image: '127.0.0.1:1/none' }), t.sdk.DaytonaError)
+        t.check.match(e.message, /127\.0\.0\.1:1/)
     },
 }

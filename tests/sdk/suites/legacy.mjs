@@ -26,6 +26,8 @@ export const tests = {
         const r = await s.process.executeCommand('echo "$A b"; exit 3', '/tmp', { A: "it's" })
         t.check.equal(r.exitCode, 3)
         t.check.equal(r.result, "it's b\n")
+        const odd = 'a  "b" $HOME `c` \\ *'
+        t.check.equal((await s.process.executeCommand('printf %s "$A"', '/tmp', { A: odd })).result, odd)
         t.check.match(await s.getUserRootDir(), /^\//)
         t.check.equal((await s.process.codeRun('print(6 * 7)')).result.trim(), '42')
     },
