@@ -60,7 +60,7 @@ static const char *code_of(unsigned status) {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (rows[i].status == status)
             return rows[i].code;
-    return "INTERNAL_SERVER_ERROR";
+    return status < 500 ? "BAD_REQUEST" : "INTERNAL_SERVER_ERROR";
 }
 
 void toolbox_write_path(struct jsonw *w, const struct target *t) {

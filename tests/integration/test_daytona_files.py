@@ -629,6 +629,11 @@ def test_other_keys(daemon, box):
         assert who.ask("POST", f"/api/sandbox/{box.who}/signing-key/rotate").status == status
 
 
+def test_other_methods(box):
+    refused(box.ask("PUT", "/files/info", path="/"), 405, "BAD_REQUEST")
+    refused(box.ask("GET", "/files/nothing"), 404, "NOT_FOUND")
+
+
 def test_stopped(daemon):
     stopped = Box(daemon, daemon.create()["id"])
     daemon.call("POST", f"/api/cay/sandbox/{stopped.who}/stop")
