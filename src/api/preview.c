@@ -21,7 +21,8 @@
 #include "wire/client_files.h"
 
 enum {
-    STALL_MS = 60 * 1000,          /* a body that nobody takes */
+    STALL_MS = 5 * 60 * 1000,      /* a body that nobody takes */
+    ANSWERED_MS = 30 * 1000,       /* the same, from who has begun to answer */
     EARLY_MAX = 1024 * 1024,       /* of an answer that comes while the body is sent */
     REQUEST_MAX = 2 * 1024 * 1024, /* a head */
     CHUNK = 64 * 1024,
@@ -79,7 +80,7 @@ static void take_early(struct passage *p) {
 static int send_some(struct passage *p, const char **data, size_t *len) {
     bool has_room = !p->wants_upgrade && !p->has_ended && p->in.len < EARLY_MAX;
     struct pollfd fd = {.fd = p->t.wire.fd, .events = (short)(POLLOUT | (has_room ? POLLIN : 0))};
-    int n = poll(&fd, 1, STALL_MS);
+    int n = poll(&fd, 1, p->in.len > 0 ? ANSWERED_MS : STALL_MS);
     if (n == 0)
         return -ETIMEDOUT;
     if (has_room && (fd.revents & (POLLIN | POLLHUP)) != 0)
@@ -103,6 +104,9 @@ static int send_all(struct passage *p, const char *data, size_t len, struct cay_
             continue;
         if (p->in.len == 0)
             return fail(p->call, err, STATUS_TIMEOUT, "takes no more of the request");
+        if (p->in.len >= EARLY_MAX)
+            return fail(p->call, err, STATUS_BAD_GATEWAY,
+                        "answers at length before it has read the request");
         p->is_deaf = true;
     }
     return 0;
@@ -422,6 +426,10 @@ static int redirect(struct call *c, struct cay_error *err) {
 
 static int open_passage(struct call *c, struct cay_error *err) {
     c->is_noted = true; /* the audit has what is done to sandboxes, not what is looked at inside */
+    if (!c->preview.is_one) {
+        error_set(err, CAY_INVALID_ARGUMENT, "this names no port of a sandbox");
+        return error_remedy(err, "use /preview/ID/PORT/, with a port from 1 to 65535");
+    }
     if (c->preview.rest[0] == '\0')
         return redirect(c, err);
     int r = check_rest(c, err);

@@ -78,6 +78,8 @@ void preview_read_place(const char *host, const char *uri, struct preview_place 
     }
     *ret = (struct preview_place){0};
     ret->is_one = read_path(uri, ret);
+    if (!ret->is_one)
+        *ret = (struct preview_place){0};
 }
 
 const char *preview_cookie(const char *cookies, const char *name, size_t *ret_len) {

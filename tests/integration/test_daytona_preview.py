@@ -249,7 +249,8 @@ def test_what_breaks_off_is_seen_to(daemon):
         daemon.ann.ask("GET", f"/preview/{daemon.box}/8080/short")
 
 
-@pytest.mark.parametrize("path, status", [("8080/garbage", 502), ("9/", 502), ("8080/a b", 400)])
+@pytest.mark.parametrize("path, status", [("8080/garbage", 502), ("9/", 502), ("8080/a b", 400),
+                                          ("0/", 400), ("65536/", 400), ("8%308/", 400), ("x", 400)])
 def test_what_cannot_be_passed_on_says_why(daemon, path, status):
     sock = socket.create_connection(("127.0.0.1", daemon.port), 30)
     sock.sendall(f"GET /preview/{daemon.box}/{path} HTTP/1.1\r\nHost: localhost\r\n"

@@ -53,8 +53,10 @@ static void finds_the_place(void **state) {
         struct preview_place p;
         preview_read_place(places[i].host, places[i].uri, &p);
         assert_int_equal(p.is_one, places[i].who != NULL);
-        if (!p.is_one)
+        if (!p.is_one) {
+            assert_true(p.rest == NULL && p.port == 0 && p.who[0] == '\0' && !p.by_host);
             continue;
+        }
         assert_string_equal(p.who, places[i].who);
         assert_int_equal(p.port, places[i].port);
         assert_int_equal(p.by_host, places[i].by_host);

@@ -220,6 +220,8 @@ static void tells_what_fails(void) {
         assert_has(text, "HTTP/1.1 502 ");
         assert_has(text, "\"message\"");
     }
+    assert_has(ask("GET", "0/", "", ""), "HTTP/1.1 400 ");
+    assert_has(ask("GET", "8%30/", "", ""), "HTTP/1.1 400 ");
     assert_true(strlen(strstr(ask("GET", "8080/short", "", ""), "\r\n\r\n")) < 90);
     assert_false(str_ends(ask("GET", "8080/broken", "", ""), "0\r\n\r\n"));
 }
