@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 import urllib.parse
 from pathlib import Path
 
@@ -291,6 +292,12 @@ def test_bad_changes(sdk, method, path, body, status):
 
 # ---- lists ----
 
+def make_later(sdk, **wishes):
+    """One whose time of making is not that of the one before."""
+    time.sleep(0.002)
+    return sdk.make(**wishes)
+
+
 def names(answer):
     return [box["name"] for box in answer]
 
@@ -304,7 +311,7 @@ def listed(sdk, **query):
 
 def test_lists(daemon, sdk):
     for name in ("one", "two", "three"):
-        sdk.make(name=name, labels={"n": name, "all": "y"}, public=name == "two")
+        make_later(sdk, name=name, labels={"n": name, "all": "y"}, public=name == "two")
     sdk.post("three", "/stop?force=true")
     assert names(listed(sdk)["items"]) == ["three", "two", "one"]
     assert names(listed(sdk, order="asc")["items"]) == ["one", "two", "three"]
@@ -328,7 +335,7 @@ def test_lists(daemon, sdk):
 
 def test_a_list_goes_on_behind_what_was_removed_meanwhile(sdk):
     for name in "abcd":
-        sdk.make(name=name)
+        make_later(sdk, name=name)
     for query in ({}, {"sort": "name", "order": "asc"}):
         first = listed(sdk, limit=2, **query)
         seen = names(first["items"])
