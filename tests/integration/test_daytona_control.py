@@ -473,7 +473,7 @@ def test_a_snapshot_of_a_sandbox(daemon, sdk, image):
     refusal(sdk, 409)("POST", f"/sandbox/{who}/snapshot", {"name": "kept"})
     second = sdk.make(snapshot="kept")
     assert second["snapshot"] == "kept"
-    assert daemon.exec(second["id"], "/bin/cat", "/tmp/kept") == (0, b"kept\n")
+    assert daemon.exec(second["id"], "/bin/cat", "/tmp/kept") == (0, "kept\n")
     sdk.call("DELETE", f"/sandbox/{second['id']}")
     assert sdk.ask("DELETE", "/snapshots/kept").status == 200
 
