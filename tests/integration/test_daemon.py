@@ -204,9 +204,9 @@ def test_an_error_is_three_lines(shared):
 
 @pytest.mark.parametrize("method, path, body, status, part", [
     ("GET", "/", None, 404, "nothing at this path"),
-    ("GET", "/api", None, 404, "nothing at this path"),
+    ("GET", "/api/cay", None, 404, "nothing at this path"),
     ("GET", "/api/cay/sandbox/x/y", None, 404, "nothing at this path"),
-    ("GET", "/api//sandbox", None, 400, "empty part"),
+    ("GET", "/api/cay//sandbox", None, 400, "empty part"),
     ("GET", "/api/cay/sandbox/%zz", None, 400, "hex digits"),
     ("GET", "/healthz%00", None, 400, "zero byte"),
     ("GET", "/api/cay/sandbox/%ff", None, 400, "UTF-8"),
