@@ -140,12 +140,47 @@ static int read_ranges(const struct call *c, struct filter *f, struct cay_error 
     return r < 0 ? r : read_time(f->target, "autoDestroyAtBefore", &f->destroyed.max, err);
 }
 
+/* Also those that no sandbox of ours is ever in. */
+static bool is_state(const char *name, size_t len) {
+    static const char *const states[] = {
+        "creating",          "restoring",        "destroyed",
+        "destroying",        "started",          "stopped",
+        "starting",          "stopping",         "error",
+        "build_failed",      "unknown",          "pending_build",
+        "building_snapshot", "pulling_snapshot", "archived",
+        "archiving",         "resizing",         "snapshotting",
+        "forking",           "pausing",          "paused",
+        "resuming",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(states); i++)
+        if (strlen(states[i]) == len && memcmp(states[i], name, len) == 0)
+            return true;
+    return false;
+}
+
+static int check_states(const struct target *t, struct cay_error *err) {
+    for (size_t i = 0; i < t->queries; i++) {
+        const char *name = t->query[i].value;
+        bool is_asked = str_equal(t->query[i].key, "states");
+        for (size_t len; is_asked && *name != '\0'; name += len + (name[len] == ',')) {
+            len = strcspn(name, ",");
+            if (is_state(name, len))
+                continue;
+            error_set(err, CAY_INVALID_ARGUMENT, "states: '%.*s' is none", (int)MIN(len, 40), name);
+            return error_remedy(err, "use started, stopped, archived, error, …");
+        }
+    }
+    return 0;
+}
+
 static int filter_read(const struct call *c, struct filter *f, struct cay_error *err) {
     *f = (struct filter){
         .target = &c->target, .caller = &c->caller, .is_public = -1, .is_recoverable = -1};
     f->id = target_query(f->target, "id");
     f->name = target_query(f->target, "name");
-    int r = read_labels(f, err);
+    int r = check_states(f->target, err);
+    if (r == 0)
+        r = read_labels(f, err);
     if (r == 0)
         r = read_ranges(c, f, err);
     if (r == 0)

@@ -56,6 +56,9 @@ static const char *code_of(unsigned status) {
         {410, "GONE"},
         {413, "INVALID_REQUEST_BODY"},
         {422, "UNPROCESSABLE_ENTITY"},
+        {429, "TOO_MANY_REQUESTS"},
+        {501, "NOT_IMPLEMENTED"},
+        {503, "SERVICE_UNAVAILABLE"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (rows[i].status == status)

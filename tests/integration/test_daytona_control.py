@@ -318,7 +318,7 @@ def test_lists(daemon, sdk):
     assert names(listed(sdk, sort="name", order="asc")["items"]) == ["one", "three", "two"]
     assert names(listed(sdk, labels='{"n": "two", "all": "y"}')["items"]) == ["two"]
     assert names(listed(sdk, states=["started", "error"])["items"]) == ["two", "one"]
-    assert names(listed(sdk, states="stopped")["items"]) == ["three"]
+    assert names(listed(sdk, states="stopped,forking")["items"]) == ["three"]
     assert names(listed(sdk, name="T")["items"]) == ["three", "two"]
     assert names(listed(sdk, isPublic="true")["items"]) == ["two"]
     assert names(listed(sdk, minCpu=1, snapshots="host")["items"]) == ["three", "two", "one"]
@@ -348,7 +348,8 @@ def test_a_list_goes_on_behind_what_was_removed_meanwhile(sdk):
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "cursor=x", "cursor=1:x:y",
                                    "labels=x", "labels=[]", 'labels={"a":1}', "sort=x", "order=x",
-                                   "isPublic=x", "createdAtAfter=x", "minCpu=x"])
+                                   "isPublic=x", "createdAtAfter=x", "minCpu=x", "states=x",
+                                   "states=started,x"])
 def test_bad_lists(sdk, query):
     refusal(sdk, 400, query.split("=")[0])("GET", "/sandbox?" + query)
 
