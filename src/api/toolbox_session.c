@@ -9,7 +9,7 @@
 #include "base/jsonw.h"
 #include "wire/client_session.h"
 
-enum { INPUT_MS = 60 * 1000, TURNS_MAX = 100 };
+enum { INPUT_MS = 30 * 1000, TURNS_MAX = 100 };
 
 /* ---- what requests say ---- */
 

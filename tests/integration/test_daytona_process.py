@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from daemons import Daemon
 from launching import until
-from support import is_sanitized, needs_ids, own
+from support import USER, is_sanitized, needs_ids, own
 from websocket import PING, NotUpgraded, open_unix
 
 pytestmark = needs_ids
@@ -155,8 +155,8 @@ def test_a_timeout_ends_the_whole_tree(box):
     began = time.monotonic()
     error = box.bad("POST", "/process/execute", {"command": script, "timeout": 1}, status=408)
     assert error["code"] == "PROCESS_EXECUTION_TIMEOUT" and "1 s" in error["message"]
-    assert time.monotonic() - began < 6
-    assert until(lambda: box.processes("4711") == 0, 5)
+    assert time.monotonic() - began < 20
+    assert until(lambda: box.processes("4711") == 0, 20)
 
 
 def test_a_client_that_hangs_up_ends_its_command(box):
@@ -176,7 +176,7 @@ def test_bad_requests(box):
                  '{"command": "a", "envs": []}', '{"command": "a\\u0000b"}',
                  '{"command": "a", "cwd": "../x"}'):
         box.bad("POST", path, body)
-    assert box.ask("GET", path).status == 405
+    assert box.bad("GET", path, status=405)["code"] == "BAD_REQUEST"
     assert box.daemon.ask("POST", "/toolbox/nothing" + path, {"command": "a"}).status == 404
 
 
@@ -383,7 +383,7 @@ def test_following_takes_no_memory(box):
         out, err = drain(ws)
     assert (len(out), len(err)) == (7_000_000, 7_000_000)
     if not is_sanitized():
-        assert rss(box.daemon.front()) - before < 6_000_000
+        assert rss(box.daemon.front()) - before < 10_000_000  # of 14
     box.good("DELETE", s.path, status=204)
 
 
@@ -554,7 +554,8 @@ def test_information(box):
     assert box.good("GET", "/user-home-dir")["dir"] == box.execute("echo ~")["result"].strip()
     assert box.good("GET", "/version")["version"]
     m = box.good("GET", "/system/metrics")
-    assert m["cpuCount"] >= 1 and m["cpuUsedPct"] >= 0 and 0 < m["memUsed"] <= m["memTotal"]
+    assert m["cpuCount"] >= 1 and m["cpuUsedPct"] >= 0 and m["memUsed"] >= 0
+    assert USER or 0 < m["memUsed"] <= m["memTotal"]  # an ordinary user may have no figures
     assert m["diskFree"] <= m["diskTotal"] and m["timestampUnix"] > 1_700_000_000
 
 

@@ -1,6 +1,7 @@
 """A client of WebSockets (RFC 6455), with nothing but the standard library, for tests."""
 
 import base64
+import contextlib
 import hashlib
 import os
 import socket
@@ -101,7 +102,8 @@ class WebSocket:
             elif opcode == CLOSE:
                 code = struct.unpack(">H", data[:2])[0] if data else 1005
                 self.closed = (code, data[2:].decode())
-                self.send(data, CLOSE)
+                with contextlib.suppress(OSError):  # it may have left already
+                    self.send(data, CLOSE)
                 return None
 
     def close(self):
