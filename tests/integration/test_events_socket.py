@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 import support
+from daemons import free_port, serving
 from launching import until
 from test_keys import Client, make_key, open_tcp
+from test_tls import make_certificate, settings, wrap
+from test_tls import tls as certificates  # noqa: F401 a fixture
 from websockets_raw import WebSocket, refused
 
 PATH = "/api/socket.io/?source=sdk&sdkVersion=0.218.0&EIO=4&transport=websocket"
@@ -27,8 +30,8 @@ def daemon():
 
 
 class Viewer(WebSocket):
-    def __init__(self, daemon, token):
-        super().__init__(daemon.port, PATH)
+    def __init__(self, daemon, token, sock=None):
+        super().__init__(daemon.port, PATH, sock=sock)
         hello = self.text()
         assert hello[0] == "0"
         hello = json.loads(hello[1:])
@@ -129,3 +132,16 @@ def test_viewers_do_not_hold_up_the_end(folder):
             assert viewer.welcome.startswith("40{")
             assert d.stop() < 5
         assert until(lambda: d.process.poll() is not None, 5)
+
+
+def test_over_tls(folder, certificates):  # noqa: F811
+    port = free_port()
+    cert, key = make_certificate(certificates, "first", certificates)
+    with serving(folder, "--listen", f"127.0.0.1:{port}", env=settings(cert, key)) as d:
+        d.port = port
+        token = (d.state / "admin.key").read_text().strip()
+        with Viewer(d, token, sock=wrap(port, certificates)) as viewer:
+            box = d.create()
+            name, value = viewer.event()
+            assert (name, value["id"]) == ("sandbox.created", box["id"])
+            assert value["toolboxProxyUrl"] == "https://localhost/toolbox"

@@ -15,26 +15,29 @@ def _head(sock):
     return head.decode()
 
 
-def _request(port, path, host, headers):
-    sock = socket.create_connection(("127.0.0.1", port), 30)
+def _request(sock, path, host, headers):
     key = base64.b64encode(os.urandom(16)).decode()
     more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     sock.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\n"
                  f"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
                  f"Sec-WebSocket-Key: {key}\r\n{more}\r\n".encode())
-    return sock, _head(sock)
+    return _head(sock)
+
+
+def _connect(port):
+    return socket.create_connection(("127.0.0.1", port), 30)
 
 
 def refused(port, path, host="localhost", **headers):
     """The status with which it does not become a WebSocket."""
-    sock, head = _request(port, path, host, headers)
-    sock.close()
-    return int(head.split()[1])
+    with _connect(port) as sock:
+        return int(_request(sock, path, host, headers).split()[1])
 
 
 class WebSocket:
-    def __init__(self, port, path, host="localhost", headers=None):
-        self.sock, self.head = _request(port, path, host, headers or {})
+    def __init__(self, port, path, host="localhost", headers=None, sock=None):
+        self.sock = sock or _connect(port)
+        self.head = _request(self.sock, path, host, headers or {})
         assert self.head.startswith("HTTP/1.1 101 "), self.head
 
     def __enter__(self):
