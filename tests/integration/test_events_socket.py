@@ -92,7 +92,8 @@ def test_only_what_the_key_sees(daemon, ann):
 
 
 @pytest.mark.parametrize("first", ['40{"token":"cay_wrong"}', "40", '40{"token":7}', "40{", "2",
-                                   '40{"token":""}', "x" * 70000])
+                                   '40{"token":""}', "x" * 70000],
+                         ids=["wrong", "none", "number", "broken", "ping", "empty", "long"])
 def test_without_a_key_nothing_is_heard(daemon, first):
     with WebSocket(daemon.port, PATH) as ws:
         assert ws.text()[0] == "0"

@@ -93,6 +93,7 @@ class WebSocket:
             while (frame := self.frame()) is not None:
                 if frame[0] != 8:
                     return False
-        except ConnectionResetError:
+                self.send(8, b"")
+        except (ConnectionResetError, BrokenPipeError):
             pass
         return True
