@@ -1,6 +1,5 @@
 """A daemon for the SDK suites, with a key and an image, as a user would have it."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -50,17 +49,27 @@ def image(service):
     return Store(service.daemon.state).load("sdk-base", [base()])
 
 
+def fetch():
+    """What npm says if it fails, twice: registries have bad moments."""
+    for _ in range(2):
+        result = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-progress",
+                                 "--prefer-offline"], cwd=HERE, capture_output=True, timeout=600,
+                                text=True, stdin=subprocess.DEVNULL)
+        if result.returncode == 0:
+            return None
+    return result.stderr.strip()[-300:]
+
+
 @pytest.fixture(scope="session")
 def packages():
     """The SDKs of package-lock.json, fetched once."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("needs node and npm: scripts/setup --test")
-    done = HERE / "node_modules" / ".package-lock.json"
-    lock = HERE / "package-lock.json"
-    if not done.exists() or done.stat().st_mtime < lock.stat().st_mtime:
-        result = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-progress"], cwd=HERE,
-                                capture_output=True, timeout=600, text=True,
-                                env={**os.environ, "NO_UPDATE_NOTIFIER": "1"})
-        if result.returncode != 0:
-            pytest.skip("the SDKs cannot be fetched: " + result.stderr.strip()[-300:])
+    lock = (HERE / "package-lock.json").read_bytes()
+    fetched = HERE / "node_modules" / ".fetched"  # of which lock file
+    if not fetched.exists() or fetched.read_bytes() != lock:
+        why = fetch()
+        if why:
+            pytest.skip(f"the SDKs cannot be fetched: {why}")
+        fetched.write_bytes(lock)
     return HERE
