@@ -3,6 +3,7 @@
 // for each test; below a failed one, the requests it made. The last line is a summary in JSON.
 import assert from 'node:assert/strict'
 import { subscribe } from 'node:diagnostics_channel'
+import { createRequire } from 'node:module'
 
 const TEST_SECONDS = 40
 const [suite, name] = process.argv.slice(2)
@@ -35,13 +36,14 @@ const check = new Proxy(counted(assert), { get: (_, key) => counted(assert[key])
 
 // ---- what a test gets ----
 
-const sdk = await import(name)
+// The CommonJS form: with Node 18, which Debian 12 has, the other one of new SDKs cannot upload.
+const sdk = createRequire(import.meta.url)(name)
 // The first client of a program takes everything from the environment.
-const daytona = new (sdk.Daytona ?? sdk.default.Daytona)()
+const daytona = new sdk.Daytona()
 const made = []
 
 const t = {
-    sdk: sdk.Daytona ? sdk : sdk.default,
+    sdk,
     daytona,
     check,
 
