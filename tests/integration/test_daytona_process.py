@@ -503,7 +503,7 @@ def test_a_good_end_of_a_terminal(box):
 def test_much_is_typed_and_shown(box):
     with box.open("/process/pty/create-connect?id=much", [EXIT_CONTROL]) as ws:
         assert ws.receive() == CONNECTED
-        ws.send(b"stty -echo raw; echo ready; head -c 400000 | wc -c; stty sane; echo do\"\"ne\r")
+        ws.send(b"stty -echo raw; echo rea\"\"dy; head -c 400000 | wc -c; stty sane; echo do\"\"ne\r")
         read_until(ws, b"ready")
         for _ in range(4):
             ws.send(b"x" * 100_000)
