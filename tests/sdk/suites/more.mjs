@@ -1,0 +1,68 @@
+// What else a sandbox can be asked, and what is not there.
+export const tests = {
+    async 'environment for what runs later'(t) {
+        const s = await t.sandbox()
+        await s.updateEnv({ LATER: 'yes' })
+        t.check.equal((await s.process.executeCommand('echo $LATER')).result, 'yes\n')
+        await s.updateEnv({}, { unset: ['LATER'] })
+        t.check.equal((await s.process.executeCommand('echo $LATER')).result, '\n')
+    },
+
+    async 'metrics'(t) {
+        const m = await (await t.sandbox()).getMetricsLatest()
+        t.check.ok(m.memTotal > 0 && m.memUsed > 0 && m.cpuCount >= 1, JSON.stringify(m))
+    },
+
+    async 'time to live'(t) {
+        const s = await t.create({ ttlMinutes: 60 })
+        t.check.ok(Math.abs(Date.parse(s.autoDestroyAt) - Date.now() - 3600_000) < 120_000)
+        await s.setTtl(120)
+        await s.refreshData()
+        t.check.ok(Math.abs(Date.parse(s.autoDestroyAt) - Date.now() - 7200_000) < 120_000)
+    },
+
+    async 'pause and go on'(t) {
+        const s = await t.create()
+        await s.pause()
+        t.check.equal(s.state, 'paused')
+        await s.start()
+        t.check.equal(s.state, 'started')
+        t.check.equal((await s.process.executeCommand('echo on')).result, 'on\n')
+    },
+
+    async 'the network is closed, and stays so'(t) {
+        const s = await t.sandbox()
+        await s.updateNetworkSettings({ networkBlockAll: true })
+        t.check.equal(s.networkBlockAll, true)
+        await t.refused(s.updateNetworkSettings({ networkBlockAll: false }), t.sdk.DaytonaError, 501)
+        await t.refused(t.daytona.create({ networkAllowList: '10.0.0.0/8' }), t.sdk.DaytonaError, 501)
+    },
+
+    async 'the entrypoint has no logs'(t) {
+        const p = (await t.sandbox()).process
+        t.check.deepEqual((await p.getEntrypointSession()).commands, [])
+        t.check.equal((await p.getEntrypointLogs()).output, '')
+    },
+
+    async 'recover takes one that is stopped'(t) {
+        const s = await t.create()
+        await s.stop()
+        await s.recover()
+        t.check.equal(s.state, 'started')
+    },
+
+    async 'what is not there says so'(t) {
+        const s = await t.sandbox()
+        const none = (promise) => t.refused(promise, t.sdk.DaytonaError, 501)
+        await none(s.createSshAccess(10))
+        await none(s.fork())
+        await none(s.computerUse.start())
+        await none((await s.createLspServer('python', '/tmp')).start())
+        await none(s.codeInterpreter.createContext())
+        await none(t.daytona.secret.list())
+        await none(t.daytona.warmPool.list())
+        const image = t.sdk.Image.base('sdk-base').runCommands('echo built')
+        const e = await none(t.daytona.create({ image }))
+        t.check.match(e.message, /cay image build/)
+    },
+}
