@@ -366,14 +366,13 @@ static int create_connect(struct call *c, struct cay_error *err) {
     return r < 0 ? r : attach(c, wish.name, err);
 }
 
-#define PTY "/toolbox/{who}/process/pty"
 static const struct route routes[] = {
-    {"POST", PTY, create, NEED_SANDBOXES},
-    {"GET", PTY, list, NEED_SANDBOXES},
-    {"GET", PTY "/create-connect", create_connect, NEED_USE},
-    {"GET", PTY "/{pty}", get, NEED_SANDBOXES},
-    {"DELETE", PTY "/{pty}", delete, NEED_SANDBOXES},
-    {"POST", PTY "/{pty}/resize", resize, NEED_SANDBOXES},
-    {"GET", PTY "/{pty}/connect", connect, NEED_USE},
+    {"POST", "/toolbox/{who}/process/pty", create, NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/pty", list, NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/pty/create-connect", create_connect, NEED_USE},
+    {"GET", "/toolbox/{who}/process/pty/{pty}", get, NEED_SANDBOXES},
+    {"DELETE", "/toolbox/{who}/process/pty/{pty}", delete, NEED_SANDBOXES},
+    {"POST", "/toolbox/{who}/process/pty/{pty}/resize", resize, NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/pty/{pty}/connect", connect, NEED_USE},
 };
 const struct route_table toolbox_pty_routes = {routes, ARRAY_LEN(routes)};

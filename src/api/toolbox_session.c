@@ -392,17 +392,20 @@ static int entrypoint(struct call *c, struct cay_error *err) {
     return 0;
 }
 
-#define SESSION "/toolbox/{who}/process/session"
 static const struct route routes[] = {
-    {"POST", SESSION, create, NEED_SANDBOXES},
-    {"GET", SESSION, list, NEED_SANDBOXES},
-    {"GET", SESSION "/entrypoint", entrypoint, NEED_SANDBOXES},
-    {"GET", SESSION "/entrypoint/logs", toolbox_no_logs_handle, NEED_SANDBOXES},
-    {"GET", SESSION "/{session}", get, NEED_SANDBOXES},
-    {"DELETE", SESSION "/{session}", delete, NEED_SANDBOXES},
-    {"POST", SESSION "/{session}/exec", execute, NEED_SANDBOXES},
-    {"GET", SESSION "/{session}/command/{command}", get_command, NEED_SANDBOXES},
-    {"GET", SESSION "/{session}/command/{command}/logs", toolbox_logs_handle, NEED_SANDBOXES},
-    {"POST", SESSION "/{session}/command/{command}/input", input, NEED_SANDBOXES},
+    {"POST", "/toolbox/{who}/process/session", create, NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/session", list, NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/session/entrypoint", entrypoint, NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/session/entrypoint/logs", toolbox_no_logs_handle,
+     NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/session/{session}", get, NEED_SANDBOXES},
+    {"DELETE", "/toolbox/{who}/process/session/{session}", delete, NEED_SANDBOXES},
+    {"POST", "/toolbox/{who}/process/session/{session}/exec", execute, NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/session/{session}/command/{command}", get_command,
+     NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/session/{session}/command/{command}/logs", toolbox_logs_handle,
+     NEED_SANDBOXES},
+    {"POST", "/toolbox/{who}/process/session/{session}/command/{command}/input", input,
+     NEED_SANDBOXES},
 };
 const struct route_table toolbox_session_routes = {routes, ARRAY_LEN(routes)};
