@@ -37,7 +37,8 @@ class Reply:
         kind = self.headers["Content-Type"]
         boundary = self.headers.get_param("boundary")
         assert self.body.rstrip(b"\r\n").endswith(f"--{boundary}--".encode()), self.body[-80:]
-        parsed = email.message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + self.body)
+        head = b"Content-Type: " + kind.encode() + b"\r\n\r\n"
+        parsed = email.message_from_bytes(head + self.body)
         return [(p.get_param("name", header="Content-Disposition"), p.get_filename(), p,
                  p.get_payload(decode=True)) for p in parsed.get_payload()]
 
@@ -97,8 +98,8 @@ def upload_form(files):
         lines.append(f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="files[{number}].path"'
                      f"\r\n\r\n{path}\r\n".encode())
     for number, (path, data) in enumerate(files.items()):
-        lines.append(f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="files[{number}].file"; '
-                     f'filename="{path}"\r\nContent-Type: application/octet-stream\r\n\r\n'.encode()
+        lines.append(f'--{BOUNDARY}\r\nContent-Disposition: form-data; '
+                     f'name="files[{number}].file"; filename="{path}"\r\nContent-Type: application/octet-stream\r\n\r\n'.encode()
                      + data + b"\r\n")
     lines.append(f"--{BOUNDARY}--\r\n".encode())
     return b"".join(lines), f"multipart/form-data; boundary={BOUNDARY}"

@@ -53,7 +53,8 @@ def test_a_life(client):
     assert client.ask("GET", f"{who}/ports/8080/preview-url", status=200)["token"]
     assert client.ask("POST", f"{who}/stop", status=200)["state"] == "stopped"
     assert client.ask("POST", f"{who}/start", status=200)["state"] == "started"
-    assert client.ask("POST", f"{who}/stop", status=200, query={"force": "true"})["state"] == "stopped"
+    stopped = client.ask("POST", f"{who}/stop", status=200, query={"force": "true"})
+    assert stopped["state"] == "stopped"
     client.ask("POST", f"{who}/archive", status=200)
     client.ask("DELETE", who, status=200)
     client.ask("GET", who, status=404)
@@ -75,8 +76,8 @@ def test_a_list_of_versions_between(client):
 
 def test_process(client, toolbox):
     got = client.ask("POST", f"{toolbox}/process/execute",
-                     {"command": "echo $A; exit 3", "cwd": "/tmp", "envs": {"A": "b"}, "timeout": 10},
-                     200)
+                     {"command": "echo $A; exit 3", "cwd": "/tmp", "envs": {"A": "b"},
+                      "timeout": 10}, 200)
     assert got == {"exitCode": 3, "result": "b\n"}
     got = client.ask("POST", f"{toolbox}/process/code-run",
                      {"code": "print(1)", "language": "python", "argv": [], "envs": {}}, 200)
@@ -121,7 +122,8 @@ def test_logs_of_older_versions(client, toolbox):
 
 def test_terminals(client, toolbox):
     top = f"{toolbox}/process/pty"
-    client.ask("POST", top, {"id": "t", "cols": 90, "rows": 20, "cwd": "/tmp", "envs": {"A": "b"}}, 201)
+    client.ask("POST", top, {"id": "t", "cols": 90, "rows": 20, "cwd": "/tmp",
+                             "envs": {"A": "b"}}, 201)
     assert client.ask("GET", f"{top}/t", status=200)["cols"] == 90
     assert client.ask("POST", f"{top}/t/resize", {"cols": 91, "rows": 21}, 200)["rows"] == 21
     client.ask("GET", top, status=200)
@@ -133,7 +135,8 @@ def test_files(client, toolbox):
     files = {"/tmp/r/a b": b"one", "/tmp/r/\u00e9": b"\r\n--0123456789abcde\r\n"}
     form, kind = upload_form(files)
     client.ask("POST", f"{toolbox}/files/bulk-upload", form, 200, Content_Type=kind)
-    reply = client.send("POST", f"{toolbox}/files/bulk-download", {"paths": [*files, "/tmp/r/none"]})
+    reply = client.send("POST", f"{toolbox}/files/bulk-download",
+                        {"paths": [*files, "/tmp/r/none"]})
     assert reply.status == 200
     parts = reply.parts()
     assert {content for name, _, _, content in parts if name == "file"} == set(files.values())
@@ -145,7 +148,8 @@ def test_files(client, toolbox):
     one = {"path": "/tmp/r/a b"}
     assert client.ask("GET", f"{toolbox}/files/info", status=200, query=one)["size"] == 3
     assert client.send("GET", f"{toolbox}/files/download?path=/tmp/r/a%20b").body == b"one"
-    client.ask("POST", f"{toolbox}/files/folder", status=201, query={"path": "/tmp/r/f", "mode": "0755"})
+    client.ask("POST", f"{toolbox}/files/folder", status=201,
+               query={"path": "/tmp/r/f", "mode": "0755"})
     client.ask("POST", f"{toolbox}/files/permissions", status=200, query={**one, "mode": "600"})
     client.ask("POST", f"{toolbox}/files/move", status=200,
                query={"source": "/tmp/r/a b", "destination": "/tmp/r/c"})
@@ -168,7 +172,8 @@ def test_git(client, toolbox):
     made = client.ask("POST", f"{toolbox}/git/commit", {
         **path, "message": "m", "author": "A", "email": "a@example.org", "allow_empty": False}, 200)
     assert len(made["hash"]) == 40
-    assert client.ask("GET", f"{toolbox}/git/status", status=200, query=path)["currentBranch"] == "main"
+    status = client.ask("GET", f"{toolbox}/git/status", status=200, query=path)
+    assert status["currentBranch"] == "main"
     client.ask("POST", f"{toolbox}/git/branches", {**path, "name": "b"}, 201)
     client.ask("GET", f"{toolbox}/git/branches", status=200, query=path)
     client.ask("POST", f"{toolbox}/git/checkout", {**path, "branch": "b"}, 200)
