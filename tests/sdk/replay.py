@@ -98,8 +98,8 @@ def upload_form(files):
         lines.append(f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="files[{number}].path"'
                      f"\r\n\r\n{path}\r\n".encode())
     for number, (path, data) in enumerate(files.items()):
-        lines.append(f'--{BOUNDARY}\r\nContent-Disposition: form-data; '
-                     f'name="files[{number}].file"; filename="{path}"\r\nContent-Type: application/octet-stream\r\n\r\n'.encode()
-                     + data + b"\r\n")
+        head = (f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="files[{number}].file"; '
+                f'filename="{path}"\r\nContent-Type: application/octet-stream\r\n\r\n')
+        lines.append(head.encode() + data + b"\r\n")
     lines.append(f"--{BOUNDARY}--\r\n".encode())
     return b"".join(lines), f"multipart/form-data; boundary={BOUNDARY}"
