@@ -99,10 +99,12 @@ static void converse(struct call *c, int sock, const char *early, size_t early_l
 
 /* The last one who has it lets it go. */
 static void put_request(struct request *q) {
-    if (atomic_fetch_sub(&q->references, 1) > 1)
-        return;
-    if (q->has_begun)
+    bool is_last = atomic_fetch_sub(&q->references, 1) == 1;
+    if (is_last && q->has_begun)
         request_log_end(&q->log, q->call.route, q->call.args.row, q->call.caller.name);
+    log_clear_fields();
+    if (!is_last)
+        return;
     call_free(&q->call);
     (void)atomic_fetch_sub(&q->http->under_way, 1);
     free(q);
