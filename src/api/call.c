@@ -27,6 +27,9 @@ void call_free(struct call *c) {
     fd_close(&c->answer.connection);
     if (c->answer.operation != NULL)
         manager_end(c->manager, c->answer.operation);
+    c->sink = NULL;
+    c->answer.stream = NULL;
+    c->answer.operation = NULL;
 }
 
 void call_fail(struct call *c, const struct cay_error *err, unsigned status) {

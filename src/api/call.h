@@ -64,7 +64,7 @@ struct call {
 };
 
 void call_init(struct call *c, struct manager *manager);
-/* Ends what the answer holds too. */
+/* Ends what the answer holds too. Once more is fine. */
 void call_free(struct call *c);
 
 /* Makes the error the answer; status 0: that of its class. */

@@ -139,7 +139,6 @@ static void pass_bytes(const struct operation_run *o) {
         metrics_observe(METRICS_FIRST, first_us - q->log.began_us);
     metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
     call_free(&q->call); /* before the client sees the end */
-    call_init(&q->call, q->call.manager);
     (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);
 }
 
