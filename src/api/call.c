@@ -54,7 +54,9 @@ int call_add_header(struct call *c, const char *name, const char *value, struct 
 /* ---- handlers ---- */
 
 static int health(struct call *c, struct cay_error *err) {
-    (void)err;
+    int r = manager_health(c->manager, err);
+    if (r < 0)
+        return r;
     c->answer.is_plain = true;
     (void)buf_puts(&c->answer.body, "ok");
     return 0;

@@ -99,6 +99,11 @@ struct manager {
     uint64_t audit_failures;
 };
 
+/* ---- manager_settings.c ---- */
+
+/* What is inside gets to end by itself. Takes the lock. */
+int64_t settings_grace(struct manager *m);
+
 /* May it be done now? Asked under the lock, in the moment that decides. */
 typedef bool (*permission)(const struct manager *m, const struct sandbox *s);
 
