@@ -19,9 +19,12 @@ enum control_op {
                           * the answer, one for its progress */
     CONTROL_RESTORE = 6, /* the same backwards, onto a disk of `number` bytes */
     CONTROL_UNARCHIVE = 7, /* remove the archive of sandbox `name`; with one for the answer */
+    CONTROL_RELOADED = 8,  /* configuration `number` is taken over, unless err says why not */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */
+    CONTROL_RELOAD = 18, /* configuration `number`, packed, and perhaps a certificate; or only err:
+                          * it is broken, and everything stays as it is */
 };
 
 enum { CONTROL_FDS_MAX = 2 };
