@@ -119,14 +119,6 @@ static int after(struct call *c, int r, struct cay_error *err) {
     return r < 0 ? r : get(c, err);
 }
 
-static int start(struct call *c, struct cay_error *err) {
-    int64_t began = clock_us();
-    int r = manager_start_sandbox(c->manager, c->who, err);
-    if (r == 0)
-        metrics_observe(METRICS_START, clock_us() - began);
-    return after(c, r, err);
-}
-
 /* force is Daytona's word for no grace at all. */
 static int read_grace(const struct target *t, int64_t *ret_ms, struct cay_error *err) {
     const char *text = target_query(t, "grace");
@@ -150,10 +142,6 @@ static int stop(struct call *c, struct cay_error *err) {
     if (r == 0)
         r = manager_stop_within(c->manager, c->who, grace_ms, err);
     return after(c, r, err);
-}
-
-static int archive(struct call *c, struct cay_error *err) {
-    return after(c, manager_archive(c->manager, c->who, -1, err), err);
 }
 
 static int pause_it(struct call *c, struct cay_error *err) {
@@ -212,10 +200,10 @@ static const struct route routes[] = {
     {"POST", "/api/sandbox", create_handle},
     {"GET", "/api/sandbox/{who}", get},
     {"DELETE", "/api/sandbox/{who}", remove_it},
-    {"POST", "/api/sandbox/{who}/start", start},
-    {"POST", "/api/sandbox/{who}/recover", start},
+    {"POST", "/api/sandbox/{who}/start", start_handle},
+    {"POST", "/api/sandbox/{who}/recover", start_handle},
     {"POST", "/api/sandbox/{who}/stop", stop},
-    {"POST", "/api/sandbox/{who}/archive", archive},
+    {"POST", "/api/sandbox/{who}/archive", archive_handle},
     {"POST", "/api/sandbox/{who}/pause", pause_it},
     {"POST", "/api/sandbox/{who}/resume", resume},
     {"PUT", "/api/sandbox/{who}/labels", label},

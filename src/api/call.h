@@ -84,6 +84,8 @@ void call_run(struct call *c);
 
 /* Handlers of their own files. */
 int create_handle(struct call *c, struct cay_error *err);
+int start_handle(struct call *c, struct cay_error *err);
+int archive_handle(struct call *c, struct cay_error *err);
 int connect_handle(struct call *c, struct cay_error *err);
 int volume_create_handle(struct call *c, struct cay_error *err);
 int volume_list_handle(struct call *c, struct cay_error *err);

@@ -25,7 +25,7 @@ struct sandbox_request {
     const char *method;
     const char *before, *who, *after; /* the path; who is escaped, NULL if it is about none */
     const struct buf *body;           /* JSON, or NULL */
-    bool progress;                    /* show how an image is pulled */
+    bool progress;                    /* show how far it is */
 };
 
 /* Asks for the format that the user wants to see; sandbox_ask_table for a table in any case. */
