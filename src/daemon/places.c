@@ -129,19 +129,24 @@ static int copy_all(int from, int to) {
     return n < 0 ? -errno : 0;
 }
 
+static int keep_old(int log, struct cay_error *err) {
+    _cleanup_(closep) int old = open_own("log.1", O_WRONLY, err);
+    if (old < 0)
+        return old;
+    int r = ftruncate(old, 0) < 0 ? -errno : copy_all(log, old);
+    return r < 0 ? error_sys(err, -r, "writing log.1 in the daemon's folder") : 0;
+}
+
 int places_rotate_log(int log, int64_t max_bytes, struct cay_error *err) {
     struct stat st;
     if (fstat(log, &st) < 0)
         return error_errno(err, "looking at the log");
     if (st.st_size <= max_bytes)
         return 0;
-    _cleanup_(closep) int old = open_own("log.1", O_WRONLY, err);
-    if (old < 0)
-        return old;
-    int r = ftruncate(old, 0) < 0 ? -errno : copy_all(log, old);
-    if (ftruncate(log, 0) < 0 && r == 0) /* also if it is lost: what must not happen is no end */
-        r = -errno;
-    return r < 0 ? error_sys(err, -r, "keeping the older part of the log") : 0;
+    int r = keep_old(log, err);
+    if (ftruncate(log, 0) < 0 && r == 0) /* also if it is lost: a log without end is worse */
+        r = error_errno(err, "beginning the log anew");
+    return r;
 }
 
 /* ---- the key ---- */
