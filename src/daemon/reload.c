@@ -13,10 +13,8 @@
 
 /* What is bound, or was told to a process that runs. */
 static const char *const fixed[][2] = {
-    {"server", "listen"},
     {"server", "socket"},
     {"manager", "volume_folders"},
-    {"sandbox", "engine"},
 };
 
 /* Our work folder is the front's own, where it must not leave a configuration for us. */
