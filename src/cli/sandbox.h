@@ -44,6 +44,11 @@ int sandbox_tell(struct sandbox_verb *v);
 int sandbox_each(const struct verb_common *common, const struct sandbox_request *req, int argc,
                  char **argv);
 
+/* Lists what there is at a path: as JSON, as names (-q), or as print does it. Returns the exit
+ * code. */
+int sandbox_list(const struct verb_common *common, const char *path,
+                 int (*print)(const struct table *t));
+
 /* ---- tables for people ---- */
 
 enum { SANDBOX_COLUMNS_MAX = 16 };
