@@ -19,7 +19,8 @@ enum control_op {
                           * the answer, one for its progress */
     CONTROL_RESTORE = 6, /* the same backwards, onto a disk of `number` bytes */
     CONTROL_UNARCHIVE = 7, /* remove the archive of sandbox `name`; with one for the answer */
-    CONTROL_RELOADED = 8,  /* configuration `number` is taken over, unless err says why not */
+    CONTROL_RELOADED = 8,  /* configuration `number` is taken over */
+    CONTROL_REFUSED = 9,   /* it is not: err */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */

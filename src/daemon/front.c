@@ -316,6 +316,8 @@ static int take_config(struct front *f, const int *fds, struct cay_error *err) {
 static void take_reload(struct front *f, const struct control_message *m, const int *fds) {
     struct control_message answer = {.op = CONTROL_RELOADED, .number = m->number};
     int r = fds[0] < 0 ? -CAY_INVALID_ARGUMENT : take_config(f, fds, &answer.err);
+    if (r < 0)
+        answer.op = CONTROL_REFUSED;
     metrics_count(r < 0 ? METRICS_RELOAD_FAILURES : METRICS_RELOADS, 1);
     if (fds[0] >= 0)
         (void)control_send(f->options->control, &answer, NULL, 0); /* gone: the next receive says */

@@ -18,7 +18,7 @@ struct reload {
  * certificate. A broken one is an error with its place. */
 int reload_read(const struct settings *s, struct reload *ret, struct cay_error *err);
 
-/* Passes it to the front, which answers by CONTROL_RELOADED. */
+/* Passes it to the front, which answers by CONTROL_RELOADED or CONTROL_REFUSED. */
 int reload_send(int control, const struct reload *r, struct cay_error *err);
 
 /* Makes it the settings', and logs what of it counts only after a restart. */

@@ -186,7 +186,7 @@ static void begin_reload(struct supervisor *s) {
 static void end_reload(struct supervisor *s, const struct control_message *m) {
     if (s->reload.config == NULL || m->number != s->reload.number)
         return;
-    if (m->err.code == CAY_OK)
+    if (m->op == CONTROL_RELOADED)
         reload_finish(&s->reload, s->settings);
     else
         refuse_reload(s, &m->err);
@@ -292,7 +292,7 @@ static void take_message(struct supervisor *s) {
         pulls_start(&s->pulls, s->settings, m.name, fds[0], fds[1]);
     else if (m.op >= CONTROL_ARCHIVE && m.op <= CONTROL_UNARCHIVE && fds[0] >= 0)
         archive_jobs_handle(&s->archives, s->settings, &m, fds[0], fds[1]);
-    else if (m.op == CONTROL_RELOADED)
+    else if (m.op == CONTROL_RELOADED || m.op == CONTROL_REFUSED)
         end_reload(s, &m);
     else if (m.op == CONTROL_RECORD && fds[0] >= 0)
         describe_send(s->settings->state_dir, m.name, fds[0]);
