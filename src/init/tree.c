@@ -240,12 +240,20 @@ void tree_interrupt(pid_t leader, const struct tree *before) {
     (void)kill(-leader, SIGCONT);
 }
 
+/* A shell at a prompt, on a terminal or of a session, ignores SIGTERM, but not this. */
+static bool needs_hangup(const struct tree_process *p) {
+    char status[STATUS_MAX];
+    return p->on_terminal ||
+           (read_status(p->pid, status) && has_signal(status, "\nSigIgn:\t", SIGTERM) &&
+            !has_signal(status, "\nSigIgn:\t", SIGHUP));
+}
+
 void tree_ask_to_end(const struct tree *now, const struct tree *before) {
     for (size_t i = 0; i < now->count; i++) {
         if (has_process(before, &now->list[i]))
             continue;
         (void)kill(now->list[i].pid, SIGTERM); /* gone already is fine, here and below */
-        if (now->list[i].on_terminal)          /* a shell at a prompt ignores the other */
+        if (needs_hangup(&now->list[i]))
             (void)kill(now->list[i].pid, SIGHUP);
         (void)kill(now->list[i].pid, SIGCONT); /* what stands still hears nothing */
     }
