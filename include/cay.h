@@ -161,7 +161,8 @@ struct cay_result {
 };
 
 /* Runs a command to its end. A sandbox from cay_sandbox_create runs one. Fails if the command could
- * not be started: then result->exit_code is 127 (not found), 126 (not executable) or 125. */
+ * not be started: then result->exit_code is 127 (not found), 126 (not executable) or 125. What
+ * there is of its output is in result even so, which is to be released in any case. */
 int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *result,
                      struct cay_error *err);
 void cay_result_free(struct cay_result *result);

@@ -33,13 +33,15 @@ void call_free(struct call *c) {
     strv_free(&c->answer.headers);
     if (c->sink != NULL)
         c->sink->close(c->sink);
-    c->sink = NULL;
     free(TAKE_PTR(c->uri));
     if (c->answer.stream != NULL)
         c->answer.stream->close(c->answer.stream);
     fd_close(&c->answer.connection);
     if (c->answer.operation != NULL)
         manager_end(c->manager, c->answer.operation);
+    c->sink = NULL;
+    c->answer.stream = NULL;
+    c->answer.operation = NULL;
 }
 
 void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
@@ -83,7 +85,9 @@ const char *call_origin(const struct call *c, char out[static CALL_ORIGIN_SIZE])
 /* ---- handlers ---- */
 
 static int health(struct call *c, struct cay_error *err) {
-    (void)err;
+    int r = manager_health(c->manager, err);
+    if (r < 0)
+        return r;
     c->answer.is_plain = true;
     (void)buf_puts(&c->answer.body, "ok");
     return 0;
@@ -146,14 +150,6 @@ static int after(struct call *c, int r, struct cay_error *err) {
     return r < 0 ? r : get(c, err);
 }
 
-static int start(struct call *c, struct cay_error *err) {
-    int64_t began = clock_us();
-    int r = manager_start_sandbox(c->manager, c->who, err);
-    if (r == 0)
-        metrics_observe(METRICS_START, clock_us() - began);
-    return after(c, r, err);
-}
-
 /* force is Daytona's word for no grace at all. */
 static int read_grace(const struct target *t, int64_t *ret_ms, struct cay_error *err) {
     const char *text = target_query(t, "grace");
@@ -177,10 +173,6 @@ static int stop(struct call *c, struct cay_error *err) {
     if (r == 0)
         r = manager_stop_within(c->manager, c->who, grace_ms, err);
     return after(c, r, err);
-}
-
-static int archive(struct call *c, struct cay_error *err) {
-    return after(c, manager_archive(c->manager, c->who, -1, err), err);
 }
 
 static int pause_it(struct call *c, struct cay_error *err) {
@@ -241,10 +233,10 @@ static const struct route routes[] = {
     {"POST", "/api/cay/sandbox", create_handle},
     {"GET", "/api/cay/sandbox/{who}", get},
     {"DELETE", "/api/cay/sandbox/{who}", remove_it},
-    {"POST", "/api/cay/sandbox/{who}/start", start},
-    {"POST", "/api/cay/sandbox/{who}/recover", start},
+    {"POST", "/api/cay/sandbox/{who}/start", start_handle},
+    {"POST", "/api/cay/sandbox/{who}/recover", start_handle},
     {"POST", "/api/cay/sandbox/{who}/stop", stop},
-    {"POST", "/api/cay/sandbox/{who}/archive", archive},
+    {"POST", "/api/cay/sandbox/{who}/archive", archive_handle},
     {"POST", "/api/cay/sandbox/{who}/pause", pause_it},
     {"POST", "/api/cay/sandbox/{who}/resume", resume},
     {"PUT", "/api/cay/sandbox/{who}/labels", label},

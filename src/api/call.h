@@ -1,4 +1,4 @@
-/* One request and its answer, as handlers see them; http.c alone knows the HTTP library. */
+/* One request and its answer, as handlers see them; only http*.c know the HTTP library. */
 #pragma once
 
 #include "api/preview_place.h"
@@ -79,7 +79,7 @@ struct call {
 };
 
 void call_init(struct call *c, struct manager *manager);
-/* Ends what the answer holds too. */
+/* Ends what the answer holds too. Once more is fine. */
 void call_free(struct call *c);
 
 /* Makes the error the answer; status 0: that of its class. */
@@ -92,18 +92,19 @@ enum { CALL_ORIGIN_SIZE = 320 };
 /* Where the client reaches us, as the beginning of URLs for it: "http://127.0.0.1:3986". */
 const char *call_origin(const struct call *c, char out[static CALL_ORIGIN_SIZE]);
 
-/* A header of the request, or NULL; until the call ends. (http.c) */
+/* A header of the request, or NULL; until the call ends. (http_caller.c) */
 const char *call_header(const struct call *c, const char *name);
 
-/* Every header of the request. (http.c) */
+/* Every header of the request. (http_caller.c) */
 typedef void (*call_header_fn)(void *user, const char *name, const char *value);
 void call_each_header(const struct call *c, call_header_fn fn, void *user);
 
 /* Its connection, to be watched for the client's hanging up; nothing else may be done with it.
- * (http.c) */
+ * (http_caller.c) */
 int call_socket(const struct call *c);
 
-/* Whose key a text is, for what carries it elsewhere than in the head; false: nobody's. (http.c) */
+/* Whose key a text is, for what carries it elsewhere than in the head; false: nobody's.
+ * (http_caller.c) */
 bool call_identify(const struct call *c, const char *text, struct key *ret);
 
 /* Finds the handler, asks whether the caller may, and opens the sink if there is one. If that
@@ -114,6 +115,8 @@ void call_run(struct call *c);
 
 /* Handlers of their own files. */
 int create_handle(struct call *c, struct cay_error *err);
+int start_handle(struct call *c, struct cay_error *err);
+int archive_handle(struct call *c, struct cay_error *err);
 int connect_handle(struct call *c, struct cay_error *err);
 int volume_create_handle(struct call *c, struct cay_error *err);
 int volume_list_handle(struct call *c, struct cay_error *err);

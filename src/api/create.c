@@ -1,35 +1,21 @@
 /* Making a sandbox: at once, or with lines that tell how far it is. */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/call.h"
 #include "api/metrics.h"
 #include "api/shape.h"
+#include "api/told.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "manager/manager.h"
 
-enum { LINE_SIZE = 1024, WAITING_MAX = 1024 * 1024 };
-
 /* A sandbox in the making, whose progress is the answer. */
 struct creation {
-    struct stream stream;
     struct manager *manager;
     struct key caller;
-    bool wants_tsv;
     struct sandbox_record request;
-    int progress[2];
-    pthread_t maker;
-    bool is_made; /* the maker was joined */
     struct sandbox_record made;
-    struct cay_error err;
-    int result;
-    char line[LINE_SIZE]; /* the last one, as far as it came */
-    size_t line_len;
-    struct buf waiting; /* to be sent */
 };
 
 static int make_measured(struct manager *m, const struct sandbox_record *request, int progress,
@@ -47,93 +33,35 @@ static void put_detail(const struct sandbox_record *r, char out[static AUDIT_DET
         (void)snprintf(out, AUDIT_DETAIL_SIZE, "name %s, image %.100s", r->name, r->image_name);
 }
 
-static void note(const struct creation *c) {
-    char detail[AUDIT_DETAIL_SIZE];
-    put_detail(c->result < 0 ? &c->request : &c->made, detail);
-    manager_audit(c->manager, c->caller.name, "sandbox.create", c->made.id,
-                  c->result < 0 ? cay_code_name(c->err.code) : "ok", detail);
-}
+/* ---- with its progress ---- */
 
-static void *make(void *user) {
+static int make(void *user, int progress_fd, struct cay_error *err) {
     struct creation *c = user;
-    c->result = make_measured(c->manager, &c->request, c->progress[1], &c->made, &c->err);
-    if (c->result < 0)
-        metrics_failed(c->err.code);
-    note(c);
-    fd_close(&c->progress[1]); /* which ends what the reader waits for */
-    return NULL;
+    return make_measured(c->manager, &c->request, progress_fd, &c->made, err);
 }
 
-/* ---- lines ---- */
-
-static void end_line(struct creation *c) {
-    char shown[2 * LINE_SIZE];
-    c->line[c->line_len] = '\0';
-    if (c->line_len > 0)
-        (void)buf_printf(&c->waiting, "progress %s\n", str_escape(shown, sizeof shown, c->line));
-    c->line_len = 0;
+static void note(void *user, int result, const struct cay_error *err) {
+    const struct creation *c = user;
+    char detail[AUDIT_DETAIL_SIZE];
+    put_detail(result < 0 ? &c->request : &c->made, detail);
+    manager_audit(c->manager, c->caller.name, "sandbox.create", c->made.id,
+                  result < 0 ? cay_code_name(err->code) : "ok", detail);
 }
 
-static void take_progress(struct creation *c, const char *data, size_t len) {
-    for (size_t i = 0; i < len; i++) {
-        if (data[i] == '\n' || data[i] == '\r')
-            end_line(c);
-        else if (c->line_len < sizeof c->line - 1)
-            c->line[c->line_len++] = data[i];
-    }
+static void write_made(void *user, struct buf *out, bool as_tsv) {
+    const struct creation *c = user;
+    sheet_write_one(out, as_tsv, &shape_sandbox, &c->made);
 }
 
-static void finish(struct creation *c) {
-    end_line(c);
-    (void)pthread_join(c->maker, NULL);
-    c->is_made = true;
-    (void)buf_puts(&c->waiting, c->result < 0 ? "error\n" : "done\n");
-    if (c->result < 0)
-        shape_error(&c->waiting, c->wants_tsv, &c->err, (unsigned)cay_code_http(c->err.code));
-    else
-        sheet_write_one(&c->waiting, c->wants_tsv, &shape_sandbox, &c->made);
-}
-
-/* ---- the stream ---- */
-
-static size_t read_creation(struct stream *s, char *data, size_t size) {
-    struct creation *c = (struct creation *)s;
-    char chunk[LINE_SIZE];
-    while (c->waiting.len == 0 && !c->is_made) {
-        ssize_t n = TEMP_FAILURE_RETRY(read(c->progress[0], chunk, sizeof chunk));
-        if (n > 0)
-            take_progress(c, chunk, (size_t)n);
-        else
-            finish(c);
-    }
-    size_t len = MIN(size, c->waiting.len);
-    if (len > 0) {
-        memcpy(data, c->waiting.data, len);
-        buf_consume(&c->waiting, len);
-    }
-    return len;
-}
-
-static void release(struct creation *c) {
-    fd_close(&c->progress[0]);
-    fd_close(&c->progress[1]);
+static void release(void *user) {
+    struct creation *c = user;
     sandbox_record_free(&c->request);
     sandbox_record_free(&c->made);
-    buf_free(&c->waiting);
     free(c);
 }
 
-/* If the client has gone, the sandbox is made all the same; whoever tells its progress must not be
- * held up by a full pipe. */
-static void close_creation(struct stream *s) {
-    struct creation *c = (struct creation *)s;
-    char ignored[LINE_SIZE];
-    while (!c->is_made && TEMP_FAILURE_RETRY(read(c->progress[0], ignored, sizeof ignored)) > 0)
-        ;
-    if (!c->is_made)
-        (void)pthread_join(c->maker, NULL);
-    release(c);
-}
+static const struct told_work creating = {
+    .run = make, .note = note, .answer = write_made, .release = release};
 
 /* Takes the request's strings. */
 static int create_with_progress(struct call *call, struct sandbox_record *request,
@@ -141,29 +69,9 @@ static int create_with_progress(struct call *call, struct sandbox_record *reques
     struct creation *c = calloc(1, sizeof *c);
     if (c == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    *c = (struct creation){
-        .stream = {.read = read_creation, .close = close_creation},
-        .manager = call->manager,
-        .caller = call->caller,
-        .wants_tsv = call->wants_tsv,
-        .request = *request,
-        .progress = {-1, -1},
-        .waiting = BUF_INIT(WAITING_MAX),
-    };
+    *c = (struct creation){.manager = call->manager, .caller = call->caller, .request = *request};
     *request = (struct sandbox_record){0};
-    int r = 0;
-    if (pipe2(c->progress, O_CLOEXEC) < 0)
-        r = error_errno(err, "making a pipe");
-    else if (pthread_create(&c->maker, NULL, make, c) != 0)
-        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no thread for the new sandbox");
-    if (r < 0) {
-        release(c);
-        return r;
-    }
-    call->answer.is_plain = true;
-    call->answer.stream = &c->stream;
-    call->is_noted = true; /* when it is done */
-    return 0;
+    return told_begin(call, &creating, c, err);
 }
 
 /* ---- at once ---- */

@@ -1,31 +1,20 @@
 #include "api/http.h"
 
 #include <errno.h>
-#include <microhttpd.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <fcntl.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "api/access.h"
-#include "api/call.h"
-#include "api/daytona_era.h"
-#include "api/metrics.h"
+#include "api/http_internal.h"
 #include "api/preview.h"
-#include "api/relay.h"
-#include "api/request_log.h"
-#include "api/sign.h"
-#include "api/tls.h"
-#include "api/ws.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
+#include "manager/hash.h"
 
 enum {
     CONNECTIONS_MAX = 1024,
@@ -35,387 +24,32 @@ enum {
     MEMORY_MAX = 1024 * 1024,              /* heads of request and answer */
     IGNORED_MAX = 16 * CALL_BODY_MAX,      /* of a body that is too large, before we hang up */
     SINK_IGNORED_MAX = 1024 * 1024 * 1024, /* of one that its sink has refused: files are large */
-    STREAM_CHUNK = 64 * 1024,
-    WEBSOCKET_MESSAGE_MAX = 1024 * 1024,
 };
-
-/* One listening socket. */
-struct port {
-    struct http *http;
-    bool is_tcp;
-    struct MHD_Daemon *daemon;
-};
-
-struct http {
-    struct http_options options;
-    struct port ports[2];
-    unsigned char admin_hash[HASH_SIZE];
-    atomic_int under_way;
-};
-
-/* A request, with what only this file knows. */
-struct request {
-    struct call call; /* first: call_header() gets from it to the rest */
-    struct http *http;
-    struct MHD_Connection *connection;
-    atomic_int references;
-    struct cay_error target_error; /* of its path, if target_result is negative */
-    int target_result;
-    struct request_log log;
-    const char *origin; /* of a page that may call us; lives as long as the configuration */
-    struct cay_error sink_error; /* of its body, if sink_result is negative */
-    int sink_result;
-    int begun;         /* what call_begin() said */
-    bool has_begun;    /* its head was looked at */
-    size_t body_bytes; /* also those that were not kept */
-};
-
-/* ---- answers ---- */
-
-static ssize_t read_stream(void *cls, uint64_t at, char *data, size_t size) {
-    (void)at;
-    struct stream *s = cls;
-    size_t len = s->read(s, data, size);
-    if (len > 0)
-        return (ssize_t)len;
-    return s->failed ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
-}
-
-static void close_stream(void *cls) {
-    struct stream *s = cls;
-    s->close(s);
-}
-
-/* For terminals over TCP; and a client that is gone without a word is noticed. Unix sockets know
- * neither, which is fine. */
-static void tune(int sock) {
-    int on = 1;
-    (void)setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-}
-
-static void converse(struct call *c, int sock, const char *early, size_t early_len) {
-    _cleanup_(ws_freep) struct ws *w = NULL;
-    int r = ws_new(sock, early, early_len, WEBSOCKET_MESSAGE_MAX, &w);
-    if (r < 0)
-        log_event(LOG_LEVEL_WARN, "no memory for a WebSocket", "errno", "%d", -r);
-    else
-        c->answer.talk(c, w);
-}
-
-/* The last one who has it lets it go. */
-static void put_request(struct request *q) {
-    if (atomic_fetch_sub(&q->references, 1) > 1)
-        return;
-    if (q->has_begun)
-        request_log_end(&q->log, q->call.route, q->call.args.row, q->call.caller.name);
-    call_free(&q->call);
-    (void)atomic_fetch_sub(&q->http->under_way, 1);
-    free(q);
-}
-
-/* The rest of an operation's life. */
-struct operation_run {
-    struct request *q;
-    int sock;
-    struct MHD_UpgradeResponseHandle *handle;
-    char *early;
-    size_t early_len;
-};
-
-static void pass_bytes(const struct operation_run *o) {
-    struct request *q = o->q;
-    int64_t first_us = 0;
-    int r = 0;
-    struct key_use use = {.sock = o->sock};
-    tune(o->sock);
-    memcpy(use.id, q->call.caller.id, sizeof use.id);
-    if (!manager_key_use(q->call.manager, &use))
-        r = -EACCES; /* its key was removed in this moment */
-    else if (q->call.answer.talk != NULL)
-        converse(&q->call, o->sock, o->early, o->early_len);
-    else
-        r = relay_run(o->sock, q->call.answer.connection, o->early, o->early_len, &first_us);
-    manager_key_unuse(q->call.manager, &use);
-    if (r < 0)
-        log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);
-    if (first_us != 0)
-        metrics_observe(METRICS_FIRST, first_us - q->log.began_us);
-    metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
-    call_free(&q->call); /* before the client sees the end */
-    call_init(&q->call, q->call.manager);
-    (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);
-}
-
-static void *run_beside(void *arg) {
-    struct operation_run *o = arg;
-    log_set_field("request", o->q->log.id);
-    pass_bytes(o);
-    put_request(o->q);
-    free(o->early);
-    free(o);
-    return NULL;
-}
-
-/* With TLS the library's thread is needed to encrypt; the bytes are passed by another one. */
-static int start_beside(const struct operation_run *o) {
-    pthread_t thread;
-    struct operation_run *copy = malloc(sizeof *copy);
-    char *early = malloc(o->early_len + 1);
-    if (copy == NULL || early == NULL) {
-        free(copy);
-        free(early);
-        return -ENOMEM;
-    }
-    if (o->early_len > 0)
-        memcpy(early, o->early, o->early_len);
-    *copy = *o;
-    copy->early = early;
-    (void)atomic_fetch_add(&o->q->references, 1);
-    int r = pthread_create(&thread, NULL, run_beside, copy);
-    if (r == 0)
-        return -pthread_detach(thread);
-    (void)atomic_fetch_sub(&o->q->references, 1);
-    free(early);
-    free(copy);
-    return -r;
-}
-
-/* Without, in the thread of its connection. */
-static void run_operation(void *cls, struct MHD_Connection *connection, void *con_cls,
-                          const char *early, size_t early_len, MHD_socket sock,
-                          struct MHD_UpgradeResponseHandle *handle) {
-    (void)cls;
-    struct operation_run o = {con_cls, sock, handle, (char *)(uintptr_t)early, early_len};
-    bool is_tls = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_PROTOCOL) != NULL;
-    if (!is_tls)
-        pass_bytes(&o);
-    else if (start_beside(&o) < 0)
-        (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
-}
-
-/* What a client asked for by Upgrade: websocket must be answered so, or be an error. */
-static void accept_websocket(struct call *c) {
-    struct cay_error err;
-    char accept[WS_ACCEPT_SIZE];
-    const char *key = call_header(c, "Sec-WebSocket-Key");
-    const char *version = call_header(c, "Sec-WebSocket-Version");
-    if (c->wants_websocket && key != NULL && str_equal(version, "13") &&
-        ws_accept(key, accept) == 0 && call_add_header(c, "Upgrade", "websocket", NULL) == 0 &&
-        call_add_header(c, "Sec-WebSocket-Accept", accept, NULL) == 0)
-        return;
-    c->answer.talk = NULL;
-    error_set(&err, CAY_INVALID_ARGUMENT, "this path speaks WebSocket only");
-    (void)error_remedy(&err, "open it by a WebSocket client, version 13");
-    (void)call_add_header(c, "Sec-WebSocket-Version", "13", NULL);
-    call_fail(c, &err, MHD_HTTP_UPGRADE_REQUIRED);
-}
-
-static struct MHD_Response *make_response(struct call *c) {
-    struct answer *a = &c->answer;
-    if (a->talk != NULL && a->status == MHD_HTTP_OK)
-        accept_websocket(c);
-    if ((a->operation != NULL || a->talk != NULL) && a->status == MHD_HTTP_OK) {
-        a->status = MHD_HTTP_SWITCHING_PROTOCOLS;
-        return MHD_create_response_for_upgrade(run_operation, NULL);
-    }
-    if (a->stream != NULL) {
-        struct MHD_Response *response = MHD_create_response_from_callback(
-            a->stream_bytes != 0 ? a->stream_bytes : MHD_SIZE_UNKNOWN, STREAM_CHUNK, read_stream,
-            a->stream, close_stream);
-        if (response != NULL)
-            a->stream = NULL; /* the response's now */
-        return response;
-    }
-    size_t len = a->body.len;
-    char *body = len == 0 ? NULL : buf_take(&a->body);
-    if (len > 0 && body == NULL)
-        return NULL;
-    return MHD_create_response_from_buffer(
-        len, body, len == 0 ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
-}
-
-static const char *content_type(const struct call *c) {
-    if (c->answer.type != NULL)
-        return c->answer.type;
-    if (c->answer.is_plain)
-        return "text/plain; charset=utf-8";
-    return c->wants_tsv ? "text/tab-separated-values; charset=utf-8" : "application/json";
-}
-
-/* A page of another site may read the answer, if it is one of those that are allowed to. */
-static void add_origin(struct MHD_Response *response, const struct request *q) {
-    if (q->origin == NULL)
-        return;
-    (void)MHD_add_response_header(response, "Access-Control-Allow-Origin", q->origin);
-    (void)MHD_add_response_header(response, "Access-Control-Expose-Headers", "X-Request-Id");
-    (void)MHD_add_response_header(response, "Vary", "Origin");
-}
-
-static enum MHD_Result answer(struct MHD_Connection *connection, struct request *q) {
-    struct call *c = &q->call;
-    struct MHD_Response *response = make_response(c);
-    if (response == NULL)
-        return MHD_NO;
-    q->log.status = c->answer.status;
-    const struct strv *headers = &c->answer.headers;
-    bool has_content =
-        c->answer.status != MHD_HTTP_SWITCHING_PROTOCOLS && c->answer.status != MHD_HTTP_NO_CONTENT;
-    if (has_content && !c->answer.is_foreign)
-        (void)MHD_add_response_header(response, "Content-Type", content_type(c));
-    if (!c->answer.is_foreign)
-        (void)MHD_add_response_header(response, "Cache-Control", "no-store");
-    (void)MHD_add_response_header(response, "X-Request-Id", q->log.id);
-    if (!c->preview.is_one)
-        add_origin(response, q);
-    enum MHD_Result result = MHD_YES;
-    for (size_t i = 0; i + 1 < headers->len && result == MHD_YES; i += 2)
-        result = MHD_add_response_header(response, headers->v[i], headers->v[i + 1]);
-    if (result == MHD_YES)
-        result = MHD_queue_response(connection, c->answer.status, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-static enum MHD_Result answer_and_close(struct MHD_Connection *connection, struct request *q) {
-    (void)call_add_header(&q->call, "Connection", "close", NULL); /* its body was not read */
-    return answer(connection, q);
-}
-
-static enum MHD_Result refuse(struct MHD_Connection *connection, struct request *q,
-                              const struct cay_error *err, unsigned status) {
-    call_fail(&q->call, err, status);
-    return answer_and_close(connection, q);
-}
 
 /* ---- the head of a request ---- */
 
-static const char *header(struct MHD_Connection *connection, const char *name) {
-    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
-}
-
-const char *call_header(const struct call *c, const char *name) {
-    return header(((const struct request *)c)->connection, name);
-}
-
-int call_socket(const struct call *c) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
-        ((const struct request *)c)->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    return info == NULL ? -1 : info->connect_fd;
-}
-
-struct header_visit {
-    call_header_fn fn;
-    void *user;
-};
-
-static enum MHD_Result visit_header(void *cls, enum MHD_ValueKind kind, const char *name,
-                                    const char *value) {
-    (void)kind;
-    const struct header_visit *visit = cls;
-    visit->fn(visit->user, name, value != NULL ? value : "");
-    return MHD_YES;
-}
-
-void call_each_header(const struct call *c, call_header_fn fn, void *user) {
-    struct header_visit visit = {fn, user};
-    (void)MHD_get_connection_values(((const struct request *)c)->connection, MHD_HEADER_KIND,
-                                    visit_header, &visit);
-}
-
-static bool header_is(struct MHD_Connection *connection, const char *name, const char *value) {
-    const char *given = header(connection, name);
+static bool header_is(const struct call *c, const char *name, const char *value) {
+    const char *given = call_header(c, name);
     return given != NULL && strcasecmp(given, value) == 0;
 }
 
-static int identify_peer(const struct http *h, struct MHD_Connection *connection, struct key *ret,
-                         struct cay_error *err) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct ucred peer;
-    socklen_t len = sizeof peer;
-    if (info == NULL || getsockopt(info->connect_fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
-        return error_errno(err, "asking who is at the other end");
-    (void)snprintf(ret->name, sizeof ret->name, "uid:%u", (unsigned)peer.uid);
-    ret->scopes = SCOPE_ADMIN;
-    if (peer.uid == 0 || peer.uid == h->options.owner)
-        return 0;
-    error_set(err, CAY_FORBIDDEN, "this daemon belongs to user %u, not to user %u",
-              (unsigned)h->options.owner, (unsigned)peer.uid);
-    return error_remedy(err, "start a daemon of your own");
-}
-
-static bool match_admin(const struct http *h, const char *text, struct key *ret) {
-    unsigned char hash[HASH_SIZE];
-    hash_of(text, strlen(text), hash);
-    if (h->options.key[0] == '\0' || !hash_equal(hash, h->admin_hash))
-        return false;
-    *ret = (struct key){.name = "admin", .scopes = SCOPE_ADMIN};
-    return true;
-}
-
-static bool match_key(const struct http *h, const char *text, struct key *ret) {
-    return match_admin(h, text, ret) || manager_key_match(h->options.manager, text, ret);
-}
-
-bool call_identify(const struct call *c, const char *text, struct key *ret) {
-    return match_key(((const struct request *)c)->http, text, ret);
-}
-
-/* Metrics, where everybody may see them. */
-static bool shows_metrics(const struct http *h, const struct target *t) {
-    return h->options.metrics_public && t->segments == 1 && str_equal(t->segment[0], "metrics");
-}
-
-/* The socket of events, whose first message has the key. */
-static bool brings_key_later(const struct target *t) {
-    return t->segments == 2 && str_equal(t->segment[0], "api") &&
-           str_equal(t->segment[1], "socket.io");
-}
-
-/* What is wrong with a key is not told: only that it does not work. */
-static int identify_key(const struct http *h, struct MHD_Connection *connection, const char *method,
-                        struct call *c, struct cay_error *err) {
-    struct key *ret = &c->caller;
-    const char *host = c->preview.by_host ? c->preview.host : header(connection, "Host");
-    if (!access_host_is_allowed(host, h->options.hosts)) {
-        error_set(err, CAY_FORBIDDEN, "the request is for another host");
-        return error_remedy(err, "add the name to allowed_hosts in [server]");
-    }
-    const char *text = access_bearer(header(connection, "Authorization"));
-    c->has_key = text != NULL && match_key(h, text, ret);
-    if (c->has_key || preview_admit(c))
-        return 0;
-    c->sees_metrics = shows_metrics(h, &c->target);
-    if (c->sees_metrics || brings_key_later(&c->target) || daytona_is_public(&c->target)) {
-        *ret = (struct key){.name = "public", .scopes = c->sees_metrics ? SCOPE_READ : 0};
-        return 0;
-    }
-    if (sign_admit(h->options.manager, method, &c->target, ret))
-        return 0;
-    error_set(err, CAY_UNAUTHORIZED, "the key is missing or not valid");
-    if (target_query(&c->target, "signature") != NULL)
-        return error_remedy(err, "the signature of the URL is not valid, or has expired");
-    return error_remedy(err, "send 'Authorization: Bearer KEY'; a key is made by: cay key create");
-}
-
 /* True if the head says more than we would read, only to ignore it. */
-static bool is_too_large(struct MHD_Connection *connection) {
-    const char *length = header(connection, "Content-Length");
+static bool is_too_large(const struct call *c) {
+    const char *length = call_header(c, "Content-Length");
     uint64_t bytes;
     return length != NULL && str_to_u64(length, IGNORED_MAX, &bytes) < 0;
 }
 
-static enum MHD_Result refuse_size(struct MHD_Connection *connection, struct request *q) {
+static enum MHD_Result refuse_size(struct http_request *q) {
     struct cay_error err;
     error_set(&err, CAY_INVALID_ARGUMENT, "the request body is larger than %d bytes",
               CALL_BODY_MAX);
     (void)error_remedy(&err, "send less");
-    return refuse(connection, q, &err, MHD_HTTP_CONTENT_TOO_LARGE);
+    return http_refuse(q, &err, MHD_HTTP_CONTENT_TOO_LARGE);
 }
 
-static bool names_upgrade(struct MHD_Connection *connection) {
-    const char *value = header(connection, "Connection");
+static bool names_upgrade(const struct call *c) {
+    const char *value = call_header(c, "Connection");
     for (; value != NULL && *value != '\0'; value += strcspn(value, ",")) {
         value += strspn(value, ", \t");
         if (strncasecmp(value, "upgrade", 7) == 0 && strchr(", \t", value[7]) != NULL)
@@ -424,57 +58,28 @@ static bool names_upgrade(struct MHD_Connection *connection) {
     return false;
 }
 
-static void read_wishes(struct MHD_Connection *connection, struct call *c) {
-    const char *accept = header(connection, "Accept");
+static void read_wishes(struct call *c) {
+    const char *accept = call_header(c, "Accept");
     c->wants_tsv = accept != NULL && strstr(accept, "text/tab-separated-values") != NULL;
-    c->wants_progress = header_is(connection, "X-Cay-Progress", "lines");
-    bool upgrades = names_upgrade(connection);
-    c->wants_upgrade = upgrades && header_is(connection, "Upgrade", "cay-init");
-    c->wants_websocket = upgrades && header_is(connection, "Upgrade", "websocket");
-}
-
-/* Where a connection comes from: "127.0.0.1", "socket". */
-static void put_peer(struct MHD_Connection *connection, char *out, socklen_t size) {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const struct sockaddr *a = info == NULL ? NULL : info->client_addr;
-    socklen_t len = a != NULL && a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
-                                                          : sizeof(struct sockaddr_in);
-    if (a == NULL || (a->sa_family != AF_INET && a->sa_family != AF_INET6) ||
-        getnameinfo(a, len, out, size, NULL, 0, NI_NUMERICHOST) != 0)
-        (void)snprintf(out, size, "socket");
-}
-
-static void note_refusal(struct MHD_Connection *connection, const struct call *c,
-                         const struct cay_error *err) {
-    char peer[64];
-    put_peer(connection, peer, sizeof peer);
-    manager_audit_refusal(c->manager, c->caller.name[0] != '\0' ? c->caller.name : "-", "access",
-                          "", cay_code_name(err->code), peer);
-}
-
-static const char *find_origin(const struct http *h, const char *given) {
-    const struct strv *known = h->options.origins;
-    for (size_t i = 0; given != NULL && known != NULL && i < known->len; i++)
-        if (str_equal(known->v[i], given))
-            return known->v[i];
-    return NULL;
+    c->wants_progress = header_is(c, "X-Cay-Progress", "lines");
+    bool upgrades = names_upgrade(c);
+    c->wants_upgrade = upgrades && header_is(c, "Upgrade", "cay-init");
+    c->wants_websocket = upgrades && header_is(c, "Upgrade", "websocket");
 }
 
 /* A browser asks before it sends what only a page of ours would: without a key, so that this comes
  * before everything else. */
-static bool is_preflight(struct MHD_Connection *connection, const char *method) {
-    return str_equal(method, "OPTIONS") &&
-           header(connection, "Access-Control-Request-Method") != NULL;
+static bool is_preflight(const struct call *c, const char *method) {
+    return str_equal(method, "OPTIONS") && call_header(c, "Access-Control-Request-Method") != NULL;
 }
 
-static enum MHD_Result answer_preflight(struct MHD_Connection *connection, struct request *q) {
+static enum MHD_Result answer_preflight(struct http_request *q) {
     struct call *c = &q->call;
     if (q->origin == NULL) {
         struct cay_error err;
         error_set(&err, CAY_FORBIDDEN, "pages of this origin may not call the daemon");
         (void)error_remedy(&err, "add it to allowed_origins in [server]");
-        return refuse(connection, q, &err, 0);
+        return http_refuse(q, &err, 0);
     }
     c->answer.status = MHD_HTTP_NO_CONTENT;
     (void)call_add_header(c, "Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE", NULL);
@@ -483,44 +88,43 @@ static enum MHD_Result answer_preflight(struct MHD_Connection *connection, struc
                           "X-Daytona-Source, X-Daytona-SDK-Version, X-Daytona-Organization-ID",
                           NULL);
     (void)call_add_header(c, "Access-Control-Max-Age", "600", NULL);
-    return answer(connection, q);
+    return http_answer(q);
 }
 
-static enum MHD_Result begin(const struct port *port, struct MHD_Connection *connection,
-                             const char *method, struct request *q) {
+static enum MHD_Result begin(const struct http_port *port, const char *method,
+                             struct http_request *q) {
     struct cay_error err;
+    struct call *c = &q->call;
     q->has_begun = true;
-    q->call.method = method;
-    request_log_begin(&q->log, method, header(connection, "X-Request-Id"));
-    read_wishes(connection, &q->call);
-    q->origin = find_origin(q->http, header(connection, "Origin"));
-    preview_read_place(header(connection, "Host"), q->call.uri, &q->call.preview);
-    if (q->call.preview.is_one)
-        q->target_result = preview_rewrite(&q->call, &q->target_error);
-    else if (is_preflight(connection, method))
-        return answer_preflight(connection, q);
-    int r = port->is_tcp ? identify_key(q->http, connection, method, &q->call, &err)
-                         : identify_peer(q->http, connection, &q->call.caller, &err);
-    if (r < 0) {
-        note_refusal(connection, &q->call, &err);
-        return refuse(connection, q, &err, 0);
+    c->method = method;
+    request_log_begin(&q->log, method, call_header(c, "X-Request-Id"));
+    read_wishes(c);
+    http_keep_origin(q);
+    preview_read_place(call_header(c, "Host"), c->uri, &c->preview);
+    if (c->preview.is_one)
+        q->target_result = preview_rewrite(c, &q->target_error);
+    else if (is_preflight(c, method))
+        return answer_preflight(q);
+    if (http_identify(port, q, &err) < 0) {
+        http_note_refusal(q, &err);
+        return http_refuse(q, &err, 0);
     }
     if (q->target_result < 0)
-        return refuse(connection, q, &q->target_error, 0);
-    q->begun = call_begin(&q->call, method);
-    if (q->call.sink != NULL)
+        return http_refuse(q, &q->target_error, 0);
+    q->begun = call_begin(c, method);
+    if (c->sink != NULL)
         return MHD_YES;
-    if (q->begun < 0 && q->call.route != NULL && q->call.route->open != NULL)
-        return answer_and_close(connection, q); /* a body of any size follows */
-    return is_too_large(connection) ? refuse_size(connection, q) : MHD_YES;
+    if (q->begun < 0 && c->route != NULL && c->route->open != NULL)
+        return http_answer_and_close(q); /* a body of any size follows */
+    return is_too_large(c) ? refuse_size(q) : MHD_YES;
 }
 
 /* ---- the life of a request ---- */
 
 /* The first that is heard of one. What it returns is the request's from then on. */
 static void *new_request(void *cls, const char *uri, struct MHD_Connection *connection) {
-    const struct port *port = cls;
-    struct request *q = calloc(1, sizeof *q);
+    const struct http_port *port = cls;
+    struct http_request *q = calloc(1, sizeof *q);
     if (q == NULL)
         return NULL;
     q->http = port->http;
@@ -530,29 +134,43 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
     call_init(&q->call, q->http->options.manager);
     q->call.images = q->http->options.images;
     q->call.method = "";
-    q->call.public_url = q->http->options.public_url;
+    http_keep_public_url(q);
     q->call.is_tls = port->is_tcp && q->http->options.tls->cert != NULL;
     q->call.uri = strdup(uri);
     if (q->call.uri == NULL) {
-        put_request(q);
+        http_put_request(q);
         return NULL;
     }
     q->target_result = target_parse(uri, &q->call.target, &q->target_error);
     return q;
 }
 
+void http_put_request(struct http_request *q) {
+    bool is_last = atomic_fetch_sub(&q->references, 1) == 1;
+    if (is_last && q->has_begun)
+        request_log_end(&q->log, q->call.route, q->call.args.row, q->call.caller.name);
+    log_clear_fields();
+    if (!is_last)
+        return;
+    free(q->origin);
+    call_free(&q->call);
+    (void)atomic_fetch_sub(&q->http->under_way, 1);
+    free(q);
+}
+
 static void end_request(void *cls, struct MHD_Connection *connection, void **con_cls,
                         enum MHD_RequestTerminationCode why) {
     (void)cls, (void)connection, (void)why;
-    struct request *q = *con_cls;
+    struct http_request *q = *con_cls;
     if (q == NULL)
         return;
     *con_cls = NULL;
-    put_request(q);
+    http_put_request(q);
 }
 
 /* The library's timeout is for clients; it must not count the time that our work takes. */
-static enum MHD_Result run(struct MHD_Connection *connection, struct request *q) {
+static enum MHD_Result run(struct http_request *q) {
+    struct MHD_Connection *connection = q->connection;
     (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
     const struct answer *a = &q->call.answer;
     if (q->sink_result < 0)
@@ -560,14 +178,14 @@ static enum MHD_Result run(struct MHD_Connection *connection, struct request *q)
     else if (q->begun == 0)
         call_run(&q->call);
     bool lasts = a->stream != NULL || a->operation != NULL || a->talk != NULL;
-    enum MHD_Result result = answer(connection, q);
+    enum MHD_Result result = http_answer(q);
     if (!lasts)
         (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, IDLE_SECONDS);
     return result;
 }
 
 /* After a failure the rest is ignored, as far as that is reasonable: no answer goes out before. */
-static enum MHD_Result take_piece(struct request *q, const char *data, size_t *len) {
+static enum MHD_Result take_piece(struct http_request *q, const char *data, size_t *len) {
     if (q->sink_result == 0)
         q->sink_result = q->call.sink->write(q->call.sink, data, *len, &q->sink_error);
     else
@@ -576,7 +194,7 @@ static enum MHD_Result take_piece(struct request *q, const char *data, size_t *l
     return q->body_bytes > SINK_IGNORED_MAX ? MHD_NO : MHD_YES;
 }
 
-static enum MHD_Result take_body(struct request *q, const char *data, size_t *len) {
+static enum MHD_Result take_body(struct http_request *q, const char *data, size_t *len) {
     if (q->call.sink != NULL)
         return take_piece(q, data, len);
     q->body_bytes += *len;
@@ -588,18 +206,18 @@ static enum MHD_Result take_body(struct request *q, const char *data, size_t *le
 static enum MHD_Result handle(void *cls, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *data,
                               size_t *len, void **con_cls) {
-    (void)url, (void)version;
-    const struct port *port = cls;
-    struct request *q = *con_cls;
+    (void)connection, (void)url, (void)version;
+    const struct http_port *port = cls;
+    struct http_request *q = *con_cls;
     if (q == NULL)
         return MHD_NO;
     if (!q->has_begun)
-        return begin(port, connection, method, q);
+        return begin(port, method, q);
     if (*len > 0)
         return take_body(q, data, len);
     if (q->call.body.failed)
-        return refuse_size(connection, q);
-    return run(connection, q);
+        return refuse_size(q);
+    return run(q);
 }
 
 /* Paths are split before they are decoded, by target.c. */
@@ -629,8 +247,8 @@ static int refuse_start(bool is_tcp, bool has_tls, struct cay_error *err) {
     return error_remedy(err, "see whether tls_cert and tls_key are PEM and belong together");
 }
 
-static int start_daemon(struct port *port, int sock, const struct tls *tls, struct MHD_Daemon **ret,
-                        struct cay_error *err) {
+static int start_daemon(struct http_port *port, int sock, const struct tls *tls,
+                        struct MHD_Daemon **ret, struct cay_error *err) {
     bool has_tls = port->is_tcp && tls->cert != NULL;
     struct MHD_OptionItem more[4] = {{MHD_OPTION_END, 0, NULL}};
     if (has_tls)
@@ -648,14 +266,62 @@ static int start_daemon(struct port *port, int sock, const struct tls *tls, stru
     return *ret != NULL ? 0 : refuse_start(port->is_tcp, has_tls, err);
 }
 
-static int start_port(struct port *port, struct http *h, int sock, bool is_tcp,
+static int start_port(struct http_port *port, struct http *h, int sock, bool is_tcp,
                       struct cay_error *err) {
-    *port = (struct port){.http = h, .is_tcp = is_tcp};
+    *port = (struct http_port){.http = h, .is_tcp = is_tcp, .sock = sock};
     if (sock < 0)
         return 0;
     if (listen(sock, BACKLOG) < 0)
         return error_errno(err, "listening");
     return start_daemon(port, sock, h->options.tls, &port->daemon, err);
+}
+
+static bool is_empty(struct MHD_Daemon *daemon) {
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    return info != NULL && info->num_connections == 0;
+}
+
+static void release_retired(struct http_port *port) {
+    struct http_retired **at = &port->retired;
+    while (*at != NULL) {
+        struct http_retired *old = *at;
+        if (!is_empty(old->daemon)) {
+            at = &old->next;
+            continue;
+        }
+        *at = old->next;
+        MHD_stop_daemon(old->daemon);
+        fd_close(&old->sock);
+        tls_free(&old->tls);
+        free(old);
+    }
+}
+
+/* The library cannot change the certificate of a server that runs. So another one takes the same
+ * listening socket, and the one before serves the connections it has to their ends. */
+int http_set_tls(struct http *h, struct tls *tls, struct cay_error *err) {
+    struct http_port *port = &h->ports[1];
+    struct MHD_Daemon *next = NULL;
+    release_retired(port);
+    if (port->daemon == NULL || h->options.tls->cert == NULL || tls->cert == NULL)
+        return 0;
+    struct http_retired *old = calloc(1, sizeof *old);
+    int sock = old == NULL ? -1 : fcntl(port->sock, F_DUPFD_CLOEXEC, 3);
+    int r = sock < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory or no descriptor")
+                     : start_daemon(port, sock, tls, &next, err); /* which closes it if it fails */
+    if (r < 0) {
+        free(old);
+        return r;
+    }
+    (void)MHD_quiesce_daemon(port->daemon);
+    *old = (struct http_retired){port->daemon, port->sock, port->tls, port->retired};
+    port->retired = old;
+    port->daemon = next;
+    port->sock = sock;
+    port->tls = *tls;
+    *tls = (struct tls){0};
+    return 0;
 }
 
 int http_start(const struct http_options *options, struct http **ret, struct cay_error *err) {
@@ -664,7 +330,10 @@ int http_start(const struct http_options *options, struct http **ret, struct cay
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     h->options = *options;
     hash_of(options->key, strlen(options->key), h->admin_hash);
-    int r = start_port(&h->ports[0], h, options->unix_socket, false, err);
+    (void)pthread_rwlock_init(&h->rules_lock, NULL);
+    int r = http_set_rules(h, &options->rules, err);
+    if (r == 0)
+        r = start_port(&h->ports[0], h, options->unix_socket, false, err);
     if (r == 0)
         r = start_port(&h->ports[1], h, options->tcp_socket, true, err);
     *ret = h; /* threads may use it already; the process ends if r is negative */

@@ -1,5 +1,5 @@
-/* HTTP on the daemon's sockets: who may, what a request is, and how its answer goes out. The one
- * place that knows the HTTP library. */
+/* HTTP on the daemon's sockets: who may (http_caller.c), what a request is, and how its answer goes
+ * out (http_answer.c). The one place that knows the HTTP library. */
 #pragma once
 
 #include <stddef.h>
@@ -13,21 +13,32 @@ struct image_ops;
 struct manager;
 struct tls;
 
+/* What may change while it serves. */
+struct http_rules {
+    const struct strv *hosts;   /* what Host may say on TCP, besides this machine's own names */
+    const struct strv *origins; /* web pages of others that may call us */
+    bool metrics_public;        /* /metrics needs no key */
+    const char *public_url;     /* how clients reach us; "": as they did */
+};
+
 struct http_options {
     struct manager *manager;
     int unix_socket, tcp_socket; /* bound; -1: none */
     uid_t owner;                 /* who may use the unix socket, besides root */
     const char *key;             /* for TCP */
-    const struct strv *hosts;    /* what Host may say on TCP, besides this machine's own names */
-    const struct strv *origins;  /* web pages of others that may call us */
+    struct http_rules rules;     /* copied */
     const struct tls *tls;       /* of TCP */
-    bool metrics_public;         /* /metrics needs no key */
     const struct image_ops *images;
-    const char *public_url; /* how clients reach us; "": as they did */
 };
 
 /* Serves from threads of its own. What options point to must stay. */
 int http_start(const struct http_options *options, struct http **ret, struct cay_error *err);
+
+/* New rules for requests that begin from now on. */
+int http_set_rules(struct http *h, const struct http_rules *rules, struct cay_error *err);
+/* Another certificate for connections that begin from now on; its texts are taken over. If it is of
+ * no use the one before stays. Where there was none, and without a TCP socket, nothing happens. */
+int http_set_tls(struct http *h, struct tls *tls, struct cay_error *err);
 
 /* Takes no new connections. */
 void http_close_doors(struct http *h);

@@ -47,6 +47,4 @@ void request_log_end(const struct request_log *l, const struct route *route, siz
     };
     metrics_request(route != NULL ? row : METRICS_ROUTES_MAX - 1, l->status);
     log_line(level_of(l), "request", fields, ARRAY_LEN(fields));
-    log_set_field("request", NULL);
-    log_set_field("sandbox", NULL);
 }

@@ -13,10 +13,8 @@ enum { FIELDS = 4, LINE = 1024 };
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 static _Atomic(enum log_level) max_level = LOG_LEVEL_WARN;
-static _Thread_local struct {
-    const char *key;
-    char value[72];
-} fields[FIELDS];
+/* Small: more than a few words of these and a static program needs a system call to start. */
+static _Thread_local struct log_field fields[FIELDS];
 
 void log_set_level(enum log_level level) {
     max_level = level;
@@ -46,9 +44,12 @@ void log_set_field(const char *key, const char *value) {
             slot = i;
     if (slot == FIELDS)
         return;
-    fields[slot].key = value == NULL ? NULL : key;
-    if (value != NULL)
-        (void)str_escape(fields[slot].value, sizeof fields[slot].value, value);
+    fields[slot] = (struct log_field){value == NULL ? NULL : key, value};
+}
+
+void log_clear_fields(void) {
+    for (size_t i = 0; i < FIELDS; i++)
+        fields[i].key = NULL;
 }
 
 /* Appends ` key=value`, quoted when it holds a space, a quote or an equals sign. */

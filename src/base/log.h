@@ -16,8 +16,10 @@ bool log_enabled(enum log_level level);
 bool log_level_from_name(const char *name, enum log_level *ret);
 
 /* Adds key=value to every later line of this thread ("sandbox", "request"); NULL value removes it.
- * At most four keys; keys must be string constants. */
+ * At most four keys; both texts are borrowed until then. */
 void log_set_field(const char *key, const char *value);
+/* Removes them all. */
+void log_clear_fields(void);
 
 /* log_event(LOG_LEVEL_INFO, "sandbox started", "pid", "%d", pid): event text, then one more field
  * whose value is formatted; field NULL for none. Values are quoted and escaped. */

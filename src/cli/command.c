@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "config/config.h"
 
 int command_catch_signals(int *ret, struct cay_error *err) {
     static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -18,6 +19,18 @@ int command_catch_signals(int *ret, struct cay_error *err) {
         return error_errno(err, "blocking signals");
     *ret = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return *ret < 0 ? error_errno(err, "making a signalfd") : 0;
+}
+
+int command_find_timeout(const struct verb_common *common, int64_t given_ms, int64_t *ret_ms,
+                         struct cay_error *err) {
+    _cleanup_(config_freep) struct config *config = NULL;
+    *ret_ms = given_ms;
+    if (given_ms >= 0)
+        return 0;
+    int r = config_load(common->config, (const char *const *)environ, &config, err);
+    if (r == 0)
+        *ret_ms = config->sandbox.timeout_ms;
+    return r;
 }
 
 int command_check_tty(bool tty, struct cay_error *err) {

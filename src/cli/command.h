@@ -10,6 +10,10 @@
  * anything is made, so that no signal can end us between making and unmaking. */
 int command_catch_signals(int *ret, struct cay_error *err);
 
+/* How long a command may run: as given, or what the configuration says if it is negative. */
+int command_find_timeout(const struct verb_common *common, int64_t given_ms, int64_t *ret_ms,
+                         struct cay_error *err);
+
 /* -t without a terminal is refused. */
 int command_check_tty(bool tty, struct cay_error *err);
 

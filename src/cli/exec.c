@@ -9,7 +9,6 @@
 #include "cli/detach_keys.h"
 #include "cli/sandbox.h"
 #include "cli/terminal.h"
-#include "config/config.h"
 #include "lib/command.h"
 
 struct exec_options {
@@ -76,17 +75,6 @@ struct execution {
 
 /* ---- doing it ---- */
 
-static int find_timeout(struct execution *x) {
-    _cleanup_(config_freep) struct config *config = NULL;
-    x->timeout_ms = x->o->timeout_ms;
-    if (x->timeout_ms >= 0)
-        return 0;
-    int r = config_load(x->o->common.config, (const char *const *)environ, &config, &x->err);
-    if (r == 0)
-        x->timeout_ms = config->sandbox.timeout_ms;
-    return r;
-}
-
 static struct cay_exec make_exec(const struct execution *x) {
     const struct exec_options *o = x->o;
     struct cay_exec exec = CAY_EXEC_INIT;
@@ -113,7 +101,8 @@ static int check_options(struct execution *x) {
         return error_remedy(&x->err, "name a user, or leave it away");
     }
     int r = command_check_tty(x->o->tty, &x->err);
-    return r < 0 ? r : find_timeout(x);
+    return r < 0 ? r
+                 : command_find_timeout(&x->o->common, x->o->timeout_ms, &x->timeout_ms, &x->err);
 }
 
 /* Signals are the command's as soon as there is a connection: before, they end us. */

@@ -38,10 +38,9 @@ static const struct opt rm_table[] = {
 };
 
 static int post(const void *values, const char *after, int argc, char **argv) {
-    const struct sandbox_request req = {.method = "POST", .before = "/api/cay/sandbox/"};
-    struct sandbox_request one = req;
-    one.after = after;
-    return sandbox_each(values, &one, argc, argv);
+    const struct sandbox_request req = {
+        .method = "POST", .before = "/api/cay/sandbox/", .after = after};
+    return sandbox_each(values, &req, argc, argv);
 }
 
 static int run_stop(const struct opt_command *cmd, void *values, int argc, char **argv) {
@@ -53,14 +52,21 @@ static int run_stop(const struct opt_command *cmd, void *values, int argc, char 
     return post(&o->common, after, argc, argv);
 }
 
+/* What may take long: a person sees how far it is. */
+static int post_told(const void *values, const char *after, int argc, char **argv) {
+    const struct sandbox_request req = {
+        .method = "POST", .before = "/api/cay/sandbox/", .after = after, .progress = true};
+    return sandbox_each(values, &req, argc, argv);
+}
+
 static int run_start(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
-    return post(values, "/start", argc, argv);
+    return post_told(values, "/start", argc, argv);
 }
 
 static int run_archive(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
-    return post(values, "/archive", argc, argv);
+    return post_told(values, "/archive", argc, argv);
 }
 
 static int run_pause(const struct opt_command *cmd, void *values, int argc, char **argv) {

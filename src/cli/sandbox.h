@@ -25,7 +25,7 @@ struct sandbox_request {
     const char *method;
     const char *before, *who, *after; /* the path; who is escaped, NULL if it is about none */
     const struct buf *body;           /* JSON, or NULL */
-    bool progress;                    /* show how an image is pulled */
+    bool progress;                    /* show how far it is */
 };
 
 /* Asks for the format that the user wants to see; sandbox_ask_table for a table in any case. */
@@ -43,6 +43,11 @@ int sandbox_tell(struct sandbox_verb *v);
  * code is that of the first failure. */
 int sandbox_each(const struct verb_common *common, const struct sandbox_request *req, int argc,
                  char **argv);
+
+/* Lists what there is at a path: as JSON, as names (-q), or as print does it. Returns the exit
+ * code. */
+int sandbox_list(const struct verb_common *common, const char *path,
+                 int (*print)(const struct table *t));
 
 /* ---- tables for people ---- */
 

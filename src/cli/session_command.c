@@ -9,7 +9,6 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/session.h"
-#include "config/config.h"
 #include "wire/client_exec.h"
 
 /* The inside asks, waits, kills; then the host stops believing it. */
@@ -40,17 +39,6 @@ static const struct opt exec_table[] = {
      .help = "end the command when it prints nothing for this long"},
     {0},
 };
-
-static int find_timeout(const struct exec_options *o, int64_t *ret, struct cay_error *err) {
-    _cleanup_(config_freep) struct config *config = NULL;
-    *ret = o->timeout_ms;
-    if (*ret >= 0)
-        return 0;
-    int r = config_load(o->common.config, (const char *const *)environ, &config, err);
-    if (r == 0)
-        *ret = config->sandbox.timeout_ms;
-    return r;
-}
 
 /* The words with spaces between them, as a shell's user would have typed them. */
 static int join_words(char **argv, struct buf *b, struct cay_error *err) {
@@ -85,7 +73,7 @@ static int execute(struct execution *x, const char *sandbox, const char *session
     int r = join_words(words, &text, err);
     exec.text = buf_text(&text);
     if (r == 0)
-        r = find_timeout(x->o, &exec.timeout_ms, err);
+        r = command_find_timeout(&x->o->common, x->o->timeout_ms, &exec.timeout_ms, err);
     if (r == 0)
         r = session_open(&x->v, sandbox);
     if (r == 0)

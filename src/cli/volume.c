@@ -72,26 +72,9 @@ static int print_table(const struct table *t) {
     return verb_print(&b);
 }
 
-static int print_names(const struct table *t) {
-    _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
-    for (size_t i = 0; i < t->rows; i++)
-        (void)buf_printf(&b, "%s\n", table_get(t, i, "name"));
-    return verb_print(&b);
-}
-
 static int run_ls(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc, (void)argv;
-    const struct verb_common *common = values;
-    const struct sandbox_request req = {.method = "GET", .before = VOLUMES_PATH};
-    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
-    _cleanup_(table_free) struct table t = {0};
-    if (sandbox_verb_open(&v) < 0)
-        return verb_fail(&v.err);
-    if (common->output == OUTPUT_JSON)
-        return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : verb_print(&v.answer);
-    if (sandbox_ask_table(&v, &req, &t) < 0)
-        return sandbox_fail(&v);
-    return common->quiet ? print_names(&t) : print_table(&t);
+    return sandbox_list(values, VOLUMES_PATH, print_table);
 }
 
 static const struct opt_command list = {

@@ -161,9 +161,8 @@ static int read_file(struct config *config, const char *path, const char *const 
 
 /* ---- values ---- */
 
-/* Makes text the value of a row if it is valid. */
-static int set_value(struct config *config, size_t row, const char *what, const char *text,
-                     struct config_value value, struct cay_error *err) {
+int config_set(struct config *config, size_t row, const char *what, const char *text,
+               struct config_value value, struct cay_error *err) {
     size_t count;
     const struct config_key *key = &config_keys(&count)[row];
     _cleanup_(freep) char *copy = strdup(text);
@@ -178,7 +177,7 @@ static int set_value(struct config *config, size_t row, const char *what, const 
     return 0;
 }
 
-static int apply_defaults(struct config *config, struct cay_error *err) {
+int config_set_defaults(struct config *config, struct cay_error *err) {
     size_t count;
     const struct config_key *keys = config_keys(&count);
     config->values = calloc(count, sizeof *config->values);
@@ -186,8 +185,8 @@ static int apply_defaults(struct config *config, struct cay_error *err) {
         return error_sys(err, ENOMEM, "reading the configuration");
     int r = 0;
     for (size_t i = 0; i < count && r == 0; i++)
-        r = set_value(config, i, keys[i].name, keys[i].fallback,
-                      (struct config_value){.source = CONFIG_FROM_DEFAULT}, err);
+        r = config_set(config, i, keys[i].name, keys[i].fallback,
+                       (struct config_value){.source = CONFIG_FROM_DEFAULT}, err);
     return r;
 }
 
@@ -199,8 +198,8 @@ static int apply_environment(struct config *config, const char *const *env, stru
         const char *text = variable_of(env, config_variable(&keys[i], name));
         if (text == NULL)
             continue;
-        int r = set_value(config, i, name, text,
-                          (struct config_value){.source = CONFIG_FROM_ENVIRONMENT}, err);
+        int r = config_set(config, i, name, text,
+                           (struct config_value){.source = CONFIG_FROM_ENVIRONMENT}, err);
         if (r < 0)
             return r;
     }
@@ -272,7 +271,7 @@ static int apply_value(struct config *config, size_t row, const struct toml_valu
     int r = config_value_text(key, what, v, &text, err);
     if (r < 0)
         return r;
-    return set_value(
+    return config_set(
         config, row, what, buf_text(&text),
         (struct config_value){.source = CONFIG_FROM_FILE, .line = v->line, .column = v->column},
         err);
@@ -362,7 +361,7 @@ int config_load(const char *path, const char *const *env, struct config **ret,
     _cleanup_(config_freep) struct config *config = calloc(1, sizeof *config);
     if (config == NULL)
         return error_sys(err, ENOMEM, "reading the configuration");
-    int r = apply_defaults(config, err);
+    int r = config_set_defaults(config, err);
     if (r == 0)
         r = read_file(config, path, env, err);
     if (r == 0)

@@ -102,6 +102,12 @@ struct config {
 int config_load(const char *path, const char *const *env, struct config **ret,
                 struct cay_error *err);
 
+/* Its values through a file of the memory, for a process that may not read the file itself: the
+ * descriptor, or a negative code. What is secret is left out. */
+int config_pack(const struct config *config, struct cay_error *err);
+/* The same values in another process of the same program; where they came from is not known. */
+int config_unpack(int fd, struct config **ret, struct cay_error *err);
+
 /* Releases it; NULL is fine. */
 void config_free(struct config *config);
 void config_freep(struct config **config);

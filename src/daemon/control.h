@@ -19,11 +19,15 @@ enum control_op {
                           * the answer, one for its progress */
     CONTROL_RESTORE = 6, /* the same backwards, onto a disk of `number` bytes */
     CONTROL_UNARCHIVE = 7, /* remove the archive of sandbox `name`; with one for the answer */
-    CONTROL_STORE = 8,     /* what `number` (enum store_verb) says, by cay-image store with `name`
+    CONTROL_RELOADED = 8,  /* configuration `number` is taken over */
+    CONTROL_REFUSED = 9,   /* it is not: err */
+    CONTROL_STORE = 10,    /* what `number` (enum store_verb) says, by cay-image store with `name`
                             * and `other`; with one for the answer */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */
+    CONTROL_RELOAD = 18, /* configuration `number`, packed, and perhaps a certificate; or only err:
+                          * it is broken, and everything stays as it is */
 };
 
 /* Of CONTROL_STORE. */

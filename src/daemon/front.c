@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -39,6 +40,8 @@ struct front {
     struct engine *engine;
     struct http *http;
     struct image_ops images;
+    pthread_rwlock_t config_lock;
+    struct config *config; /* what counts now; the first is the settings' */
 };
 
 /* ---- giving up privilege ---- */
@@ -78,21 +81,24 @@ static int drop(const struct settings *s, struct cay_error *err) {
 
 static int ensure(void *user, const char *name, int progress, int cancel, char id[static HEX_SIZE],
                   struct cay_error *err) {
-    const struct front *f = user;
+    struct front *f = user;
     char other[REFERENCE_TEXT_SIZE];
-    int r = image_alias(&f->options->settings->config->images.aliases, name, other, err);
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    int r = image_alias(&f->config->images.aliases, name, other, err);
+    (void)pthread_rwlock_unlock(&f->config_lock);
     return r < 0 ? r
                  : pulls_ask(f->options->control, r == 1 ? other : name, progress, cancel, id, err);
 }
 
 static int describe(void *user, struct sandbox_record *r, struct cay_error *err) {
-    const struct front *f = user;
+    struct front *f = user;
     int e = r->image[0] == '\0' ? 0 : describe_ask(f->options->control, r, err);
-    if (e == 0 && r->work_dir[0] == '\0' &&
-        str_copy(r->work_dir, sizeof r->work_dir, f->options->settings->config->sandbox.work_dir) <
-            0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] work_dir is too long");
-    return e;
+    if (e < 0 || r->work_dir[0] != '\0')
+        return e;
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    e = str_copy(r->work_dir, sizeof r->work_dir, f->config->sandbox.work_dir);
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    return e < 0 ? error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] work_dir is too long") : 0;
 }
 
 static int write_archive(void *user, const struct sandbox_record *r, int progress,
@@ -150,9 +156,8 @@ static int keep_sandbox(void *user, const char *sandbox, const char *name, struc
 }
 
 /* The work folder is left open: the image has a say before the configuration. */
-static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
-                         struct cay_error *err) {
-    const struct config *c = s->config;
+static int fill_defaults(const struct settings *s, const struct config *c,
+                         struct sandbox_record *ret, struct cay_error *err) {
     if (str_copy(ret->image_name, sizeof ret->image_name, c->sandbox.image) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] image is too long");
     ret->memory_bytes = c->sandbox.memory;
@@ -167,16 +172,23 @@ static int fill_defaults(const struct settings *s, struct sandbox_record *ret,
     return 0;
 }
 
+static struct manager_limits limits_of(const struct config *c) {
+    return (struct manager_limits){.max_sandboxes = c->manager.max_sandboxes,
+                                   .idle_timeout_ms = c->manager.idle_timeout_ms,
+                                   .cleanup_interval_ms = c->manager.cleanup_interval_ms,
+                                   .stop_grace_ms = c->manager.stop_timeout_ms,
+                                   .sample_interval_ms = c->manager.sample_interval_ms,
+                                   .warn_after_ms = c->manager.warn_after_ms};
+}
+
+static int set_pool(struct front *f, const struct config *c, struct cay_error *err) {
+    return manager_set_pool(f->manager, (size_t)c->manager.pool_size, &c->manager.pool_images, err);
+}
+
 static int start_manager(struct front *f, struct cay_error *err) {
-    const struct config *c = f->options->settings->config;
     struct manager_options options = {
         .folder = ".",
-        .limits = {.max_sandboxes = c->manager.max_sandboxes,
-                   .idle_timeout_ms = c->manager.idle_timeout_ms,
-                   .cleanup_interval_ms = c->manager.cleanup_interval_ms,
-                   .stop_grace_ms = c->manager.stop_timeout_ms,
-                   .sample_interval_ms = c->manager.sample_interval_ms,
-                   .warn_after_ms = c->manager.warn_after_ms},
+        .limits = limits_of(f->config),
         .ensure = ensure,
         .describe = describe,
         .archives = &archives,
@@ -186,15 +198,21 @@ static int start_manager(struct front *f, struct cay_error *err) {
     if (options.no_disk_limits.code != CAY_OK)
         log_event(LOG_LEVEL_WARN, "sandboxes have no disk limit", "why", "%s; %s",
                   options.no_disk_limits.message, options.no_disk_limits.remedy);
-    int r = fill_defaults(f->options->settings, &options.defaults, err);
+    int r = fill_defaults(f->options->settings, f->config, &options.defaults, err);
     if (r == 0)
         r = manager_open(&options, &f->manager, err);
     if (r == 0)
-        r = manager_set_pool(f->manager, (size_t)c->manager.pool_size, &c->manager.pool_images,
-                             err);
+        r = set_pool(f, f->config, err);
     if (r == 0)
         r = native_engine_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
     return r < 0 ? r : manager_start(f->manager, f->engine, err);
+}
+
+static struct http_rules rules_of(const struct config *c) {
+    return (struct http_rules){.hosts = &c->server.allowed_hosts,
+                               .origins = &c->server.allowed_origins,
+                               .metrics_public = c->server.metrics_public,
+                               .public_url = c->server.public_url};
 }
 
 static int start_http(struct front *f, struct cay_error *err) {
@@ -206,40 +224,56 @@ static int start_http(struct front *f, struct cay_error *err) {
         .tcp_socket = f->options->sockets.tcp,
         .owner = s->is_root ? 0 : getuid(),
         .key = s->key,
-        .hosts = &s->config->server.allowed_hosts,
-        .origins = &s->config->server.allowed_origins,
+        .rules = rules_of(f->config),
         .tls = &s->tls,
-        .metrics_public = s->config->server.metrics_public,
         .images = &f->images,
-        .public_url = s->config->server.public_url,
     };
     return http_start(&options, &f->http, err);
 }
 
+struct fetching {
+    struct front *front;
+    struct strv names;
+};
+
+static void fetching_free(struct fetching *a) {
+    strv_free(&a->names);
+    free(a);
+}
+
 /* Images that shall be there before anybody asks for them, one after the other. */
 static void *fetch_ahead(void *user) {
-    const struct front *f = user;
-    const struct strv *names = &f->options->settings->config->images.prepull;
-    for (size_t i = 0; i < names->len; i++) {
+    struct fetching *a = user;
+    for (size_t i = 0; i < a->names.len; i++) {
         struct cay_error err;
         char id[HEX_SIZE];
-        if (ensure(user, names->v[i], -1, -1, id, &err) == 0)
-            log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", names->v[i]);
+        if (ensure(a->front, a->names.v[i], -1, -1, id, &err) == 0)
+            log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", a->names.v[i]);
         else
             log_event(LOG_LEVEL_WARN, "image could not be fetched", "why", "%s; %s", err.message,
                       err.remedy);
     }
+    fetching_free(a);
     return NULL;
 }
 
-static int start_fetching(struct front *f, struct cay_error *err) {
+static int start_fetching(struct front *f, const struct strv *names, struct cay_error *err) {
     pthread_t thread;
-    if (f->options->settings->config->images.prepull.len == 0)
+    if (names->len == 0)
         return 0;
-    int r = pthread_create(&thread, NULL, fetch_ahead, f);
+    struct fetching *a = calloc(1, sizeof *a);
+    int r = a == NULL ? ENOMEM : 0;
+    for (size_t i = 0; r == 0 && i < names->len; i++)
+        r = -strv_push(&a->names, names->v[i]);
+    if (r == 0) {
+        a->front = f;
+        r = pthread_create(&thread, NULL, fetch_ahead, a);
+    }
     if (r == 0)
-        r = pthread_detach(thread);
-    return r == 0 ? 0 : error_sys(err, r, "starting a thread");
+        return -pthread_detach(thread);
+    if (a != NULL)
+        fetching_free(a);
+    return error_sys(err, r, "starting to fetch images ahead");
 }
 
 /* Until it serves, a front ends with its supervisor: the next daemon would wait for it, and there
@@ -259,7 +293,7 @@ static int start(struct front *f, struct cay_error *err) {
         r = start_manager(f, err);
     if (r == 0)
         r = start_http(f, err);
-    return r < 0 ? r : start_fetching(f, err);
+    return r < 0 ? r : start_fetching(f, &f->config->images.prepull, err);
 }
 
 /* ---- serving ---- */
@@ -276,6 +310,60 @@ static int take_launcher(struct front *f, int sock) {
     return r;
 }
 
+static void use_config(struct front *f, struct config *config) {
+    (void)pthread_rwlock_wrlock(&f->config_lock);
+    struct config *before = f->config;
+    f->config = config;
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    if (before != f->options->settings->config)
+        config_free(before);
+    settings_apply_level(f->options->settings->log_level, config);
+}
+
+/* What may be refused comes first: then everything stays as it was. */
+static int apply(struct front *f, const struct config *c, struct tls *tls, struct cay_error *err) {
+    struct sandbox_record defaults = {0};
+    struct manager_limits limits = limits_of(c);
+    struct http_rules rules = rules_of(c);
+    int r = fill_defaults(f->options->settings, c, &defaults, err);
+    if (r == 0)
+        r = http_set_tls(f->http, tls, err);
+    if (r == 0)
+        r = http_set_rules(f->http, &rules, err);
+    if (r == 0)
+        r = manager_configure(f->manager, &limits, &defaults, err);
+    return r < 0 ? r : set_pool(f, c, err);
+}
+
+static int take_config(struct front *f, const int *fds, struct cay_error *err) {
+    _cleanup_(config_freep) struct config *c = NULL;
+    struct tls tls = {0};
+    struct cay_error late;
+    int r = config_unpack(fds[0], &c, err);
+    if (r == 0 && fds[1] >= 0)
+        r = tls_unpack(fds[1], &tls, err);
+    if (r == 0)
+        r = apply(f, c, &tls, err);
+    tls_free(&tls);
+    if (r < 0)
+        return r;
+    if (start_fetching(f, &c->images.prepull, &late) < 0)
+        log_event(LOG_LEVEL_WARN, "images are not fetched ahead", "why", "%s", late.message);
+    use_config(f, TAKE_PTR(c));
+    return 0;
+}
+
+/* Without a descriptor: the supervisor could not read it, which is counted here. */
+static void take_reload(struct front *f, const struct control_message *m, const int *fds) {
+    struct control_message answer = {.op = CONTROL_RELOADED, .number = m->number};
+    int r = fds[0] < 0 ? -CAY_INVALID_ARGUMENT : take_config(f, fds, &answer.err);
+    if (r < 0)
+        answer.op = CONTROL_REFUSED;
+    metrics_count(r < 0 ? METRICS_RELOAD_FAILURES : METRICS_RELOADS, 1);
+    if (fds[0] >= 0)
+        (void)control_send(f->options->control, &answer, NULL, 0); /* gone: the next receive says */
+}
+
 /* Until it is time to finish; returns how long that may take. */
 static int64_t serve(struct front *f) {
     for (;;) {
@@ -290,6 +378,8 @@ static int64_t serve(struct front *f) {
             if (take_launcher(f, TAKE_FD(fds[0])) < 0)
                 return 0;
         }
+        if (m.op == CONTROL_RELOAD)
+            take_reload(f, &m, fds);
         fd_close(&fds[0]);
         fd_close(&fds[1]);
         if (m.op == CONTROL_DRAIN)
@@ -309,10 +399,11 @@ static void finish(struct front *f, int64_t wait_ms) {
 }
 
 int front_run(const struct front_options *options) {
-    struct front f = {.options = options};
+    struct front f = {.options = options, .config = options->settings->config};
     struct control_message m = {.op = CONTROL_READY};
     (void)prctl(PR_SET_NAME, "cayd-front", 0, 0, 0);
     reset_signals();
+    (void)pthread_rwlock_init(&f.config_lock, NULL);
     metrics_count(METRICS_FRONT_RESTARTS, options->front_restarts);
     metrics_count(METRICS_LAUNCHER_RESTARTS, options->launcher_restarts);
     int r = start(&f, &m.err);

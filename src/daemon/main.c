@@ -109,7 +109,7 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
     if (r == 0)
         r = keep_level(ret, o, err);
     if (r == 0)
-        settings_apply_level(ret);
+        settings_apply_level(ret->log_level, ret->config);
     return r < 0 ? r : keep_socket(ret, o->socket, socket_path, err);
 }
 

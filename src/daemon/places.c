@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,7 +19,10 @@
 #include "base/path.h"
 #include "engine/native/idrange.h"
 
-enum { FINISHING_MS = 15 * 1000 }; /* what a front is given to finish, and some more */
+enum {
+    FINISHING_MS = 15 * 1000, /* what a front is given to finish, and some more */
+    COPY_STEP = 1 << 20,
+};
 
 /* ---- folders ---- */
 
@@ -106,7 +110,7 @@ int places_lock(struct cay_error *err) {
 }
 
 int places_log_to_file(struct cay_error *err) {
-    _cleanup_(closep) int file = open_own("log", O_WRONLY | O_APPEND, err);
+    _cleanup_(closep) int file = open_own("log", O_RDWR | O_APPEND, err);
     if (file < 0)
         return file;
     _cleanup_(closep) int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -114,6 +118,35 @@ int places_log_to_file(struct cay_error *err) {
         dup2(file, STDERR_FILENO) < 0)
         return error_errno(err, "leaving the terminal");
     return 0;
+}
+
+static int copy_all(int from, int to) {
+    off_t at = 0;
+    ssize_t n;
+    do
+        n = sendfile(to, from, &at, COPY_STEP);
+    while (n > 0);
+    return n < 0 ? -errno : 0;
+}
+
+static int keep_old(int log, struct cay_error *err) {
+    _cleanup_(closep) int old = open_own("log.1", O_WRONLY, err);
+    if (old < 0)
+        return old;
+    int r = ftruncate(old, 0) < 0 ? -errno : copy_all(log, old);
+    return r < 0 ? error_sys(err, -r, "writing log.1 in the daemon's folder") : 0;
+}
+
+int places_rotate_log(int log, int64_t max_bytes, struct cay_error *err) {
+    struct stat st;
+    if (fstat(log, &st) < 0)
+        return error_errno(err, "looking at the log");
+    if (st.st_size <= max_bytes)
+        return 0;
+    int r = keep_old(log, err);
+    if (ftruncate(log, 0) < 0 && r == 0) /* also if it is lost: a log without end is worse */
+        r = error_errno(err, "beginning the log anew");
+    return r;
 }
 
 /* ---- the key ---- */

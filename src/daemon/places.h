@@ -16,6 +16,11 @@ int places_lock(struct cay_error *err);
 /* Sends standard error to STATE/daemon/log, which is appended to. */
 int places_log_to_file(struct cay_error *err);
 
+/* If the log at this descriptor, which was opened to append, is larger: what is in it goes to
+ * STATE/daemon/log.1, in place of what was there, and it begins anew. Several processes write to it
+ * by copies of one descriptor, so it cannot be renamed. */
+int places_rotate_log(int log, int64_t max_bytes, struct cay_error *err);
+
 /* Reads STATE/admin.key into s->key; made at the first time. */
 int places_read_key(struct settings *s, struct cay_error *err);
 

@@ -1,10 +1,39 @@
 #include "daemon/settings.h"
 
+#include "base/error.h"
 #include "base/log.h"
+#include "base/path.h"
+#include "base/str.h"
 
-void settings_apply_level(const struct settings *s) {
+void settings_apply_level(const char *given, const struct config *config) {
     enum log_level level;
-    const char *name = s->log_level != NULL ? s->log_level : s->config->server.log_level;
-    if (log_level_from_name(name, &level))
+    if (log_level_from_name(given != NULL ? given : config->server.log_level, &level))
         log_set_level(level);
+}
+
+/* An ordinary user can show nothing that is not his anyway. */
+const char *const *settings_folders(const struct config *config, bool is_root) {
+    static const char *const usual[] = {"/home", "/srv", "/mnt",     "/media",
+                                        "/opt",  "/tmp", "/var/tmp", NULL};
+    static const char *const everything[] = {"/", NULL};
+    if (config->manager.volume_folders.len > 0)
+        return (const char *const *)config->manager.volume_folders.v;
+    return is_root ? usual : everything;
+}
+
+int settings_check_folders(const struct config *config, bool is_root, struct cay_error *err) {
+    for (const char *const *f = settings_folders(config, is_root); *f != NULL; f++) {
+        char normal[PATH_MAX];
+        int r = path_normalize("[manager] volume_folders", *f, normal, sizeof normal, err);
+        if (r == 0 && !str_equal(normal, *f)) {
+            error_set(err, CAY_INVALID_ARGUMENT,
+                      "[manager] volume_folders: '%.200s' is not in its "
+                      "shortest form",
+                      *f);
+            r = error_remedy(err, "write '%.200s'", normal);
+        }
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }

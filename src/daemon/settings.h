@@ -26,5 +26,9 @@ struct settings {
     char key[ADMIN_KEY_SIZE]; /* for TCP; empty if there is none */
 };
 
-/* Logs as the command line, or else the configuration, says. */
-void settings_apply_level(const struct settings *s);
+/* Logs as the command line (or NULL), or else the configuration, says. */
+void settings_apply_level(const char *given, const struct config *config);
+
+/* The folders of the host below which volumes may lie; ended by NULL. */
+const char *const *settings_folders(const struct config *config, bool is_root);
+int settings_check_folders(const struct config *config, bool is_root, struct cay_error *err);

@@ -15,9 +15,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/path.h"
 #include "base/program.h"
-#include "base/str.h"
 #include "daemon/archives.h"
 #include "daemon/control.h"
 #include "daemon/describe.h"
@@ -25,6 +23,7 @@
 #include "daemon/notify.h"
 #include "daemon/places.h"
 #include "daemon/pulls.h"
+#include "daemon/reload.h"
 #include "engine/native/launcher_client.h"
 #include "image/archives.h"
 
@@ -34,6 +33,8 @@ enum {
     LIVED_MS = 30 * 1000,   /* who lived that long was well, and is started again at once */
     FINISH_MS = 12 * 1000,  /* what a front may take to finish, and some more */
     HANG_UP_MS = 10 * 1000, /* what a launcher may take to go after its front */
+    LOG_MAX = 16 << 20,
+    LOG_LOOK_MS = 60 * 1000, /* how long a log may be larger */
 };
 
 struct child {
@@ -49,8 +50,10 @@ struct supervisor {
     struct child front, launcher;
     struct pulls pulls;
     struct archive_jobs archives;
+    struct reload reload;       /* which the front has not answered yet */
     unsigned fronts, launchers; /* started so far */
     int64_t pause, start_at;    /* how long, and until when, nothing is started */
+    int64_t log_at;             /* when to look at the log's size; 0: it is not ours */
     int report;
     bool has_served; /* once, in which case failures are tried again */
     bool is_stopping;
@@ -61,12 +64,14 @@ struct supervisor {
 /* ---- signals ---- */
 
 static int wake[2] = {-1, -1};
-static volatile sig_atomic_t wants_end;
+static volatile sig_atomic_t wants_end, wants_reload;
 
 static void on_signal(int number) {
     int saved = errno;
     if (number == SIGTERM || number == SIGINT)
         wants_end = 1;
+    if (number == SIGHUP)
+        wants_reload = 1;
     ssize_t ignored = write(wake[1], "", 1); /* full: it wakes anyway */
     (void)ignored;
     errno = saved;
@@ -74,52 +79,25 @@ static void on_signal(int number) {
 
 /* Handlers, not a mask: what is started here must not inherit blocked signals. */
 static int catch_signals(struct cay_error *err) {
-    static const int caught[] = {SIGTERM, SIGINT, SIGCHLD};
+    static const int caught[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
         return error_errno(err, "making a pipe");
     for (size_t i = 0; i < ARRAY_LEN(caught); i++)
         (void)sigaction(caught[i], &action, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
-    (void)signal(SIGHUP, SIG_IGN);
     return 0;
 }
 
 /* ---- starting ---- */
-
-/* An ordinary user can show nothing that is not his anyway. */
-static const char *const *shown_folders(const struct settings *s) {
-    static const char *const usual[] = {"/home", "/srv", "/mnt",     "/media",
-                                        "/opt",  "/tmp", "/var/tmp", NULL};
-    static const char *const everything[] = {"/", NULL};
-    if (s->config->manager.volume_folders.len > 0)
-        return (const char *const *)s->config->manager.volume_folders.v;
-    return s->is_root ? usual : everything;
-}
-
-static int check_folders(const struct settings *s, struct cay_error *err) {
-    for (const char *const *f = shown_folders(s); *f != NULL; f++) {
-        char normal[PATH_MAX];
-        int r = path_normalize("[manager] volume_folders", *f, normal, sizeof normal, err);
-        if (r == 0 && !str_equal(normal, *f)) {
-            error_set(err, CAY_INVALID_ARGUMENT,
-                      "[manager] volume_folders: '%.200s' is not in its "
-                      "shortest form",
-                      *f);
-            r = error_remedy(err, "write '%.200s'", normal);
-        }
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
 
 static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {
     char program[PATH_MAX];
     struct launcher_client client = LAUNCHER_CLIENT_NONE;
     int r = program_find("cay-launcher", program, sizeof program, err);
     if (r == 0)
-        r = launcher_client_start(program, s->settings->state_dir, 0, shown_folders(s->settings),
+        r = launcher_client_start(program, s->settings->state_dir, 0,
+                                  settings_folders(s->settings->config, s->settings->is_root),
                                   &client, err);
     if (r < 0)
         return r;
@@ -185,6 +163,45 @@ static int replace_launcher(struct supervisor *s, struct cay_error *err) {
     return r < 0 ? error_sys(err, -r, "telling the front of its new launcher") : 0;
 }
 
+/* ---- reading the configuration again ---- */
+
+static void refuse_reload(struct supervisor *s, const struct cay_error *err) {
+    log_event(LOG_LEVEL_ERROR, "the configuration stays as it was", "why", "%s; %s", err->message,
+              err->remedy);
+    reload_drop(&s->reload);
+}
+
+static void begin_reload(struct supervisor *s) {
+    struct control_message m = {.op = CONTROL_RELOAD};
+    int r = reload_read(s->settings, &s->reload, &m.err);
+    if (r == 0) {
+        r = reload_send(s->control, &s->reload, &m.err);
+        if (r == 0)
+            return;
+    }
+    refuse_reload(s, &m.err);
+    (void)control_send(s->control, &m, NULL, 0); /* so that it counts it; gone: nobody asks */
+}
+
+static void end_reload(struct supervisor *s, const struct control_message *m) {
+    if (s->reload.config == NULL || m->number != s->reload.number)
+        return;
+    if (m->op == CONTROL_RELOADED)
+        reload_finish(&s->reload, s->settings);
+    else
+        refuse_reload(s, &m->err);
+}
+
+/* Not the reason for its end, perhaps; but it is not tried with the next one unasked. */
+static void lose_reload(struct supervisor *s) {
+    struct cay_error err;
+    if (s->reload.config == NULL)
+        return;
+    error_set(&err, CAY_UNAVAILABLE, "the front ended before it had taken it over");
+    (void)error_remedy(&err, "send SIGHUP again");
+    refuse_reload(s, &err);
+}
+
 /* ---- ends ---- */
 
 static void tell(const struct supervisor *s, const struct cay_error *err) {
@@ -214,6 +231,7 @@ static void front_ended(struct supervisor *s, int status) {
     grow_pause(s, &s->front);
     s->front.pid = 0;
     fd_close(&s->control);
+    lose_reload(s);
     archive_jobs_kill(&s->archives); /* what the next front finds must not change under it */
     s->launcher.kill_at = clock_ms() + HANG_UP_MS;
     if (s->has_served || s->is_stopping)
@@ -274,6 +292,8 @@ static void take_message(struct supervisor *s) {
         pulls_start(&s->pulls, s->settings, &m, fds[0], fds[1]);
     else if (m.op >= CONTROL_ARCHIVE && m.op <= CONTROL_UNARCHIVE && fds[0] >= 0)
         archive_jobs_handle(&s->archives, s->settings, &m, fds[0], fds[1]);
+    else if (m.op == CONTROL_RELOADED || m.op == CONTROL_REFUSED)
+        end_reload(s, &m);
     else if (m.op == CONTROL_RECORD && fds[0] >= 0)
         describe_send(s->settings->state_dir, m.name, fds[0]);
     fd_close(&fds[0]);
@@ -322,7 +342,9 @@ static int64_t next_deadline(const struct supervisor *s) {
         at = s->start_at;
     if (s->launcher.pid != 0)
         at = clock_earlier(at, s->launcher.kill_at);
-    return s->front.pid != 0 ? clock_earlier(at, s->front.kill_at) : at;
+    if (s->front.pid != 0)
+        at = clock_earlier(at, s->front.kill_at);
+    return clock_earlier(at, s->log_at);
 }
 
 static void wait_for_news(struct supervisor *s) {
@@ -340,19 +362,33 @@ static void wait_for_news(struct supervisor *s) {
     reap(s);
 }
 
+static void tend_log(struct supervisor *s) {
+    struct cay_error err;
+    if (s->log_at == 0)
+        return;
+    s->log_at = clock_ms() + LOG_LOOK_MS;
+    if (places_rotate_log(STDERR_FILENO, LOG_MAX, &err) < 0)
+        log_event(LOG_LEVEL_WARN, "the older part of the log is lost", "why", "%s", err.message);
+}
+
 static void loop(struct supervisor *s) {
     while (!s->is_stopping || s->front.pid != 0 || s->launcher.pid != 0) {
         start_missing(s);
         wait_for_news(s);
         if (wants_end && !s->is_stopping)
             begin_stop(s);
+        if (wants_reload && s->control >= 0 && !s->is_stopping) {
+            wants_reload = 0;
+            begin_reload(s);
+        }
+        tend_log(s);
         kill_late(&s->front);
         kill_late(&s->launcher);
     }
 }
 
 static int prepare(struct supervisor *s, int *ret_lock, struct cay_error *err) {
-    int r = check_folders(s->settings, err);
+    int r = settings_check_folders(s->settings->config, s->settings->is_root, err);
     if (r == 0)
         r = places_make(s->settings, err);
     if (r < 0)
@@ -361,8 +397,10 @@ static int prepare(struct supervisor *s, int *ret_lock, struct cay_error *err) {
     if (*ret_lock < 0)
         return *ret_lock;
     archives_sweep(s->settings->state_dir);
-    if (s->settings->in_background)
+    if (s->settings->in_background) {
         r = places_log_to_file(err);
+        s->log_at = clock_ms();
+    }
     if (r == 0)
         r = places_read_key(s->settings, err);
     if (r == 0)
@@ -384,6 +422,7 @@ int supervisor_run(struct settings *settings, int report, struct cay_error *err)
             r = -(int)err->code;
         }
     }
+    reload_drop(&s.reload);
     if (s.sockets.is_ours)
         (void)unlink(settings->socket);
     if (r < 0)

@@ -64,6 +64,8 @@ struct engine_ops {
     /* Everything that exists, for recovery. The caller frees the array. */
     int (*list)(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
                 struct cay_error *err);
+    /* For how long it has not been able to do anything; 0: it is well. May be NULL. */
+    int64_t (*gone_ms)(struct engine *e);
     void (*close)(struct engine *e);
 };
 

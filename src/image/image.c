@@ -9,6 +9,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/passwd.h"
 #include "base/path.h"
 #include "base/str.h"
 #include "image/host.h"
@@ -16,11 +17,9 @@
 
 enum {
     DATABASE_MAX = 1024 * 1024,
-    LINE_MAX_LEN = 4096,
     NAME_SIZE = 256,
-    ID_MAX = 65535, /* what the ids of a sandbox reach to */
-    PASSWD_FIELDS = 4,
-    GROUP_FIELDS = 3,
+    PASSWD_NEEDED = 4, /* of the fields of a line: up to the group */
+    GROUP_NEEDED = 3,  /* up to the id */
 };
 
 /* ---- opening ---- */
@@ -119,44 +118,15 @@ static bool read_database(const struct image *image, const char *name, struct bu
     return fd >= 0 && fd_read_to_end(fd, b) == 0 && b->len > 0;
 }
 
-/* Cuts the next line out of *at into its first `count` fields; false at the end. Lines that are too
- * long or have fewer fields are skipped. */
-static bool next_entry(char **at, char *fields[static PASSWD_FIELDS], int count) {
-    while (**at != '\0') {
-        char *line = *at;
-        size_t len = strcspn(line, "\n");
-        *at = line + len + (line[len] == '\n');
-        line[len] = '\0';
-        int n = 0;
-        for (char *p = line; len <= LINE_MAX_LEN && p != NULL && n < count; n++) {
-            fields[n] = p;
-            p = strchr(p, ':');
-            if (p != NULL)
-                *p++ = '\0';
-        }
-        if (n == count)
-            return true;
-    }
-    return false;
-}
-
-static bool parse_id(const char *text, unsigned *ret) {
-    uint64_t number;
-    if (str_to_u64(text, ID_MAX, &number) < 0)
-        return false;
-    *ret = (unsigned)number;
-    return true;
-}
-
 /* A user by name or number; a number needs no entry, and its group is root's then. */
 static bool find_user(const struct image *image, const char *text, unsigned *uid, unsigned *gid) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(DATABASE_MAX);
     char *fields[PASSWD_FIELDS];
-    bool is_number = parse_id(text, uid);
+    bool is_number = passwd_id(text, uid);
     char *at = read_database(image, "passwd", &b) ? b.data : NULL;
-    while (at != NULL && next_entry(&at, fields, PASSWD_FIELDS)) {
+    while (at != NULL && passwd_next(&at, fields, PASSWD_NEEDED)) {
         unsigned id, group;
-        if (!parse_id(fields[2], &id) || !parse_id(fields[3], &group))
+        if (!passwd_id(fields[2], &id) || !passwd_id(fields[3], &group))
             continue;
         if (is_number ? id != *uid : strcmp(fields[0], text) != 0)
             continue;
@@ -171,11 +141,11 @@ static bool find_user(const struct image *image, const char *text, unsigned *uid
 static bool find_group(const struct image *image, const char *text, unsigned *gid) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(DATABASE_MAX);
     char *fields[PASSWD_FIELDS];
-    if (parse_id(text, gid))
+    if (passwd_id(text, gid))
         return true;
     char *at = read_database(image, "group", &b) ? b.data : NULL;
-    while (at != NULL && next_entry(&at, fields, GROUP_FIELDS))
-        if (strcmp(fields[0], text) == 0 && parse_id(fields[2], gid))
+    while (at != NULL && passwd_next(&at, fields, GROUP_NEEDED))
+        if (strcmp(fields[0], text) == 0 && passwd_id(fields[2], gid))
             return true;
     return false;
 }

@@ -43,7 +43,7 @@ static int put_encoded(const char *name, const void *value, size_t len, struct b
     }
     if (text == NULL || key.failed)
         return -ENOMEM;
-    tar_put_record(out, buf_text(&key), text, strlen(text));
+    ustar_put_record(out, buf_text(&key), text, strlen(text));
     return 0;
 }
 
@@ -52,7 +52,7 @@ int attr_put(const char *name, const void *value, size_t len, struct buf *out) {
     int r = strchr(name, '=') != NULL ? put_encoded(name, value, len, out)
                                       : str_format(key, sizeof key, "SCHILY.xattr.%s", name);
     if (r == 0 && strchr(name, '=') == NULL)
-        tar_put_record(out, key, value, len);
+        ustar_put_record(out, key, value, len);
     return out->failed ? -E2BIG : r;
 }
 
@@ -102,7 +102,7 @@ bool attr_has_default(int folder) {
 static void put_time(const char *key, const struct timespec *t, struct buf *out) {
     char text[48];
     (void)snprintf(text, sizeof text, "%lld.%09ld", (long long)t->tv_sec, t->tv_nsec);
-    tar_put_record(out, key, text, strlen(text));
+    ustar_put_record(out, key, text, strlen(text));
 }
 
 void attr_put_times(const struct stat *st, struct buf *out) {

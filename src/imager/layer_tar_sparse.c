@@ -70,7 +70,7 @@ bool sparse_has_holes(const struct sparse *s, uint64_t size) {
 static void put_number(struct buf *pax, const char *key, uint64_t value) {
     char text[32];
     int n = snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    tar_put_record(pax, key, text, (size_t)n);
+    ustar_put_record(pax, key, text, (size_t)n);
 }
 
 /* A file that ends with a hole has an empty part there. */

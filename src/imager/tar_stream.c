@@ -10,33 +10,9 @@
 #include "imager/digest.h"
 
 enum {
-    BLOCK = 512,
     DATA_SIZE = 256 * 1024,
     PAX_MAX = 1024 * 1024, /* readers refuse larger ones */
 };
-
-/* The fields of a header block. */
-enum {
-    NAME_AT = 0,
-    NAME_LEN = 100,
-    MODE_AT = 100,
-    UID_AT = 108,
-    GID_AT = 116,
-    SHORT_LEN = 8,
-    SIZE_AT = 124,
-    MTIME_AT = 136,
-    LONG_LEN = 12,
-    SUM_AT = 148,
-    TYPE_AT = 156,
-    LINK_AT = 157,
-    MAGIC_AT = 257,
-    MAJOR_AT = 329,
-    MINOR_AT = 337,
-};
-
-static const uint64_t OCTAL_11_MAX = 077777777777;
-static const uint64_t OCTAL_7_MAX = 07777777;
-static const char PAX_TYPE = 'x';
 
 int tar_sink_fd(void *user, const void *data, size_t len, struct cay_error *err) {
     int r = fd_write_all(*(const int *)user, data, len);
@@ -91,7 +67,7 @@ static int put(struct tar_stream *s, const char *data, size_t len, struct cay_er
 }
 
 static int put_padding(struct tar_stream *s, struct cay_error *err) {
-    return put(s, NULL, (size_t)(-s->size % BLOCK), err);
+    return put(s, NULL, (size_t)(-s->size % USTAR_BLOCK), err);
 }
 
 int tar_stream_content(struct tar_stream *s, const void *data, size_t len, struct cay_error *err) {
@@ -119,7 +95,7 @@ int tar_stream_copy(struct tar_stream *s, int fd, uint64_t size, struct cay_erro
 }
 
 int tar_stream_end(struct tar_stream *s, char *hex, struct cay_error *err) {
-    int r = put(s, NULL, (size_t)2 * BLOCK, err);
+    int r = put(s, NULL, (size_t)2 * USTAR_BLOCK, err);
     if (r == 0)
         r = flush(s, err);
     if (r == 0 && hex != NULL)
@@ -129,58 +105,27 @@ int tar_stream_end(struct tar_stream *s, char *hex, struct cay_error *err) {
 
 /* ---- headers ---- */
 
-static void put_octal(unsigned char *field, size_t len, uint64_t value) {
-    char text[32];
-    (void)snprintf(text, sizeof text, "%0*llo", (int)len - 1, (unsigned long long)value);
-    memcpy(field, text, len - 1);
-}
-
-static void put_checksum(unsigned char *block) {
-    unsigned sum = 0;
-    memset(block + SUM_AT, ' ', SHORT_LEN);
-    for (size_t i = 0; i < BLOCK; i++)
-        sum += block[i];
-    put_octal(block + SUM_AT, SHORT_LEN - 1, sum);
-    block[SUM_AT + SHORT_LEN - 2] = '\0';
-}
-
-/* What does not fit is in the PAX header; the field is 0 then. */
-static uint64_t fitting(uint64_t value, uint64_t max) {
-    return value <= max ? value : 0;
-}
-
 static int put_block(struct tar_stream *s, const struct tar_entry *e, char type,
                      struct cay_error *err) {
-    static const char magic[8] = {'u', 's', 't', 'a', 'r', '\0', '0', '0'};
-    unsigned char block[BLOCK] = {0};
-    memcpy(block + NAME_AT, e->path, strnlen(e->path, NAME_LEN)); /* a full field has no NUL */
-    put_octal(block + MODE_AT, SHORT_LEN, e->mode & 07777);
-    put_octal(block + UID_AT, SHORT_LEN, fitting(e->uid, OCTAL_7_MAX));
-    put_octal(block + GID_AT, SHORT_LEN, fitting(e->gid, OCTAL_7_MAX));
-    put_octal(block + SIZE_AT, LONG_LEN, fitting(e->size, OCTAL_11_MAX));
-    put_octal(block + MTIME_AT, LONG_LEN, fitting((uint64_t)e->mtime, OCTAL_11_MAX));
-    block[TYPE_AT] = (unsigned char)type;
-    if (e->link != NULL)
-        memcpy(block + LINK_AT, e->link, strnlen(e->link, NAME_LEN));
-    memcpy(block + MAGIC_AT, magic, sizeof magic);
-    put_octal(block + MAJOR_AT, SHORT_LEN, fitting(e->major, OCTAL_7_MAX));
-    put_octal(block + MINOR_AT, SHORT_LEN, fitting(e->minor, OCTAL_7_MAX));
-    put_checksum(block);
+    const struct ustar head = {
+        .type = type,
+        .path = e->path,
+        .link = e->link,
+        .mode = e->mode,
+        .major = e->major,
+        .minor = e->minor,
+        .uid = e->uid,
+        .gid = e->gid,
+        .size = e->size,
+        .mtime = e->mtime,
+    };
+    unsigned char block[USTAR_BLOCK];
+    ustar_encode(&head, block);
     return put(s, (const char *)block, sizeof block, err);
 }
 
-/* The length of a record counts its own digits. */
-void tar_put_record(struct buf *pax, const char *key, const void *value, size_t len) {
-    size_t base = strlen(key) + len + 3, whole = base + 1;
-    for (size_t digits = 1, next = 10; whole >= next; next *= 10)
-        whole = base + ++digits;
-    (void)buf_printf(pax, "%zu %s=", whole, key); /* failures are sticky */
-    (void)buf_append(pax, value, len);
-    (void)buf_putc(pax, '\n');
-}
-
 static void put_text(struct buf *pax, const char *key, const char *text) {
-    tar_put_record(pax, key, text, strlen(text));
+    ustar_put_record(pax, key, text, strlen(text));
 }
 
 static void put_number(struct buf *pax, const char *key, int64_t value) {
@@ -190,7 +135,7 @@ static void put_number(struct buf *pax, const char *key, int64_t value) {
 }
 
 static bool is_long(const char *name) {
-    return name != NULL && strlen(name) > NAME_LEN;
+    return name != NULL && strlen(name) > USTAR_NAME_LEN;
 }
 
 /* Names in PAX are UTF-8, unless it is said that they are not. */
@@ -205,13 +150,13 @@ static void put_records(struct buf *pax, const struct tar_entry *e) {
         put_text(pax, "path", e->path);
     if (is_long(e->link))
         put_text(pax, "linkpath", e->link);
-    if (e->size > OCTAL_11_MAX)
+    if (e->size > USTAR_LONG_MAX)
         put_number(pax, "size", (int64_t)e->size);
-    if (e->uid > OCTAL_7_MAX)
+    if (e->uid > USTAR_SHORT_MAX)
         put_number(pax, "uid", e->uid);
-    if (e->gid > OCTAL_7_MAX)
+    if (e->gid > USTAR_SHORT_MAX)
         put_number(pax, "gid", e->gid);
-    if ((uint64_t)e->mtime > OCTAL_11_MAX) /* before 1970 too */
+    if ((uint64_t)e->mtime > USTAR_LONG_MAX) /* before 1970 too */
         put_number(pax, "mtime", e->mtime);
     if (e->xattrs != NULL && e->xattrs->len > 0)
         (void)buf_append(pax, e->xattrs->data, e->xattrs->len);
@@ -224,7 +169,7 @@ int tar_stream_entry(struct tar_stream *s, const struct tar_entry *entry, struct
         return error_set(err, CAY_LIMIT_REACHED, "its name and attributes are too large for a tar");
     if (pax.len > 0) {
         struct tar_entry header = {.path = "././@PaxHeader", .mode = 0644, .size = pax.len};
-        int r = put_block(s, &header, PAX_TYPE, err);
+        int r = put_block(s, &header, TAR_PAX, err);
         if (r == 0)
             r = tar_stream_content(s, pax.data, pax.len, err);
         if (r < 0)

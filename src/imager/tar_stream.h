@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/ustar.h"
 #include "image/reference.h"
 
 struct cay_error;
@@ -18,16 +19,6 @@ typedef int (*tar_sink)(void *user, const void *data, size_t len, struct cay_err
 /* A sink whose user is a pointer to a descriptor. */
 int tar_sink_fd(void *user, const void *data, size_t len, struct cay_error *err);
 
-enum tar_type {
-    TAR_FILE = '0',
-    TAR_HARD_LINK = '1',
-    TAR_SYMLINK = '2',
-    TAR_CHAR_DEVICE = '3',
-    TAR_BLOCK_DEVICE = '4',
-    TAR_FOLDER = '5',
-    TAR_FIFO = '6',
-};
-
 struct tar_entry {
     enum tar_type type;
     const char *path; /* of a folder with a slash at the end */
@@ -36,7 +27,7 @@ struct tar_entry {
     uint32_t major, minor;
     uint64_t size;
     int64_t mtime;
-    const struct buf *xattrs; /* PAX records of tar_put_record(), or NULL */
+    const struct buf *xattrs; /* PAX records of ustar_put_record(), or NULL */
 };
 
 struct tar_stream {
@@ -60,6 +51,3 @@ int tar_stream_copy(struct tar_stream *s, int fd, uint64_t size, struct cay_erro
 /* The end of the archive; hex (may be NULL) is its digest. */
 int tar_stream_end(struct tar_stream *s, char *hex, struct cay_error *err);
 void tar_stream_free(struct tar_stream *s);
-
-/* Appends a PAX record; failures stick to the buffer. */
-void tar_put_record(struct buf *pax, const char *key, const void *value, size_t len);

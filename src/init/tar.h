@@ -10,26 +10,16 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "base/ustar.h"
+
 struct buf;
 struct cay_error;
 
 enum {
-    TAR_BLOCK = 512,
+    TAR_BLOCK = USTAR_BLOCK,
     TAR_EXTENDED_MAX = 1024 * 1024, /* pax header or long name */
     TAR_DEPTH_MAX = 256,            /* folders below each other */
     TAR_MEMBERS_MAX = 2 * 1000 * 1000,
-};
-
-enum tar_type {
-    TAR_FILE = '0',
-    TAR_HARD_LINK = '1',
-    TAR_SYMLINK = '2',
-    TAR_FOLDER = '5',
-    TAR_PAX = 'x',
-    TAR_PAX_GLOBAL = 'g',
-    TAR_LONG_NAME = 'L',
-    TAR_LONG_LINK = 'K',
-    TAR_SPARSE = 'S',
 };
 
 struct tar_member {

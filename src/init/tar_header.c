@@ -4,29 +4,8 @@
 
 #include "base/buf.h"
 #include "base/str.h"
+#include "base/ustar.h"
 #include "init/tar.h"
-
-/* The fields of a header block. */
-enum {
-    NAME_AT = 0,
-    NAME_LEN = 100,
-    MODE_AT = 100,
-    UID_AT = 108,
-    GID_AT = 116,
-    SHORT_LEN = 8,
-    SIZE_AT = 124,
-    MTIME_AT = 136,
-    LONG_LEN = 12,
-    SUM_AT = 148,
-    TYPE_AT = 156,
-    LINK_AT = 157,
-    MAGIC_AT = 257,
-    PREFIX_AT = 345,
-    PREFIX_LEN = 155,
-};
-
-static const int64_t OCTAL_11_MAX = 077777777777;
-static const int64_t OCTAL_7_MAX = 07777777;
 
 size_t tar_padding(uint64_t size) {
     return (size_t)(-size % TAR_BLOCK);
@@ -78,10 +57,10 @@ static int decode_unsigned(const unsigned char *field, size_t len, uint64_t *ret
 /* The sum of all bytes with the checksum field as spaces; some old writers added signed bytes. */
 static bool checksum_matches(const unsigned char *block) {
     int64_t expected, sum = 0, signed_sum = 0;
-    if (decode_number(block + SUM_AT, SHORT_LEN, &expected) < 0)
+    if (decode_number(block + USTAR_SUM_AT, USTAR_SHORT_LEN, &expected) < 0)
         return false;
     for (size_t i = 0; i < TAR_BLOCK; i++) {
-        bool in_field = i >= SUM_AT && i < SUM_AT + SHORT_LEN;
+        bool in_field = i >= USTAR_SUM_AT && i < USTAR_SUM_AT + USTAR_SHORT_LEN;
         sum += in_field ? ' ' : block[i];
         signed_sum += in_field ? ' ' : (signed char)block[i];
     }
@@ -98,11 +77,11 @@ static size_t field_text(const unsigned char *field, size_t len, char *out) {
 static void decode_path(const unsigned char *block, struct tar_member *m) {
     char *at = m->path;
     /* GNU's magic is "ustar " and its headers have no prefix. */
-    if (memcmp(block + MAGIC_AT, "ustar", 6) == 0 && block[PREFIX_AT] != '\0') {
-        at += field_text(block + PREFIX_AT, PREFIX_LEN, at);
+    if (memcmp(block + USTAR_MAGIC_AT, "ustar", 6) == 0 && block[USTAR_PREFIX_AT] != '\0') {
+        at += field_text(block + USTAR_PREFIX_AT, USTAR_PREFIX_LEN, at);
         *at++ = '/';
     }
-    at += field_text(block + NAME_AT, NAME_LEN, at);
+    at += field_text(block + USTAR_NAME_AT, USTAR_NAME_LEN, at);
     /* The old format has no type for folders. */
     if (m->type == TAR_FILE && at > m->path && at[-1] == '/')
         m->type = TAR_FOLDER;
@@ -119,17 +98,17 @@ int tar_decode(const unsigned char block[static TAR_BLOCK], struct tar_member *r
         return -EBADMSG;
     uint64_t mode;
     int64_t mtime;
-    if (decode_unsigned(block + MODE_AT, SHORT_LEN, &mode) < 0 ||
-        decode_unsigned(block + UID_AT, SHORT_LEN, &ret->uid) < 0 ||
-        decode_unsigned(block + GID_AT, SHORT_LEN, &ret->gid) < 0 ||
-        decode_unsigned(block + SIZE_AT, LONG_LEN, &ret->size) < 0 ||
-        decode_number(block + MTIME_AT, LONG_LEN, &mtime) < 0)
+    if (decode_unsigned(block + USTAR_MODE_AT, USTAR_SHORT_LEN, &mode) < 0 ||
+        decode_unsigned(block + USTAR_UID_AT, USTAR_SHORT_LEN, &ret->uid) < 0 ||
+        decode_unsigned(block + USTAR_GID_AT, USTAR_SHORT_LEN, &ret->gid) < 0 ||
+        decode_unsigned(block + USTAR_SIZE_AT, USTAR_LONG_LEN, &ret->size) < 0 ||
+        decode_number(block + USTAR_MTIME_AT, USTAR_LONG_LEN, &mtime) < 0)
         return -EBADMSG;
     ret->mode = (uint32_t)(mode & 07777);
     ret->mtime = (struct timespec){.tv_sec = mtime};
-    unsigned char type = block[TYPE_AT];
+    unsigned char type = block[USTAR_TYPE_AT];
     ret->type = type == '\0' || type == '7' ? TAR_FILE : (char)type;
-    (void)field_text(block + LINK_AT, NAME_LEN, ret->link);
+    (void)field_text(block + USTAR_LINK_AT, USTAR_NAME_LEN, ret->link);
     decode_path(block, ret);
     return 1;
 }
@@ -148,7 +127,7 @@ static int parse_time(const char *text, struct timespec *ret) {
     if (*p < '0' || *p > '9')
         return -EBADMSG;
     for (; *p >= '0' && *p <= '9'; p++) {
-        if (sec > OCTAL_11_MAX * 16)
+        if (sec > (int64_t)USTAR_LONG_MAX * 16)
             return -EBADMSG;
         sec = sec * 10 + (*p - '0');
     }
@@ -260,49 +239,24 @@ int tar_clean_path(const char *path, char out[static PATH_MAX]) {
 
 /* ---- encoding ---- */
 
-static void put_octal(unsigned char *field, size_t len, int64_t value) {
-    char text[32];
-    (void)snprintf(text, sizeof text, "%0*llo", (int)len - 1, (unsigned long long)value);
-    memcpy(field, text, len - 1);
-}
-
-static void put_checksum(unsigned char *block) {
-    unsigned sum = 0;
-    memset(block + SUM_AT, ' ', SHORT_LEN);
-    for (size_t i = 0; i < TAR_BLOCK; i++)
-        sum += block[i];
-    put_octal(block + SUM_AT, SHORT_LEN - 1, sum);
-    block[SUM_AT + SHORT_LEN - 2] = '\0';
-}
-
-/* Values that do not fit are in the pax header; the field then holds 0 or the beginning. */
-static int64_t clamp(uint64_t value, int64_t max) {
-    return value <= (uint64_t)max ? (int64_t)value : 0;
-}
-
 static void put_block(const struct tar_member *m, struct buf *out) {
-    static const char magic[8] = {'u', 's', 't', 'a', 'r', '\0', '0', '0'};
-    unsigned char block[TAR_BLOCK] = {0};
-    memcpy(block + NAME_AT, m->path, strnlen(m->path, NAME_LEN)); /* a full field has no NUL */
-    put_octal(block + MODE_AT, SHORT_LEN, m->mode & 07777);
-    put_octal(block + UID_AT, SHORT_LEN, clamp(m->uid, OCTAL_7_MAX));
-    put_octal(block + GID_AT, SHORT_LEN, clamp(m->gid, OCTAL_7_MAX));
-    put_octal(block + SIZE_AT, LONG_LEN, clamp(m->size, OCTAL_11_MAX));
-    put_octal(block + MTIME_AT, LONG_LEN,
-              m->mtime.tv_sec < 0 ? 0 : clamp((uint64_t)m->mtime.tv_sec, OCTAL_11_MAX));
-    block[TYPE_AT] = (unsigned char)m->type;
-    memcpy(block + LINK_AT, m->link, strnlen(m->link, NAME_LEN));
-    memcpy(block + MAGIC_AT, magic, sizeof magic);
-    put_checksum(block);
+    const struct ustar head = {
+        .type = m->type,
+        .path = m->path,
+        .link = m->link,
+        .mode = m->mode,
+        .uid = m->uid,
+        .gid = m->gid,
+        .size = m->size,
+        .mtime = m->mtime.tv_sec,
+    };
+    unsigned char block[TAR_BLOCK];
+    ustar_encode(&head, block);
     (void)buf_append(out, block, sizeof block); /* failures are sticky */
 }
 
-/* The length of a record counts its own digits. */
 static void put_record(struct buf *pax, const char *key, const char *value) {
-    size_t base = strlen(key) + strlen(value) + 3, len = base + 1;
-    for (size_t digits = 1, next = 10; len >= next; next *= 10)
-        len = base + ++digits;
-    (void)buf_printf(pax, "%zu %s=%s\n", len, key, value);
+    ustar_put_record(pax, key, value, strlen(value));
 }
 
 static void put_record_number(struct buf *pax, const char *key, uint64_t value) {
@@ -321,17 +275,17 @@ static void put_record_time(struct buf *pax, const struct timespec *t) {
 }
 
 static void put_records(const struct tar_member *m, struct buf *pax) {
-    if (strlen(m->path) > NAME_LEN)
+    if (strlen(m->path) > USTAR_NAME_LEN)
         put_record(pax, "path", m->path);
-    if (strlen(m->link) > NAME_LEN)
+    if (strlen(m->link) > USTAR_NAME_LEN)
         put_record(pax, "linkpath", m->link);
-    if (m->size > (uint64_t)OCTAL_11_MAX)
+    if (m->size > USTAR_LONG_MAX)
         put_record_number(pax, "size", m->size);
-    if (m->uid > (uint64_t)OCTAL_7_MAX)
+    if (m->uid > USTAR_SHORT_MAX)
         put_record_number(pax, "uid", m->uid);
-    if (m->gid > (uint64_t)OCTAL_7_MAX)
+    if (m->gid > USTAR_SHORT_MAX)
         put_record_number(pax, "gid", m->gid);
-    if (m->mtime.tv_nsec != 0 || m->mtime.tv_sec < 0 || m->mtime.tv_sec > OCTAL_11_MAX)
+    if (m->mtime.tv_nsec != 0 || m->mtime.tv_sec < 0 || m->mtime.tv_sec > (int64_t)USTAR_LONG_MAX)
         put_record_time(pax, &m->mtime);
 }
 

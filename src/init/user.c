@@ -11,11 +11,11 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/passwd.h"
 #include "base/str.h"
 
 enum {
     DATABASE_MAX = 1024 * 1024,
-    ID_MAX = 65535,
     INIT_ID = 65533, /* what engines start cay-init as: IDRANGE_INIT_ID */
 };
 
@@ -31,47 +31,16 @@ static void read_database(const char *path, struct buf *b) {
         buf_commit(b, (size_t)n);
 }
 
-enum { PASSWD_FIELDS = 7, GROUP_FIELDS = 4, FIELDS_MAX = 7 };
-
-/* Cuts the next line out of *at into `count` fields at its colons; false at the end. Lines with
- * fewer fields are skipped. */
-static bool next_line(char **at, char *fields[FIELDS_MAX], int count) {
-    while (**at != '\0') {
-        char *line = *at;
-        size_t len = strcspn(line, "\n");
-        *at = line + len + (line[len] == '\n');
-        line[len] = '\0';
-        int n = 0;
-        for (char *p = line; p != NULL && n < count; n++) {
-            fields[n] = p;
-            p = strchr(p, ':');
-            if (p != NULL)
-                *p++ = '\0';
-        }
-        if (n == count)
-            return true;
-    }
-    return false;
-}
-
-static bool parse_id(const char *text, unsigned *ret) {
-    uint64_t v;
-    if (str_to_u64(text, ID_MAX, &v) < 0)
-        return false;
-    *ret = (unsigned)v;
-    return true;
-}
-
 /* Fills u from the passwd entry with this name or, if name is NULL, this uid. */
 static bool find_passwd(const char *name, uid_t uid, struct user *u) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(DATABASE_MAX);
     read_database("/etc/passwd", &b);
     if (b.data == NULL)
         return false;
-    char *at = b.data, *f[FIELDS_MAX];
-    while (next_line(&at, f, PASSWD_FIELDS)) {
+    char *at = b.data, *f[PASSWD_FIELDS];
+    while (passwd_next(&at, f, PASSWD_FIELDS)) {
         unsigned id, gid;
-        if (!parse_id(f[2], &id) || !parse_id(f[3], &gid))
+        if (!passwd_id(f[2], &id) || !passwd_id(f[3], &gid))
             continue;
         if (name != NULL ? strcmp(f[0], name) != 0 : id != uid)
             continue;
@@ -90,9 +59,9 @@ static bool find_group(const char *name, gid_t *ret) {
     read_database("/etc/group", &b);
     if (b.data == NULL)
         return false;
-    char *at = b.data, *f[FIELDS_MAX];
-    while (next_line(&at, f, GROUP_FIELDS))
-        if (strcmp(f[0], name) == 0 && parse_id(f[2], ret))
+    char *at = b.data, *f[PASSWD_FIELDS];
+    while (passwd_next(&at, f, GROUP_FIELDS))
+        if (strcmp(f[0], name) == 0 && passwd_id(f[2], ret))
             return true;
     return false;
 }
@@ -115,19 +84,19 @@ static void find_supplementary(struct user *u) {
     read_database("/etc/group", &b);
     if (b.data == NULL)
         return;
-    char *at = b.data, *f[FIELDS_MAX];
-    while (u->group_count < USER_GROUPS_MAX && next_line(&at, f, GROUP_FIELDS)) {
+    char *at = b.data, *f[PASSWD_FIELDS];
+    while (u->group_count < USER_GROUPS_MAX && passwd_next(&at, f, GROUP_FIELDS)) {
         unsigned gid;
-        if (is_member(f[3], u->name) && parse_id(f[2], &gid))
+        if (is_member(f[3], u->name) && passwd_id(f[2], &gid))
             u->groups[u->group_count++] = gid;
     }
 }
 
 int user_lookup_group(const char *spec, gid_t *ret, struct cay_error *err) {
-    if (parse_id(spec, ret) || find_group(spec, ret))
+    if (passwd_id(spec, ret) || find_group(spec, ret))
         return 0;
     error_set(err, CAY_NOT_FOUND, "no group '%.64s' in the sandbox", spec);
-    return error_remedy(err, "name a group of its /etc/group, or a number up to %d", ID_MAX);
+    return error_remedy(err, "name a group of its /etc/group, or a number up to %d", PASSWD_ID_MAX);
 }
 
 /* Whoever has our own id may send us signals and lower our limits. */
@@ -149,14 +118,15 @@ int user_lookup(const char *spec, struct user *ret, struct cay_error *err) {
     memcpy(name, spec, len);
     name[len] = '\0';
     unsigned uid;
-    if (parse_id(name, &uid)) {
+    if (passwd_id(name, &uid)) {
         if (!find_passwd(NULL, uid, ret)) {
             ret->uid = uid;
             memcpy(ret->home, "/", sizeof "/");
         }
     } else if (!find_passwd(name, 0, ret)) {
         error_set(err, CAY_NOT_FOUND, "no user '%s' in the sandbox", name);
-        return error_remedy(err, "name a user of its /etc/passwd, or a number up to %d", ID_MAX);
+        return error_remedy(err, "name a user of its /etc/passwd, or a number up to %d",
+                            PASSWD_ID_MAX);
     }
     int r = check_id(ret->uid, err);
     if (r < 0)

@@ -227,7 +227,33 @@ int db_step_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, 
                          doing);
     bool done =
         bound == SQLITE_OK && set_flush(db, flush) == SQLITE_OK && sqlite3_step(q) == SQLITE_DONE;
+    db->has_failed = !done && sqlite3_errcode(db->sql) != SQLITE_CONSTRAINT;
     return done ? 0 : db_fail(db->sql, err, doing);
+}
+
+/* With the lock held. */
+static int try_writing(struct db *db, struct cay_error *err) {
+    char text[64];
+    (void)snprintf(text, sizeof text, "PRAGMA user_version = %d", db_layout.count);
+    int r = db_run(db->sql, text, "writing to the database", err);
+    db->has_failed = r < 0;
+    return r;
+}
+
+int db_check(struct db *db, struct cay_error *err) {
+    int moved = 0, r = 0;
+    (void)pthread_mutex_lock(&db->lock);
+    if (sqlite3_file_control(db->sql, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+        moved != 0) {
+        error_set(err, CAY_INTERNAL, "the file of the database is not there any more");
+        r = error_remedy(err, "restart the daemon with the file, or a backup of it, in its place");
+    }
+    if (r == 0)
+        r = db_run(db->sql, "SELECT id FROM sandbox LIMIT 1", "reading the database", err);
+    if (r == 0 && db->has_failed)
+        r = try_writing(db, err);
+    (void)pthread_mutex_unlock(&db->lock);
+    return r;
 }
 
 int db_write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, int *ret_changed,

@@ -20,6 +20,10 @@ struct volume;
 int db_open(const char *path, struct db **ret, struct cay_error *err);
 void db_close(struct db *db);
 
+/* Whether it can be used: its file is there, can be read, and, if the last change failed, can be
+ * written to again. */
+int db_check(struct db *db, struct cay_error *err);
+
 /* When a change survives the death of the machine too: when the function returns, for what somebody
  * is promised next; or with the next one that does, which saves the wait for the disk. */
 enum db_flush { DB_FLUSH, DB_FLUSH_LATER };

@@ -35,6 +35,7 @@ struct db {
     sqlite3 *sql;
     sqlite3_stmt *queries[DB_QUERIES];
     enum db_flush flush;  /* how it is set up now */
+    bool has_failed;      /* the last change, by no fault of what was to be written */
     int64_t audit_number; /* of the audit's last row, */
     unsigned char audit_chain[HASH_SIZE];
 };

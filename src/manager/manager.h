@@ -102,6 +102,14 @@ int manager_find(struct manager *m, const struct key *caller, const char *who,
 int manager_create_later(struct manager *m, const struct sandbox_record *request,
                          struct sandbox_record *ret, struct cay_error *err);
 
+/* Limits and defaults of what is done from now on; transition_ms, recover_ms and minute_ms stay. */
+int manager_configure(struct manager *m, const struct manager_limits *limits,
+                      const struct sandbox_record *defaults, struct cay_error *err);
+
+/* -CAY_UNAVAILABLE with the reason if the database does not work, or if the engine has been gone
+ * for longer than it takes to replace it. */
+int manager_health(struct manager *m, struct cay_error *err);
+
 /* How many sandboxes of each of these images are made ahead; without images, of the default one.
  * May be changed at any time. */
 int manager_set_pool(struct manager *m, size_t per_image, const struct strv *images,
@@ -112,11 +120,11 @@ int manager_set_pool(struct manager *m, size_t per_image, const struct strv *ima
 int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
                 struct cay_error *err);
 int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err);
-/* Everything inside gets SIGTERM, is given the configured grace, and is killed. */
 /* The same, with lines that tell how far an archive is restored. */
 int manager_start_told(struct manager *m, const char *who, int progress_fd, struct cay_error *err);
 /* Stops it and moves what it has written into an archive, from which a start restores it. */
 int manager_archive(struct manager *m, const char *who, int progress_fd, struct cay_error *err);
+/* Everything inside gets SIGTERM, is given the configured grace, and is killed. */
 int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *err);
 /* The same with a grace of its own: 0 kills at once, a negative one is the configured. */
 int manager_stop_within(struct manager *m, const char *who, int64_t grace_ms,

@@ -244,7 +244,7 @@ int manager_stop_within(struct manager *m, const char *who, int64_t grace_ms,
     if (r < 0)
         return r;
     if (go_on)
-        r = do_stop(m, s, grace_ms >= 0 ? grace_ms : m->limits.stop_grace_ms, err);
+        r = do_stop(m, s, grace_ms >= 0 ? grace_ms : settings_grace(m), err);
     turn_end(m, s);
     return r;
 }

@@ -101,6 +101,11 @@ struct manager {
     uint64_t audit_failures;
 };
 
+/* ---- manager_settings.c ---- */
+
+/* What is inside gets to end by itself. Takes the lock. */
+int64_t settings_grace(struct manager *m);
+
 /* May it be done now? Asked under the lock, in the moment that decides. */
 typedef bool (*permission)(const struct manager *m, const struct sandbox *s);
 
@@ -220,8 +225,7 @@ int reconcile(struct manager *m, bool first, struct cay_error *err);
 
 /* ---- manager_event.c ---- */
 
-/* A note between the states, which record themselves. Not with the lock held; a failure is logged.
- */
+/* A note between the states (which note themselves). Without the lock; a failure is logged. */
 void event_note(struct manager *m, const struct sandbox *s, const char *text);
 
 /* With the lock held: whether there is room for what is wanted, in place of s; what is pooled takes

@@ -126,7 +126,7 @@ static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struc
         if (!still_may_stop(m, s))
             return 0;
         event_note(m, s, "nothing was done in it for long enough: stopping");
-        return change_stop(m, s, may_stop, m->limits.stop_grace_ms, err);
+        return change_stop(m, s, may_stop, settings_grace(m), err);
     case CHORE_REMOVE:
         return change_remove(m, s, may_remove, err);
     case CHORE_DESTROY:

@@ -207,8 +207,9 @@ static int check_disk(const struct manager *m, uint64_t bytes, struct cay_error 
     return error_prefix(err, "a disk limit cannot be enforced here");
 }
 
-int request_complete(struct manager *m, const struct sandbox_record *request,
-                     struct sandbox_record *ret, struct cay_error *err) {
+static int complete(struct manager *m, const struct sandbox_record *request,
+                    const struct sandbox_record *defaults, struct sandbox_record *ret,
+                    struct cay_error *err) {
     struct sandbox_record r = *request;
     struct sandbox_spec spec = {0};
     r.env = r.labels = r.volumes = (struct strv){0};
@@ -216,16 +217,16 @@ int request_complete(struct manager *m, const struct sandbox_record *request,
     r.archive_bytes = 0;
     r.state = SANDBOX_CREATING;
     r.created_ms = r.updated_ms = r.active_ms = clock_wall_ms();
-    take_defaults(&m->defaults, &r);
+    take_defaults(defaults, &r);
     int e = name_it(&r, err);
     if (e == 0)
-        e = take_intervals(&m->defaults, &r, err);
+        e = take_intervals(defaults, &r, err);
     if (e == 0)
         e = check_work_dir(&r, err);
     if (e == 0)
         e = check_disk(m, r.disk_bytes, err);
     if (e == 0)
-        e = take_words(m, request, &m->defaults, &r, err);
+        e = take_words(m, request, defaults, &r, err);
     if (e == 0) /* limits and volumes: refused now, not after a long pull */
         e = request_spec(m, &r, &spec, err);
     spec_free_mounts(&spec);
@@ -234,6 +235,19 @@ int request_complete(struct manager *m, const struct sandbox_record *request,
     else
         *ret = r;
     return e;
+}
+
+int request_complete(struct manager *m, const struct sandbox_record *request,
+                     struct sandbox_record *ret, struct cay_error *err) {
+    struct sandbox_record defaults = {0};
+    (void)pthread_mutex_lock(&m->lock); /* they may change */
+    int r = sandbox_record_copy(&m->defaults, &defaults);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    r = complete(m, request, &defaults, ret, err);
+    sandbox_record_free(&defaults);
+    return r;
 }
 
 /* disk_bytes comes last: the check that it fits into the memory is for throw-away sandboxes, whose

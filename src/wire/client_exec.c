@@ -99,7 +99,7 @@ static void forward_signal(struct carry *c) {
 }
 
 static void forward_input(struct carry *c) {
-    char data[WIRE_DATA_MAX]; /* not static: a daemon carries many at once */
+    char data[WIRE_DATA_MAX]; /* not static: programs with threads carry many at once */
     ssize_t n = read(c->s->in, data, MIN(sizeof data, (size_t)c->credit));
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;

@@ -75,7 +75,9 @@ static void check_commands(cay_manager *m, const char *who) {
 
     exec.argv = (const char *const[]){"no-such-program", NULL};
     CHECK(cay_manager_run_command(m, who, &exec, &r, &err) < 0 && r.exit_code == 127);
+    cay_result_free(&r);
     CHECK(cay_manager_run_command(m, "nobody", &exec, &r, &err) == -CAY_NOT_FOUND);
+    cay_result_free(&r);
 }
 
 static void check_files(cay_manager *m, const char *who) {

@@ -86,8 +86,10 @@ class Daemon:
             pytest.fail(self.log.read_text())
 
     def serves(self):
+        """It does, and not what a killed one before it has left for a moment."""
         try:
-            return self.process.poll() is None and self.get("/healthz").text == "ok"
+            return self.process.poll() is None and self.front() != 0 and \
+                self.get("/healthz").text == "ok"
         except OSError:
             return False
 

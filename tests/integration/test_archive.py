@@ -16,6 +16,7 @@ from daemons import Refused, serving
 from launching import until
 from support import USER, cay, is_sanitized, ok, own, refused
 from test_run_image import base
+from test_tty import Terminal
 
 AS_ROOT = not USER and os.geteuid() == 0
 KILLS = 20 if AS_ROOT and not is_sanitized() else 6
@@ -214,6 +215,42 @@ def test_verbs(daemon):
         refused(cay("archive", *state, "nobody"), "no sandbox 'nobody'", code=3)
         ok(cay("start", *state, "lab"))
         assert daemon.state_of(who) == "started"
+
+
+def told(daemon, who, verb):
+    """The lines of progress, how it ended, and the answer."""
+    answer = daemon.ask("POST", f"/api/cay/sandbox/{who}/{verb}", X_Cay_Progress="lines")
+    assert answer.status == 200
+    *lines, end, last, rest = answer.text.split("\n")
+    assert rest == "" and all(line.startswith("progress ") for line in lines)
+    return lines, end, json.loads(last)
+
+
+def test_progress_is_told(daemon):
+    with box(daemon) as who:
+        run(daemon, who, "sh", "-c", "echo kept > /workspace/file")
+        lines, end, made = told(daemon, who, "archive")
+        assert end == "done" and made["state"] == "archived" and "archiving" in lines[0]
+        lines, end, made = told(daemon, who, "start")
+        assert end == "done" and made["state"] == "started" and "restoring" in lines[0]
+        assert run(daemon, who, "cat", "/workspace/file") == "kept\n"
+        post(daemon, who, "archive")
+        flip(archive_of(daemon, who), 30)
+        lines, end, error = told(daemon, who, "start")
+        assert end == "error" and error["statusCode"] >= 400 and "restoring" in error["message"]
+        rows = daemon.call("GET", "/api/cay/audit?limit=10000")
+        results = [row["result"] for row in rows if row["action"] == "sandbox.start"
+                   and row["object"] == who]
+        assert results == ["ok", error["code"]]
+
+
+def test_progress_is_shown_on_a_terminal(daemon):
+    with box(daemon, name="shown"):
+        for verb, doing in (("archive", "archiving"), ("start", "restoring")):
+            with Terminal(words=[verb, "--state-dir", daemon.state, "shown"]) as t:
+                t.expect(doing)
+                t.expect("shown")
+                assert t.end(60) == 0
 
 
 def test_removal_removes_the_archive(daemon):

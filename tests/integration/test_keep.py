@@ -421,7 +421,8 @@ def test_cycles_cost_the_launcher_nothing(keep):
     before = held()
     for _ in range(30):
         cycle()
-    assert until(lambda: held() == before), (before, held())
+    # a job of the first cycle may have been counted before it ended
+    assert until(lambda: all(now <= then for now, then in zip(held(), before))), (before, held())
 
 
 def busy(keep, box, stop):

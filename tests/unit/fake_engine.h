@@ -47,6 +47,7 @@ struct fake {
     int fail_resize, fail_volume;
     unsigned volumes;            /* made and not removed */
     struct sandbox_spec resized; /* the last one */
+    int gone_ms;
 };
 
 static void sleep_ms(int ms) {
@@ -229,6 +230,10 @@ static int fake_list(struct engine *e, struct engine_sandbox **ret, size_t *ret_
     return v == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
+static int64_t fake_gone_ms(struct engine *e) {
+    return ((struct fake *)e)->gone_ms;
+}
+
 static const struct engine_ops fake_ops = {
     .start = fake_start,
     .stop = fake_stop,
@@ -240,4 +245,5 @@ static const struct engine_ops fake_ops = {
     .volume_remove = fake_volume_remove,
     .stats = fake_stats,
     .list = fake_list,
+    .gone_ms = fake_gone_ms,
 };

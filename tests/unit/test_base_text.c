@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/passwd.h"
 #include "base/str.h"
 
 /* ---- error ---- */
@@ -450,6 +451,25 @@ static void vectors(void **state) {
     strv_free(&s);
 }
 
+static void passwd_lines(void **state) {
+    (void)state;
+    char text[] = "\n#\nroot:x:0:0:r:/root:/bin/sh\nshort:x:1\n::::::\nlast:x:7:8:a:b:c:d:e";
+    char *at = text, *f[PASSWD_FIELDS];
+    unsigned id = 77;
+    assert_true(passwd_next(&at, f, PASSWD_FIELDS));
+    assert_string_equal(f[0], "root");
+    assert_string_equal(f[6], "/bin/sh");
+    assert_true(passwd_next(&at, f, PASSWD_FIELDS)); /* what is empty is a field too */
+    assert_string_equal(f[0], "");
+    assert_false(passwd_id(f[2], &id));
+    assert_true(passwd_next(&at, f, PASSWD_FIELDS));
+    assert_string_equal(f[6], "c");
+    assert_true(passwd_id(f[2], &id));
+    assert_int_equal(id, 7);
+    assert_false(passwd_next(&at, f, PASSWD_FIELDS));
+    assert_false(passwd_id("65536", &id) || passwd_id("-1", &id) || passwd_id("1x", &id));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes),        cmocka_unit_test(error_classes),
@@ -459,7 +479,7 @@ int main(void) {
         cmocka_unit_test(durations),    cmocka_unit_test(numbers),
         cmocka_unit_test(escaping),     cmocka_unit_test(utf8),
         cmocka_unit_test(small_things), cmocka_unit_test(nearness),
-        cmocka_unit_test(vectors),
+        cmocka_unit_test(vectors),      cmocka_unit_test(passwd_lines),
     };
     return cmocka_run_group_tests_name("base_text", tests, NULL, NULL);
 }

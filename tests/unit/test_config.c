@@ -317,6 +317,49 @@ static void odd_files(void **state) {
     assert_non_null(strstr(err.message, "larger than"));
 }
 
+/* In another process it is the same but for what is secret. */
+static void packed(void **state) {
+    (void)state;
+    struct config *c = NULL, *other = NULL;
+    struct cay_error err = {0};
+    size_t count;
+    const struct config_key *keys = config_keys(&count);
+    put_file("packed.toml", "[sandbox]\nmemory_limit = \"96m\"\n[manager]\nidle_timeout = \"5m\"\n"
+                            "pool_images = [\"a\", \"b\"]\n[server]\nallowed_hosts = [\"x.org\"]\n"
+                            "[images]\naliases = { p = \"python:3\" }\n"
+                            "credentials = { \"r.example\" = \"me:secret\" }\n");
+    c = load("packed.toml", no_env);
+    _cleanup_(closep) int fd = config_pack(c, &err);
+    assert_true(fd >= 0);
+    assert_int_equal(config_unpack(fd, &other, &err), 0);
+    for (size_t i = 0; i < count; i++)
+        assert_string_equal(other->values[i].text,
+                            keys[i].secret ? keys[i].fallback : c->values[i].text);
+    assert_int_equal(other->sandbox.memory, 96 << 20);
+    assert_int_equal(other->manager.idle_timeout_ms, 300000);
+    assert_int_equal(other->manager.pool_images.len, 2);
+    assert_string_equal(other->server.allowed_hosts.v[0], "x.org");
+    assert_string_equal(other->images.aliases.v[0], c->images.aliases.v[0]);
+    assert_int_equal(other->images.credentials.len, 0);
+    config_free(other);
+    config_free(c);
+}
+
+static void packed_badly(void **state) {
+    (void)state;
+    struct config *c = load("packed.toml", no_env), *other = NULL;
+    struct cay_error err = {0};
+    _cleanup_(closep) int fd = config_pack(c, &err);
+    off_t len = lseek(fd, 0, SEEK_END);
+    for (off_t n = len - 1; n >= 0; n -= n > 16 ? 7 : 1) { /* cut off anywhere */
+        assert_int_equal(ftruncate(fd, n), 0);
+        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        assert_true(config_unpack(fd, &other, &err) < 0);
+    }
+    assert_null(other);
+    config_free(c);
+}
+
 static int enter_folder(void **state) {
     static char dir[] = "/tmp/cay-test-config.XXXXXX";
     *state = dir;
@@ -337,6 +380,8 @@ int main(void) {
         cmocka_unit_test(refused_variables),
         cmocka_unit_test(search_order),
         cmocka_unit_test(odd_files),
+        cmocka_unit_test(packed),
+        cmocka_unit_test(packed_badly),
     };
     return cmocka_run_group_tests_name("config", tests, enter_folder, leave_folder);
 }

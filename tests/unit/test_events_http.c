@@ -29,7 +29,7 @@ static void open_server(struct world *w) {
                                          .tcp_socket = sock,
                                          .key = KEY,
                                          .tls = &no_tls,
-                                         .public_url = ""};
+                                         .rules = {.public_url = ""}};
     if (http_start(&options, &http, &err) < 0)
         fail_msg("%s", err.message);
 }

@@ -429,6 +429,77 @@ static void test_volumes(void **state) {
     assert_int_equal(manager_volume_get(w->m, &root, v.id, &other, &err), -CAY_NOT_FOUND);
 }
 
+/* ---- what changes, and whether it works ---- */
+
+static void test_configure(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct sandbox_record r = {0}, defaults = w->options.defaults, wanted = {.name = "third"};
+    struct manager_limits limits = w->options.limits;
+    open_manager(w);
+    const char *first = make_box(w, "first");
+    limits.max_sandboxes = 2;
+    defaults.memory_bytes = 96 * MEGABYTE;
+    defaults.auto_stop_minutes = 7;
+    assert_int_equal(manager_configure(w->m, &limits, &defaults, &err), 0);
+    const char *second = make_box(w, "second");
+    assert_int_equal(manager_get(w->m, second, &r, &err), 0);
+    assert_int_equal(r.memory_bytes, 96 * MEGABYTE);
+    assert_int_equal(r.auto_stop_minutes, 7);
+    sandbox_record_free(&r);
+    assert_int_equal(manager_get(w->m, first, &r, &err), 0); /* what is there stays */
+    assert_int_equal(r.memory_bytes, 64 * MEGABYTE);
+    sandbox_record_free(&r);
+    assert_int_equal(manager_create(w->m, &wanted, -1, &r, &err), -CAY_LIMIT_REACHED);
+    assert_non_null(strstr(err.message, "(2)"));
+}
+
+/* The clean-up was to come in an hour. */
+static void test_shorter_intervals(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct manager_limits limits = w->options.limits;
+    open_manager(w);
+    const char *id = make_box(w, "idle");
+    limits.cleanup_interval_ms = limits.idle_timeout_ms = 50;
+    assert_int_equal(manager_configure(w->m, &limits, &w->options.defaults, &err), 0);
+    await_state(w, id, "stopped", 5000);
+}
+
+static void test_health(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    open_manager(w);
+    assert_int_equal(manager_health(w->m, &err), 0);
+    set_knob(&w->fake, &w->fake.gone_ms, 100); /* it is being replaced */
+    assert_int_equal(manager_health(w->m, &err), 0);
+    set_knob(&w->fake, &w->fake.gone_ms, 8000);
+    assert_int_equal(manager_health(w->m, &err), -CAY_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "8 s"));
+    set_knob(&w->fake, &w->fake.gone_ms, 0);
+    assert_int_equal(rename("cay.db", "elsewhere.db"), 0);
+    assert_int_equal(manager_health(w->m, &err), -CAY_UNAVAILABLE);
+    assert_non_null(strstr(err.message, "not there any more"));
+    assert_int_equal(rename("elsewhere.db", "cay.db"), 0);
+    assert_int_equal(manager_health(w->m, &err), 0);
+}
+
+/* A full disk is told until it has room again, also if nobody writes meanwhile. */
+static void test_health_of_a_full_disk(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct sandbox_record r = {0}, wanted = {.name = "late"};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    open_manager(w);
+    limit_files(4096);
+    assert_true(manager_create(w->m, &wanted, -1, &r, &err) < 0);
+    assert_int_equal(manager_health(w->m, &err), -CAY_UNAVAILABLE);
+    limit_files(RLIM_INFINITY);
+    assert_int_equal(manager_health(w->m, &err), 0);
+    assert_int_equal(manager_create(w->m, &wanted, -1, &r, &err), 0);
+    sandbox_record_free(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_recreate, setup, teardown),
@@ -447,6 +518,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_touch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_updates, setup, teardown),
         cmocka_unit_test_setup_teardown(test_volumes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_configure, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_shorter_intervals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_health, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_health_of_a_full_disk, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,7 +163,7 @@ static void open_stage(struct world *w) {
                                          .tcp_socket = sock,
                                          .key = KEY,
                                          .tls = &no_tls,
-                                         .public_url = ""};
+                                         .rules = {.public_url = ""}};
     if (http_start(&options, &stage.http, &err) < 0)
         fail_msg("%s", err.message);
     assert_int_equal(pthread_create(&stage.door, NULL, run_door, (void *)(intptr_t)stage.listener),

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "engine/native/launcher.h"
@@ -29,7 +30,8 @@ struct native_engine {
     pthread_cond_t changed;
     struct call *calls;
     uint64_t last_tag;
-    bool gone;               /* the launcher */
+    bool gone;               /* the launcher, */
+    int64_t gone_at;         /* since */
     pthread_mutex_t sending; /* of sock, which the reader uses without: it is closed after it */
     int sock;
     pthread_t reader;
@@ -68,6 +70,7 @@ static void hand_over(struct native_engine *n, const struct launcher_answer *a) 
 static void fail_all(struct native_engine *n) {
     (void)pthread_mutex_lock(&n->lock);
     n->gone = true;
+    n->gone_at = clock_ms();
     for (struct call *c = n->calls; c != NULL; c = c->next)
         c->done = true;
     (void)pthread_cond_broadcast(&n->changed);
@@ -247,6 +250,14 @@ static int engine_usage(struct engine *e, const char *id, struct engine_stats *r
     return r;
 }
 
+static int64_t engine_gone_ms(struct engine *e) {
+    struct native_engine *n = native_of(e);
+    (void)pthread_mutex_lock(&n->lock);
+    int64_t ms = n->gone ? MAX(clock_ms() - n->gone_at, (int64_t)1) : 0;
+    (void)pthread_mutex_unlock(&n->lock);
+    return ms;
+}
+
 /* Entries that are none would be trusted by whoever finds them. */
 static bool page_is_sane(const struct launcher_answer *page) {
     for (uint32_t i = 0; i < page->list.count; i++) {
@@ -337,6 +348,7 @@ static const struct engine_ops ops = {
     .stats = engine_stats,
     .usage = engine_usage,
     .list = engine_list,
+    .gone_ms = engine_gone_ms,
     .close = engine_close,
 };
 

@@ -1,0 +1,224 @@
+/* How answers go out: as a body, as a stream, or as what a connection becomes. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "api/http_internal.h"
+#include "api/metrics.h"
+#include "api/relay.h"
+#include "api/ws.h"
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+enum { STREAM_CHUNK = 64 * 1024, WEBSOCKET_MESSAGE_MAX = 1024 * 1024 };
+
+static ssize_t read_stream(void *cls, uint64_t at, char *data, size_t size) {
+    (void)at;
+    struct stream *s = cls;
+    size_t len = s->read(s, data, size);
+    if (len > 0)
+        return (ssize_t)len;
+    return s->failed ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void close_stream(void *cls) {
+    struct stream *s = cls;
+    s->close(s);
+}
+
+/* ---- what a connection becomes ---- */
+
+/* For terminals over TCP; and a client that is gone without a word is noticed. Unix sockets know
+ * neither, which is fine. */
+static void tune(int sock) {
+    int on = 1;
+    (void)setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+}
+
+static void converse(struct call *c, int sock, const char *early, size_t early_len) {
+    _cleanup_(ws_freep) struct ws *w = NULL;
+    int r = ws_new(sock, early, early_len, WEBSOCKET_MESSAGE_MAX, &w);
+    if (r < 0)
+        log_event(LOG_LEVEL_WARN, "no memory for a WebSocket", "errno", "%d", -r);
+    else
+        c->answer.talk(c, w);
+}
+
+/* The rest of an operation's life. */
+struct operation_run {
+    struct http_request *q;
+    int sock;
+    struct MHD_UpgradeResponseHandle *handle;
+    char *early;
+    size_t early_len;
+};
+
+static void pass_bytes(const struct operation_run *o) {
+    struct http_request *q = o->q;
+    int64_t first_us = 0;
+    int r = 0;
+    struct key_use use = {.sock = o->sock};
+    tune(o->sock);
+    memcpy(use.id, q->call.caller.id, sizeof use.id);
+    if (!manager_key_use(q->call.manager, &use))
+        r = -EACCES; /* its key was removed in this moment */
+    else if (q->call.answer.talk != NULL)
+        converse(&q->call, o->sock, o->early, o->early_len);
+    else
+        r = relay_run(o->sock, q->call.answer.connection, o->early, o->early_len, &first_us);
+    manager_key_unuse(q->call.manager, &use);
+    if (r < 0)
+        log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);
+    if (first_us != 0)
+        metrics_observe(METRICS_FIRST, first_us - q->log.began_us);
+    metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
+    call_free(&q->call); /* before the client sees the end */
+    (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+static void *run_beside(void *arg) {
+    struct operation_run *o = arg;
+    log_set_field("request", o->q->log.id);
+    pass_bytes(o);
+    http_put_request(o->q);
+    free(o->early);
+    free(o);
+    return NULL;
+}
+
+/* With TLS the library's thread is needed to encrypt; the bytes are passed by another one. */
+static int start_beside(const struct operation_run *o) {
+    pthread_t thread;
+    struct operation_run *copy = malloc(sizeof *copy);
+    char *early = malloc(o->early_len + 1);
+    if (copy == NULL || early == NULL) {
+        free(copy);
+        free(early);
+        return -ENOMEM;
+    }
+    if (o->early_len > 0)
+        memcpy(early, o->early, o->early_len);
+    *copy = *o;
+    copy->early = early;
+    (void)atomic_fetch_add(&o->q->references, 1);
+    int r = pthread_create(&thread, NULL, run_beside, copy);
+    if (r == 0)
+        return -pthread_detach(thread);
+    (void)atomic_fetch_sub(&o->q->references, 1);
+    free(early);
+    free(copy);
+    return -r;
+}
+
+/* Without, in the thread of its connection. */
+static void run_operation(void *cls, struct MHD_Connection *connection, void *con_cls,
+                          const char *early, size_t early_len, MHD_socket sock,
+                          struct MHD_UpgradeResponseHandle *handle) {
+    (void)cls;
+    struct operation_run o = {con_cls, sock, handle, (char *)(uintptr_t)early, early_len};
+    bool is_tls = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_PROTOCOL) != NULL;
+    if (!is_tls)
+        pass_bytes(&o);
+    else if (start_beside(&o) < 0)
+        (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
+}
+
+/* What a client asked for by Upgrade: websocket must be answered so, or be an error. */
+static void accept_websocket(struct call *c) {
+    struct cay_error err;
+    char accept[WS_ACCEPT_SIZE];
+    const char *key = call_header(c, "Sec-WebSocket-Key");
+    const char *version = call_header(c, "Sec-WebSocket-Version");
+    if (c->wants_websocket && key != NULL && str_equal(version, "13") &&
+        ws_accept(key, accept) == 0 && call_add_header(c, "Upgrade", "websocket", NULL) == 0 &&
+        call_add_header(c, "Sec-WebSocket-Accept", accept, NULL) == 0)
+        return;
+    c->answer.talk = NULL;
+    error_set(&err, CAY_INVALID_ARGUMENT, "this path speaks WebSocket only");
+    (void)error_remedy(&err, "open it by a WebSocket client, version 13");
+    (void)call_add_header(c, "Sec-WebSocket-Version", "13", NULL);
+    call_fail(c, &err, MHD_HTTP_UPGRADE_REQUIRED);
+}
+
+/* ---- answers ---- */
+
+static struct MHD_Response *make_response(struct call *c) {
+    struct answer *a = &c->answer;
+    if (a->talk != NULL && a->status == MHD_HTTP_OK)
+        accept_websocket(c);
+    if ((a->operation != NULL || a->talk != NULL) && a->status == MHD_HTTP_OK) {
+        a->status = MHD_HTTP_SWITCHING_PROTOCOLS;
+        return MHD_create_response_for_upgrade(run_operation, NULL);
+    }
+    if (a->stream != NULL) {
+        struct MHD_Response *response = MHD_create_response_from_callback(
+            a->stream_bytes != 0 ? a->stream_bytes : MHD_SIZE_UNKNOWN, STREAM_CHUNK, read_stream,
+            a->stream, close_stream);
+        if (response != NULL)
+            a->stream = NULL; /* the response's now */
+        return response;
+    }
+    size_t len = a->body.len;
+    char *body = len == 0 ? NULL : buf_take(&a->body);
+    if (len > 0 && body == NULL)
+        return NULL;
+    return MHD_create_response_from_buffer(
+        len, body, len == 0 ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
+}
+
+static const char *content_type(const struct call *c) {
+    if (c->answer.type != NULL)
+        return c->answer.type;
+    if (c->answer.is_plain)
+        return "text/plain; charset=utf-8";
+    return c->wants_tsv ? "text/tab-separated-values; charset=utf-8" : "application/json";
+}
+
+/* A page of another site may read the answer, if it is one of those that are allowed to. */
+static void add_origin(struct MHD_Response *response, const struct http_request *q) {
+    if (q->origin == NULL)
+        return;
+    (void)MHD_add_response_header(response, "Access-Control-Allow-Origin", q->origin);
+    (void)MHD_add_response_header(response, "Access-Control-Expose-Headers", "X-Request-Id");
+    (void)MHD_add_response_header(response, "Vary", "Origin");
+}
+
+enum MHD_Result http_answer(struct http_request *q) {
+    struct call *c = &q->call;
+    struct MHD_Response *response = make_response(c);
+    if (response == NULL)
+        return MHD_NO;
+    q->log.status = c->answer.status;
+    const struct strv *headers = &c->answer.headers;
+    bool has_content =
+        c->answer.status != MHD_HTTP_SWITCHING_PROTOCOLS && c->answer.status != MHD_HTTP_NO_CONTENT;
+    if (has_content && !c->answer.is_foreign)
+        (void)MHD_add_response_header(response, "Content-Type", content_type(c));
+    if (!c->answer.is_foreign)
+        (void)MHD_add_response_header(response, "Cache-Control", "no-store");
+    (void)MHD_add_response_header(response, "X-Request-Id", q->log.id);
+    if (!c->preview.is_one)
+        add_origin(response, q);
+    enum MHD_Result result = MHD_YES;
+    for (size_t i = 0; i + 1 < headers->len && result == MHD_YES; i += 2)
+        result = MHD_add_response_header(response, headers->v[i], headers->v[i + 1]);
+    if (result == MHD_YES)
+        result = MHD_queue_response(q->connection, c->answer.status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+enum MHD_Result http_answer_and_close(struct http_request *q) {
+    (void)call_add_header(&q->call, "Connection", "close", NULL); /* its body was not read */
+    return http_answer(q);
+}
+
+enum MHD_Result http_refuse(struct http_request *q, const struct cay_error *err, unsigned status) {
+    call_fail(&q->call, err, status);
+    return http_answer_and_close(q);
+}

@@ -1,0 +1,83 @@
+/* What the files of the HTTP server share. */
+#pragma once
+
+#include <cay/errors.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "api/call.h"
+#include "api/http.h"
+#include "api/request_log.h"
+#include "api/tls.h"
+#include "manager/hash.h"
+
+/* A server that has stopped listening, until its last connection ends. */
+struct http_retired {
+    struct MHD_Daemon *daemon;
+    int sock;
+    struct tls tls;
+    struct http_retired *next;
+};
+
+/* One listening socket. */
+struct http_port {
+    struct http *http;
+    bool is_tcp;
+    int sock; /* -1: none */
+    struct MHD_Daemon *daemon;
+    struct tls tls;               /* what daemon was started with, if it is not the first */
+    struct http_retired *retired; /* those before it */
+};
+
+struct http {
+    struct http_options options;
+    struct http_port ports[2];
+    unsigned char admin_hash[HASH_SIZE];
+    atomic_int under_way;
+    pthread_rwlock_t rules_lock; /* of what follows */
+    struct strv hosts, origins;
+    bool metrics_public;
+    char public_url[CALL_ORIGIN_SIZE];
+};
+
+/* A request, with what only these files know. */
+struct http_request {
+    struct call call; /* first: call_header() gets from it to the rest */
+    struct http *http;
+    struct MHD_Connection *connection;
+    atomic_int references;
+    struct cay_error target_error; /* of its path, if target_result is negative */
+    int target_result;
+    struct request_log log;
+    char *origin; /* of a page that may call us, or NULL */
+    char public_url[CALL_ORIGIN_SIZE];
+    struct cay_error sink_error; /* of its body, if sink_result is negative */
+    int sink_result;
+    int begun;         /* what call_begin() said */
+    bool has_begun;    /* its head was looked at */
+    size_t body_bytes; /* also those that were not kept */
+};
+
+/* The last one who has it lets it go. */
+void http_put_request(struct http_request *q);
+
+/* ---- http_answer.c ---- */
+
+/* Sends what is in the call's answer. */
+enum MHD_Result http_answer(struct http_request *q);
+/* The same if its body was not read. */
+enum MHD_Result http_answer_and_close(struct http_request *q);
+/* Sends the error; status 0: that of its class. */
+enum MHD_Result http_refuse(struct http_request *q, const struct cay_error *err, unsigned status);
+
+/* ---- http_caller.c ---- */
+
+/* Fills the call's caller, or says why he may not ask. */
+int http_identify(const struct http_port *port, struct http_request *q, struct cay_error *err);
+/* For the audit. */
+void http_note_refusal(const struct http_request *q, const struct cay_error *err);
+/* Keeps the origin that the request names, if pages of it may call us. */
+void http_keep_origin(struct http_request *q);
+/* Keeps how clients reach us, as it is now, for the call. */
+void http_keep_public_url(struct http_request *q);

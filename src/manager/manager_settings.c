@@ -1,0 +1,48 @@
+/* What may change while the manager works, and whether it can work at all. */
+#include <string.h>
+
+#include "base/error.h"
+#include "manager/manager_internal.h"
+
+enum { GONE_MS = 5 * 1000 }; /* a launcher that ends is replaced sooner */
+
+int64_t settings_grace(struct manager *m) {
+    (void)pthread_mutex_lock(&m->lock);
+    int64_t grace_ms = m->limits.stop_grace_ms;
+    (void)pthread_mutex_unlock(&m->lock);
+    return grace_ms;
+}
+
+int manager_configure(struct manager *m, const struct manager_limits *limits,
+                      const struct sandbox_record *defaults, struct cay_error *err) {
+    struct sandbox_record next = {0};
+    if (sandbox_record_copy(defaults, &next) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    (void)pthread_mutex_lock(&m->lock);
+    m->limits.max_sandboxes = limits->max_sandboxes;
+    m->limits.idle_timeout_ms = limits->idle_timeout_ms;
+    m->limits.cleanup_interval_ms = limits->cleanup_interval_ms;
+    m->limits.stop_grace_ms = limits->stop_grace_ms;
+    m->limits.sample_interval_ms = limits->sample_interval_ms;
+    m->limits.warn_after_ms = limits->warn_after_ms;
+    struct sandbox_record before = m->defaults;
+    m->defaults = next;
+    reaper_wake(m); /* its intervals may be shorter now */
+    (void)pthread_mutex_unlock(&m->lock);
+    sandbox_record_free(&before);
+    return 0;
+}
+
+int manager_health(struct manager *m, struct cay_error *err) {
+    if (db_check(m->db, err) < 0) {
+        err->code = CAY_UNAVAILABLE; /* whatever it is, nothing can be promised */
+        (void)error_prefix(err, "the daemon cannot do its work");
+        return -CAY_UNAVAILABLE;
+    }
+    int64_t gone_ms = m->engine->ops->gone_ms == NULL ? 0 : m->engine->ops->gone_ms(m->engine);
+    if (gone_ms < GONE_MS)
+        return 0;
+    error_set(err, CAY_UNAVAILABLE, "the launcher has been gone for %lld s",
+              (long long)(gone_ms / 1000));
+    return error_remedy(err, "the daemon's log says why it does not start again");
+}
