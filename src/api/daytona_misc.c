@@ -65,6 +65,12 @@ static int health(struct call *c, struct cay_error *err) {
     return 0;
 }
 
+/* That it answers is not enough. */
+static int ready(struct call *c, struct cay_error *err) {
+    int r = manager_health(c->manager, err);
+    return r < 0 ? r : health(c, err);
+}
+
 /* ---- who and where ---- */
 
 static void put_region(struct jsonw *w) {
@@ -335,7 +341,7 @@ static int key_current(struct call *c, struct cay_error *err) {
 static const struct route routes[] = {
     {"GET", "/api/config", config, NEED_NOTHING},
     {"GET", "/api/health", health, NEED_NOTHING},
-    {"GET", "/api/health/ready", health, NEED_NOTHING},
+    {"GET", "/api/health/ready", ready, NEED_NOTHING},
     {"GET", "/api/regions", regions, NEED_NOTHING},
     {"GET", "/api/shared-regions", regions, NEED_NOTHING},
     {"GET", "/api/regions/{region}", region, NEED_NOTHING},

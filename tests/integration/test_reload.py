@@ -2,6 +2,7 @@
 its health, and a log that does not grow for ever."""
 
 import http.client
+import json
 import os
 import signal
 import subprocess
@@ -93,15 +94,23 @@ def test_hosts_and_origins(folder, clean_host):
         answer.read()
         return answer.status, answer.headers.get("Access-Control-Allow-Origin")
 
+    def toolbox():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/api/config")
+        return json.loads(connection.getresponse().read())["proxyToolboxUrl"]
+
     page = "https://page.example"
     with serving(folder, "--config", file, "--listen", f"127.0.0.1:{port}") as daemon:
         assert ask(Host="box.example") == (403, None) and ask(Origin=page) == (401, None)
+        assert toolbox() == f"http://127.0.0.1:{port}/toolbox"
         write(file, config(1, '[server]\nallowed_hosts = ["box.example"]\nmetrics_public = true\n'
-                              f'allowed_origins = ["{page}"]\n'))
+                              f'public_url = "{page}"\nallowed_origins = ["{page}"]\n'))
         reload(daemon)
         assert ask(Host="box.example") == (200, None) and ask(Origin=page) == (200, page)
+        assert toolbox() == page + "/toolbox"
         write(file, config(1))
         reload(daemon, times=2)
+        assert toolbox() == f"http://127.0.0.1:{port}/toolbox"
         assert ask(Host="box.example") == (403, None) and ask(Origin=page) == (401, None)
 
 
@@ -145,8 +154,11 @@ def test_health(folder, clean_host):
         file.rename(file.with_suffix(".away"))
         answer = daemon.get("/healthz")
         assert answer.status == 503 and "not there any more" in answer.json()["message"]
+        assert daemon.get("/api/health/ready").status == 503
+        assert daemon.get("/api/health").json() == {"status": "ok"}
         file.with_suffix(".away").rename(file)
         assert daemon.get("/healthz").text == "ok"
+        assert daemon.get("/api/health/ready").json() == {"status": "ok"}
 
 
 def test_log_is_bounded(folder, clean_host):

@@ -258,6 +258,34 @@ static void needs_a_key(void) {
     (void)close(fd);
 }
 
+static void assert_origin(const char *origin) {
+    char text[4096], url[128];
+    int fd = connect_daemon();
+    size_t len = 0;
+    ssize_t n;
+    say(fd, "GET /api/config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    while ((n = read(fd, text + len, sizeof text - 1 - len)) > 0)
+        len += (size_t)n;
+    text[len] = '\0';
+    (void)snprintf(url, sizeof url, "\"proxyToolboxUrl\":\"%s/toolbox\"", origin);
+    assert_has(text, url);
+    (void)close(fd);
+}
+
+/* As the hosts and origins that are allowed, it may change while it serves. */
+static void follows_the_public_url(void) {
+    char *text = strdup("https://cay.example");
+    struct http_rules rules = {.public_url = text};
+    struct cay_error err;
+    assert_origin("http://localhost");
+    assert_int_equal(http_set_rules(stage.http, &rules, &err), 0);
+    free(text); /* which was copied */
+    assert_origin("https://cay.example");
+    rules.public_url = "";
+    assert_int_equal(http_set_rules(stage.http, &rules, &err), 0);
+    assert_origin("http://localhost");
+}
+
 /* One server for all of it: its threads end with the process only. */
 static void test_previews(void **state) {
     open_stage(*state);
@@ -266,6 +294,7 @@ static void test_previews(void **state) {
     tells_what_fails();
     switches_protocols();
     needs_a_key();
+    follows_the_public_url();
     http_close_doors(stage.http);
     assert_true(http_wait(stage.http, 10000)); /* before the manager goes */
     (void)shutdown(stage.listener, SHUT_RDWR);
