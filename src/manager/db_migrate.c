@@ -151,8 +151,8 @@ static const char *const steps[] = {
     " DELETE FROM secret WHERE sandbox = OLD.id;"
     "END;",
 
-    "ALTER TABLE sandbox ADD COLUMN is_public INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE sandbox ADD COLUMN destroy_ms INTEGER NOT NULL DEFAULT 0;",
+    ("ALTER TABLE sandbox ADD COLUMN is_public INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE sandbox ADD COLUMN destroy_ms INTEGER NOT NULL DEFAULT 0;"),
 };
 const struct db_steps db_layout = {steps, ARRAY_LEN(steps)};
 
