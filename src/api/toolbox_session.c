@@ -357,6 +357,16 @@ static int read_input(const struct call *c, struct buf *ret, struct cay_error *e
     return ret->failed ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
+/* For who has an error to tell already, which stays the one that is told. */
+static bool has_ended(struct call *c, const char *name) {
+    struct cay_error ignored = {0};
+    struct search s = {0};
+    if (find_command(c, name, &s, &ignored) == 0)
+        return !s.running;
+    (void)toolbox_fault(c, NULL, 0, &ignored);
+    return false;
+}
+
 static int input(struct call *c, struct cay_error *err) {
     char name[WIRE_NAME_MAX + 1];
     struct search s = {0};
@@ -370,7 +380,7 @@ static int input(struct call *c, struct cay_error *err) {
         return refuse_ended(c, err);
     if (r == 0)
         r = send_input(c, name, s.number, &data, err);
-    if (r == -CAY_CONFLICT && find_command(c, name, &s, NULL) == 0 && !s.running)
+    if (r == -CAY_CONFLICT && has_ended(c, name))
         return refuse_ended(c, err); /* it ended in this moment */
     if (r == 0)
         c->answer.status = 204;
