@@ -19,7 +19,7 @@ int wire_write_begin(const struct wire_call *c, const char *path, int mode, bool
 
 int wire_write_end(const struct wire_call *c, struct cay_error *err) {
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
-    struct wire_frame f;
+    struct wire_frame f = {0};
     struct wire_message m = {0};
     int n = wire_call_send(c, WIRE_INPUT_END, NULL, err);
     if (n == 0)
