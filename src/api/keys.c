@@ -63,10 +63,8 @@ int key_list_handle(struct call *c, struct cay_error *err) {
     size_t count = 0;
     int r = manager_key_list(c->manager, &keys, &count, err);
     _cleanup_(freep) struct shown_key *rows = r < 0 ? NULL : calloc(count + 1, sizeof *rows);
-    if (r == 0 && rows == NULL)
-        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    if (r < 0)
-        return r;
+    if (rows == NULL)
+        return r < 0 ? r : error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     for (size_t i = 0; i < count; i++)
         rows[i].key = keys[i];
     sheet_write_all(&c->answer.body, c->wants_tsv, &shape_key, rows, count);
