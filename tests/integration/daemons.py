@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import signal
@@ -56,6 +57,10 @@ class Refused(Exception):
         self.error = json.loads(answer.text)
 
 
+def children(pid):
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
 class Daemon:
     def __init__(self, folder, *options, env=None, path=None):
         if not CAYD.exists():
@@ -95,11 +100,12 @@ class Daemon:
 
     def child(self, name):
         """The process id of the front or the launcher, 0 if there is none."""
-        pid = self.process.pid
         with contextlib.suppress(OSError):
-            for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-                if Path(f"/proc/{child}/comm").read_text().strip() == name and is_alive(child):
-                    return int(child)
+            first = children(self.process.pid)
+            others = (pid for child in first for pid in children(child))  # if another started it
+            for pid in itertools.chain(first, others):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == name and is_alive(pid):
+                    return int(pid)
         return 0
 
     def front(self):
