@@ -22,8 +22,10 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/error.h"
 #include "base/fd.h"
 #include "init/serve.h"
+#include "wire/wire.h"
 
 enum { LISTENER_FD = 3, CONNECTION_FD = 4 };
 enum { CONNECTION_COMES = 1, LISTENER_COMES = 2 }; /* bits of the message, in this order */
@@ -73,15 +75,29 @@ static int block_signals(void) {
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static void refuse(int connection, int sys) {
+    struct cay_error err = {0};
+    if (sys == EAGAIN)
+        error_set(&err, CAY_RESOURCE_EXHAUSTED,
+                  "as many processes run in the sandbox as it may have");
+    else
+        error_sys(&err, sys, "starting a process in the sandbox");
+    error_remedy(&err, "end some of its commands, or give it more (--pids, --memory)");
+    (void)wire_send_error(connection, &err); /* short enough not to block on a fresh connection */
+}
+
 /* Forks the process that serves one connection; PID 1 keeps nothing of it. */
 static void serve_in_child(struct init *init, int connection) {
-    if (fork() == 0) {
+    pid_t pid = fork();
+    if (pid == 0) {
         fd_close(&init->listener);
         fd_close(&init->signals);
         fd_close(&init->stop[0]);
         _exit(serve_connection(connection, init->stop[1]));
     }
-    (void)close(connection); /* after a failed fork the host sees the connection end */
+    if (pid < 0)
+        refuse(connection, errno);
+    (void)close(connection);
 }
 
 static void reap(void) {

@@ -284,14 +284,19 @@ def test_the_process_limit_leaves_room_to_serve(folder, clean_host):
         with boxes.connect() as c:
             c.exec("bash", "-c", script)
             c.expect(STARTED)
-            time.sleep(0.5)
-        assert until(lambda: answers(boxes)), "a full sandbox never serves again"
+            assert until(lambda: answer_to_ping(boxes)[0] == ERROR), "the limit never bites"
+            refusal = fields_of(answer_to_ping(boxes)[1])
+            assert "as many processes run" in refusal["MESSAGE"]
+        assert until(lambda: answer_to_ping(boxes)[0] == DONE), "a full sandbox never serves again"
 
 
-def answers(boxes):
+def answer_to_ping(boxes):
     with boxes.connect() as c:
-        c.request(PING)
-        return c.receive()[0] == DONE
+        try:
+            c.request(PING)
+        except BrokenPipeError:  # it was refused before it was read; the answer says why
+            pass
+        return c.receive()
 
 
 # ---- the end of all ----
