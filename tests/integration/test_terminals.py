@@ -293,9 +293,20 @@ def size_of(terminals):
     return state["rows"], state["cols"]
 
 
+# A trap of bash is no good here: a signal that comes while its action runs may be lost.
+SAYS_SIZES = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
+print("ready", flush=True)
+while signal.sigwait([signal.SIGWINCH]):
+    size = os.get_terminal_size()
+    print(size.lines, size.columns, flush=True)
+"""
+
+
 def test_the_program_hears_of_a_size(terminals):
-    terminals.make("t", "bash", "-c", "trap 'stty size' WINCH; echo ready; while :; do sleep 0.02; done")
-    assert until(lambda: terminals.list()["t"]["kept_bytes"], 10)  # the trap is set
+    terminals.make("t", "python3", "-c", SAYS_SIZES)
+    assert until(lambda: terminals.list()["t"]["kept_bytes"], 10)  # it waits
     with terminals.attach("t", rows=30, columns=90) as t:
         t.expect("ready")
         t.expect("30 90\r\n")
