@@ -24,6 +24,7 @@
 #include "daemon/pulls.h"
 #include "engine/native/idrange.h"
 #include "engine/native/native_engine.h"
+#include "engine/native/seccomp.h"
 #include "image/alias.h"
 #include "manager/manager.h"
 
@@ -66,8 +67,9 @@ static int drop(const struct settings *s, struct cay_error *err) {
     if (s->is_root && (setgroups(0, NULL) < 0 || setresgid(DAEMON_ID, DAEMON_ID, DAEMON_ID) < 0 ||
                        setresuid(DAEMON_ID, DAEMON_ID, DAEMON_ID) < 0))
         return error_errno(err, "becoming user %u", (unsigned)DAEMON_ID);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        return error_errno(err, "giving up new privileges");
+    int r = seccomp_confine(&(struct seccomp_options){.whose = SECCOMP_FRONT}, err);
+    if (r < 0)
+        return r;
     char folder[PATH_MAX];
     if (getcwd(folder, sizeof folder) != NULL && access(folder, W_OK | X_OK) < 0) {
         (void)error_errno(err, "reaching %s as user %u", folder, (unsigned)geteuid());

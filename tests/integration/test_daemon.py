@@ -476,14 +476,30 @@ def test_descriptors_do_not_grow(shared, box):
 
 # ---- who may ----
 
+def status_of(pid):
+    return dict(line.split(":\t", 1) for line in
+                Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+
+
 def test_the_front_has_no_rights(shared):
-    status = dict(line.split(":\t", 1) for line in
-                  Path(f"/proc/{shared.front()}/status").read_text().splitlines() if ":\t" in line)
+    status = status_of(shared.front())
     assert status["NoNewPrivs"] == "1"
     assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
     if not support.USER:
         assert set(status["Uid"].split()) == set(status["Gid"].split()) == {str(0x7ffe0000)}
         assert status["Groups"].strip() == ""
+
+
+def test_front_and_launcher_have_filters(shared, box):
+    for pid in shared.front(), shared.launcher():
+        status = status_of(pid)
+        assert status["Seccomp"] == "2", "of mode filter"
+        assert status["NoNewPrivs"] == "1"
+    for task in Path(f"/proc/{shared.front()}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            assert status_of(task.name)["Seccomp"] == "2", "of every thread"
+    inside = shared.exec(box, "grep", "^Seccomp", "/proc/self/status")
+    assert "Seccomp:\t2\n" in inside[1], "its own comes on top of the launcher's"
 
 
 def test_modes(shared):

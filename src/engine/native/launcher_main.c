@@ -14,6 +14,7 @@
 #include "engine/native/launcher.h"
 #include "engine/native/native.h"
 #include "engine/native/privilege.h"
+#include "engine/native/seccomp.h"
 
 enum { CLIENT_FD = 3 };
 
@@ -70,6 +71,9 @@ int main(int argc, char **argv) {
         return fail(&err);
     _cleanup_(closep) int userns = native_is_privileged() ? -1 : keep_find_userns(argv[1]);
     if (native_open_beside(argv[1], userns, &n, &err) < 0)
+        return fail(&err);
+    /* Not before: an ordinary user's ids are mapped by programs that gain rights. */
+    if (seccomp_confine(&(struct seccomp_options){.whose = SECCOMP_LAUNCHER}, &err) < 0)
         return fail(&err);
     native_limit_volumes(n, (const char *const *)(argv + 3));
     int r = launcher_serve(n, CLIENT_FD, (unsigned)ready, &defaults, &err);

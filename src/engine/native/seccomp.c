@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 
 #include "base/auto.h"
+#include "engine/native/seccomp_daemon.h"
 #include "engine/native/seccomp_rules.h"
 #include "engine/native/seccomp_table.h"
 
@@ -33,8 +34,7 @@ static enum rule rule_of_mode(bool deny_setid, enum rule rule) {
     }
 }
 
-/* The rule that remains once the options are known. */
-static enum rule rule_resolve(const struct seccomp_options *o, enum rule rule) {
+static enum rule rule_of_sandbox(const struct seccomp_options *o, enum rule rule) {
     switch (rule) {
     case RULE_PTRACE:
         return o->allow_ptrace ? RULE_ALLOW : RULE_REFUSE;
@@ -49,6 +49,30 @@ static enum rule rule_resolve(const struct seccomp_options *o, enum rule rule) {
     default:
         return rule_of_mode(o->deny_setid, rule);
     }
+}
+
+static enum rule rule_of_change(const struct seccomp_change *list, size_t count, uint32_t nr,
+                                enum rule otherwise) {
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].nr == nr)
+            return list[i].rule;
+    }
+    return otherwise;
+}
+
+#define CHANGE(list, nr, otherwise) rule_of_change(list, ARRAY_LEN(list), nr, otherwise)
+
+/* What remains, once the options are known, of the table's rule for call nr. */
+static enum rule rule_resolve(const struct seccomp_options *o, uint32_t nr, enum rule rule) {
+    switch (o->whose) {
+    case SECCOMP_LAUNCHER:
+        return CHANGE(launcher_changes, nr, RULE_ALLOW);
+    case SECCOMP_FRONT:
+        return CHANGE(front_changes, nr, rule_of_sandbox(o, rule));
+    case SECCOMP_SANDBOX:
+        break;
+    }
+    return rule_of_sandbox(o, rule);
 }
 
 uint32_t seccomp_action(enum verdict v) {
@@ -100,14 +124,15 @@ static void run_add(struct builder *b, uint32_t first, uint32_t rank, enum rule 
 /* Folds the table into runs that cover all numbers. */
 static void collect_runs(struct builder *b, const struct seccomp_options *o) {
     uint32_t next = 0;
+    enum rule gap = rule_resolve(o, SECCOMP_X32_BIT, RULE_ABSENT);
     for (size_t i = 0; i < ARRAY_LEN(seccomp_calls); i++) {
         if (seccomp_calls[i].nr != next)
-            run_add(b, next, next, RULE_ABSENT);
+            run_add(b, next, next, gap);
         run_add(b, seccomp_calls[i].nr, seccomp_calls[i].nr,
-                rule_resolve(o, seccomp_calls[i].rule));
+                rule_resolve(o, seccomp_calls[i].nr, seccomp_calls[i].rule));
         next = seccomp_calls[i].nr + 1U;
     }
-    run_add(b, next, next, RULE_ABSENT);
+    run_add(b, next, next, gap);
     run_add(b, SECCOMP_X32_BIT, next + 1, RULE_KILL);
 }
 
@@ -252,7 +277,7 @@ enum verdict seccomp_expect(const struct seccomp_options *o, uint32_t nr, const 
     if (nr >= SECCOMP_X32_BIT)
         return VERDICT_KILL;
     const struct seccomp_call *call = call_find(nr);
-    enum rule rule = call == NULL ? RULE_ABSENT : rule_resolve(o, call->rule);
+    enum rule rule = rule_resolve(o, nr, call == NULL ? RULE_ABSENT : call->rule);
     const struct seccomp_condition *c = &seccomp_conditions[rule];
     for (size_t i = 0; i < c->count; i++) {
         if (row_holds(c, &c->rows[i], args))

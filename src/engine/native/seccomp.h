@@ -1,12 +1,21 @@
-/* The seccomp filter of sandboxes: native ABI only, a list of allowed calls, ENOSYS for the rest.
- * The policy is data (seccomp_table.h, seccomp_rules.h); this compiles it to BPF and answers what
- * it says. */
+/* The seccomp filters. That of sandboxes: native ABI only, a list of allowed calls, ENOSYS for the
+ * rest. Those of the daemon's own processes are made from the same table. The policies are data
+ * (seccomp_table.h, seccomp_rules.h, seccomp_daemon.h); this compiles them to BPF and answers what
+ * they say. */
 #pragma once
 
 #include <linux/filter.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct cay_error;
+
+enum seccomp_whose {
+    SECCOMP_SANDBOX,
+    SECCOMP_FRONT,    /* what a sandbox may, and no program, process, signal or identity more */
+    SECCOMP_LAUNCHER, /* all but what neither it nor anything in its sandboxes needs */
+};
 
 struct seccomp_options {
     bool allow_ptrace; /* debuggers; the init of the sandbox must be non-dumpable */
@@ -16,6 +25,7 @@ struct seccomp_options {
     /* No set-user-id or set-group-id bit on any file: on a folder of the host it would count there,
      * with content of the sandbox's choice. For sandboxes with a writable volume. */
     bool deny_setid;
+    enum seccomp_whose whose; /* the above is about sandboxes */
 };
 
 enum verdict {
@@ -40,6 +50,9 @@ int seccomp_build(const struct seccomp_options *o, struct sock_filter *out, size
 /* Makes the filter binding for the calling thread, which has set no_new_privs. One system call, no
  * errno, no memory: may be used in a child that shares its parent's memory. 0 or -errno. */
 int seccomp_load(const struct sock_fprog *program);
+
+/* Gives the calling process this filter and no_new_privs, before it has threads. */
+int seccomp_confine(const struct seccomp_options *o, struct cay_error *err);
 
 /* What the policy says of native call nr with these arguments, straight from the table. */
 enum verdict seccomp_expect(const struct seccomp_options *o, uint32_t nr, const uint64_t args[6]);

@@ -5,6 +5,7 @@
 #include "engine/native/seccomp.h"
 
 #include <fcntl.h>
+#include <linux/bpf.h>
 #include <linux/netlink.h>
 #include <linux/personality.h>
 #include <linux/prctl.h>
@@ -131,6 +132,15 @@ static const struct seccomp_row setsockopt_refused[] = {
     {2, {IPPROTO_IPV6, 64}},
 };
 
+/* Threads, which need no program and no namespace. */
+static const struct seccomp_row clone_thread[] = {{1, {CLONE_THREAD}}};
+
+/* Device rules of control groups v2 are programs: to load, attach, list and compare them. */
+static const struct seccomp_row bpf_allowed[] = {
+    {1, {BPF_PROG_LOAD}},          {1, {BPF_PROG_ATTACH}}, {1, {BPF_PROG_GET_FD_BY_ID}},
+    {1, {BPF_OBJ_GET_INFO_BY_FD}}, {1, {BPF_PROG_QUERY}},
+};
+
 enum rule {
     RULE_ALLOW,
     RULE_ABSENT,
@@ -155,6 +165,8 @@ enum rule {
     RULE_OPENAT,
     RULE_OPENAT2,
     RULE_SETSOCKOPT,
+    RULE_THREAD,
+    RULE_BPF,
     RULE_COUNT
 };
 
@@ -213,4 +225,9 @@ static const struct seccomp_condition seccomp_conditions[RULE_COUNT] = {
                          ROWS(setsockopt_refused),
                          HITS(EPERM),
                          ELSE(ALLOW)},
+    [RULE_THREAD] = {{{0, CLONE_NEW_UNSAFE | CLONE_NEW_NESTED | CLONE_THREAD}},
+                     ROWS(clone_thread),
+                     HITS(ALLOW),
+                     ELSE(EPERM)},
+    [RULE_BPF] = {{{0, UINT32_MAX}}, ROWS(bpf_allowed), HITS(ALLOW), ELSE(EPERM)},
 };
