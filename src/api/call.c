@@ -24,11 +24,13 @@ enum { GRACE_MAX_MS = 3600 * 1000 };
 void call_init(struct call *c, struct manager *manager) {
     c->manager = manager;
     c->body = BUF_INIT(CALL_BODY_MAX);
+    c->fault_list = BUF_INIT(CALL_BODY_MAX);
     c->answer = (struct answer){.status = 200, .body = BUF_INIT(CALL_ANSWER_MAX), .connection = -1};
 }
 
 void call_free(struct call *c) {
     buf_free(&c->body);
+    buf_free(&c->fault_list);
     buf_free(&c->answer.body);
     strv_free(&c->answer.headers);
     if (c->sink != NULL)

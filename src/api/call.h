@@ -75,6 +75,7 @@ struct call {
     /* Of a toolbox's error, if its class does not say it: toolbox_fault() */
     const char *fault;
     unsigned fault_status;
+    struct buf fault_list; /* an array in JSON: each of the errors, if there are several */
     struct answer answer;
 };
 

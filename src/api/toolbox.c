@@ -3,6 +3,7 @@
 #include "api/call.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/jsonw.h"
 
 int toolbox_begin(const struct call *c, struct toolbox *ret, struct cay_error *err) {
@@ -41,7 +42,7 @@ int toolbox_fault(struct call *c, const char *code, unsigned status, const struc
     return -(int)err->code;
 }
 
-static const char *code_of(unsigned status) {
+const char *toolbox_code_of(unsigned status) {
     static const struct {
         unsigned status;
         const char *code;
@@ -82,6 +83,16 @@ void toolbox_write_message(struct jsonw *w, const struct cay_error *shown) {
     jsonw_put_string(w, "remedy", shown->remedy);
 }
 
+static void put_list(struct jsonw *w, const struct buf *list) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    struct cay_error ignored; /* we wrote it */
+    if (list->len == 0 || json_parse("errors", list->data, list->len, &doc, &ignored) < 0)
+        return;
+    struct json all = json_root(doc, "");
+    jsonw_key(w, "errors");
+    json_write(&all, w);
+}
+
 void toolbox_write_error(struct buf *out, const struct call *c, const struct cay_error *err,
                          const char *code, unsigned status) {
     char now[32];
@@ -91,10 +102,11 @@ void toolbox_write_error(struct buf *out, const struct call *c, const struct cay
     jsonw_begin_object(&w);
     jsonw_put_unsigned(&w, "statusCode", status);
     toolbox_write_message(&w, &shown);
-    jsonw_put_string(&w, "code", code != NULL ? code : code_of(status));
+    jsonw_put_string(&w, "code", code != NULL ? code : toolbox_code_of(status));
     jsonw_put_string(&w, "source", "DAYTONA_DAEMON");
     jsonw_put_string(&w, "timestamp", clock_iso8601(clock_wall_ms(), now));
     toolbox_write_path(&w, &c->target);
     jsonw_put_string(&w, "method", c->method);
+    put_list(&w, &c->fault_list);
     jsonw_end_object(&w);
 }

@@ -39,9 +39,12 @@ bool toolbox_is_asked(const struct call *c);
 int toolbox_fault(struct call *c, const char *code, unsigned status, const struct cay_error *err);
 
 /* Appends an error as JSON: {statusCode, message, code, source, timestamp, path, method}, and our
- * remedy. code NULL: by the status. */
+ * remedy; and "errors", if the call has such a list. code NULL: by the status. */
 void toolbox_write_error(struct buf *out, const struct call *c, const struct cay_error *err,
                          const char *code, unsigned status);
+
+/* The code of a status that says it all. */
+const char *toolbox_code_of(unsigned status);
 
 /* Parts of it: "path"; "message" with the remedy in it, since clients show the message alone, and
  * "remedy". */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "api/range.h"
 #include "api/toolbox_files.h"
 #include "base/error.h"
 #include "base/id.h"
@@ -12,6 +13,8 @@
 enum {
     PATHS_MAX = 10 * 1000,
     WAITING_MAX = 64 * 1024, /* heads of parts, and errors */
+    TAG_SIZE = 48,
+    RANGE_SIZE = 80,
 };
 
 /* ---- one file ---- */
@@ -20,7 +23,10 @@ enum {
 struct reading {
     struct toolbox toolbox;
     struct wire_read_stream stream;
-    uint64_t size; /* as announced; 0: not known */
+    char path[PATH_MAX];
+    uint64_t size; /* of the file; 0: not known */
+    int64_t mtime_ms;
+    uint64_t wanted; /* bytes; 0: all that come */
     const char *piece;
     size_t left; /* of the piece */
 };
@@ -35,48 +41,52 @@ static void reading_end(struct reading *r) {
 static int reading_fill(struct reading *r, struct cay_error *err) {
     toolbox_hurry(&r->toolbox);
     int n = wire_read_next(&r->stream, &r->piece, &r->left, err);
-    if (n == 0 && r->size != 0 && r->stream.size != r->size)
+    if (n == 0 && r->wanted != 0 && r->stream.size != r->wanted)
         return error_set(err, CAY_UNAVAILABLE, "the file became shorter while it was read");
     return n;
 }
 
-static int find_size(const struct call *c, const char *path, uint64_t *ret, struct cay_error *err) {
+static int look(const struct call *c, struct reading *at, struct cay_error *err) {
     char target[PATH_MAX];
     struct wire_file f;
     struct toolbox t;
     int r = toolbox_begin(c, &t, err);
     toolbox_hurry(&t);
     if (r == 0)
-        r = wire_stat(&t.wire, path, true, &f, target, err);
+        r = wire_stat(&t.wire, at->path, true, &f, target, err);
     toolbox_end(&t);
     if (r == 0 && S_ISDIR(f.mode)) {
-        error_set(err, CAY_CONFLICT, "'%.256s' is a folder", path);
+        error_set(err, CAY_CONFLICT, "'%.256s' is a folder", at->path);
         return error_remedy(err, "name a file");
     }
-    if (r == 0)
-        *ret = f.size;
-    return r;
+    if (r < 0)
+        return r;
+    at->size = f.size;
+    at->mtime_ms = f.mtime_ms;
+    return 0;
 }
 
-/* Opens a file and reads its first piece, so that what is wrong with it is known. *ret_inside: the
- * sandbox was there, and what failed is about the file. */
-static int reading_begin(const struct call *c, const char *path, struct reading *ret,
-                         bool *ret_inside, struct cay_error *err) {
-    char whole[PATH_MAX];
+/* Finds a file. *ret_inside: the sandbox was there, and what failed is about the file. */
+static int reading_find(const struct call *c, const char *path, struct reading *ret,
+                        bool *ret_inside, struct cay_error *err) {
     *ret = (struct reading){.toolbox = TOOLBOX_INIT};
     *ret_inside = false;
     int r = toolbox_begin(c, &ret->toolbox, err);
     if (r == 0)
-        r = toolbox_absolute(&ret->toolbox, path, whole, err);
+        r = toolbox_absolute(&ret->toolbox, path, ret->path, err);
     if (r < 0)
         return r;
     *ret_inside = true;
-    r = find_size(c, whole, &ret->size, err);
-    if (r < 0)
-        return r;
-    toolbox_hurry(&ret->toolbox);
-    r = wire_read_begin(&ret->toolbox.wire, whole, ret->size, &ret->stream, err);
-    return r < 0 ? r : reading_fill(ret, err);
+    return look(c, ret, err);
+}
+
+/* Reads the first piece, so that what is wrong with it is known: 1, 0 if there is none. */
+static int reading_open(struct reading *r, const struct range *range, struct cay_error *err) {
+    r->wanted = range->length;
+    toolbox_hurry(&r->toolbox);
+    int n =
+        wire_read_begin(&r->toolbox.wire, r->path, range->first, range->length, &r->stream, err);
+    return n < 0 ? n : reading_fill(r, err);
 }
 
 /* Puts what there is into data; 0 at the end, negative. */
@@ -148,17 +158,74 @@ static int add_disposition(struct call *c, const char *path, struct cay_error *e
     return call_add_header(c, "Content-Disposition", buf_text(&value), err);
 }
 
+/* What the file is now: another size or time is another content. */
+static const char *tag_of(const struct reading *r, char tag[static TAG_SIZE]) {
+    (void)snprintf(tag, TAG_SIZE, "\"%llx-%llx\"", (unsigned long long)r->mtime_ms,
+                   (unsigned long long)r->size);
+    return tag;
+}
+
+static int refuse_range(struct call *c, uint64_t size, struct cay_error *err) {
+    char value[RANGE_SIZE];
+    (void)snprintf(value, sizeof value, "bytes */%llu", (unsigned long long)size);
+    (void)call_add_header(c, "Content-Range", value, NULL);
+    error_set(err, CAY_INVALID_ARGUMENT, "nothing of the range is there: the file has %llu bytes",
+              (unsigned long long)size);
+    (void)error_remedy(err, "ask for bytes within it");
+    return toolbox_fault(c, NULL, 416, err);
+}
+
+/* Which part is wanted; who knows another content as this one gets it all. */
+static int choose_part(struct call *c, const struct reading *r, const char *tag, struct range *ret,
+                       struct cay_error *err) {
+    char value[RANGE_SIZE];
+    const char *known = call_header(c, "If-Range");
+    const char *wish = known == NULL || str_equal(known, tag) ? call_header(c, "Range") : NULL;
+    switch (range_read(wish, r->size, ret)) {
+    case RANGE_OUTSIDE:
+        return refuse_range(c, r->size, err);
+    case RANGE_PART:
+        c->answer.status = 206;
+        (void)snprintf(value, sizeof value, "bytes %llu-%llu/%llu", (unsigned long long)ret->first,
+                       (unsigned long long)(ret->first + ret->length - 1),
+                       (unsigned long long)r->size);
+        return call_add_header(c, "Content-Range", value, err);
+    default:
+        return 0;
+    }
+}
+
+/* 1 if there is content to be sent. */
+static int open_part(struct call *c, const char *path, struct reading *r, struct cay_error *err) {
+    char tag[TAG_SIZE];
+    struct range part = {0, 0};
+    if (r->size != 0) { /* one that says it is empty may be something else */
+        int n = call_add_header(c, "ETag", tag_of(r, tag), err);
+        if (n == 0)
+            n = call_add_header(c, "Accept-Ranges", "bytes", err);
+        if (n == 0 && range_has_tag(call_header(c, "If-None-Match"), tag)) {
+            c->answer.status = 304;
+            return 0;
+        }
+        if (n == 0)
+            n = choose_part(c, r, tag, &part, err);
+        if (n < 0)
+            return n;
+    }
+    int n = add_disposition(c, path, err);
+    return n < 0 ? n : toolbox_file_result(c, reading_open(r, &part, err), err);
+}
+
 static int start(struct call *c, const char *path, struct download *d, struct cay_error *err) {
     bool inside;
-    int r = reading_begin(c, path, &d->reading, &inside, err);
+    int r = reading_find(c, path, &d->reading, &inside, err);
     if (r < 0)
         return inside ? toolbox_file_result(c, r, err) : r;
-    bool is_empty = r == 0;
-    r = add_disposition(c, path, err);
-    if (r < 0 || is_empty)
+    r = open_part(c, path, &d->reading, err);
+    if (r <= 0)
         return r;
     c->answer.stream = &d->stream;
-    c->answer.stream_bytes = d->reading.size;
+    c->answer.stream_bytes = d->reading.wanted;
     return 0;
 }
 
@@ -220,7 +287,9 @@ static void open_next(struct bulk *b) {
         return;
     }
     const char *path = b->paths.v[b->next++];
-    int r = reading_begin(b->call, path, &b->reading, &inside, &err);
+    int r = reading_find(b->call, path, &b->reading, &inside, &err);
+    if (r == 0)
+        r = reading_open(&b->reading, &(struct range){0, b->reading.size}, &err);
     if (r < 0) {
         reading_end(&b->reading);
         put_error(b, path, inside, &err);

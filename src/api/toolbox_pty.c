@@ -23,6 +23,7 @@ struct pty_wish {
     char id[WIRE_NAME_MAX + 1], name[WIRE_NAME_MAX + 1], cwd[PATH_MAX];
     struct strv env;
     int64_t cols, rows;
+    bool is_lazy;
 };
 
 static void wish_free(struct pty_wish *w) {
@@ -61,7 +62,6 @@ static int read_size(const struct json *root, enum json_need need, struct pty_wi
 static int read_body(const struct call *c, struct pty_wish *w, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     const char *id = NULL, *cwd = NULL;
-    bool lazy = false; /* as good as at once: what is printed meanwhile is kept */
     int r = json_parse("request body", buf_text(&c->body), c->body.len, &doc, err);
     if (r < 0)
         return r;
@@ -74,7 +74,7 @@ static int read_body(const struct call *c, struct pty_wish *w, struct cay_error 
     if (r == 0)
         r = take_cwd(w, cwd, err);
     if (r == 0)
-        r = json_get_bool(&root, "lazyStart", JSON_OPTIONAL, &lazy, err);
+        r = json_get_bool(&root, "lazyStart", JSON_OPTIONAL, &w->is_lazy, err);
     if (r == 0)
         r = toolbox_read_env(&root, "envs", &w->env, err);
     return r < 0 ? r : read_size(&root, JSON_OPTIONAL, w, err);
@@ -135,7 +135,7 @@ struct found {
     const char *name; /* which one; NULL: all of them */
     struct jsonw *w;  /* where they are written, or NULL */
     const char *cwd;  /* of one that does not say it; while they are heard */
-    bool is_there, running;
+    bool is_there, has_ended;
     struct strv *ended; /* takes the names of those whose program has ended, or NULL */
 };
 
@@ -152,7 +152,7 @@ static void put_terminal(struct jsonw *w, const struct wire_terminal *t, const c
     jsonw_put_unsigned(w, "rows", t->rows);
     jsonw_put_string(w, "createdAt", clock_iso8601(t->started_ms, started));
     jsonw_put_bool(w, "active", t->running);
-    jsonw_put_bool(w, "lazyStart", false);
+    jsonw_put_bool(w, "lazyStart", t->lazy);
     jsonw_end_object(w);
 }
 
@@ -161,8 +161,8 @@ static int take_terminal(void *arg, const struct wire_terminal *t, struct cay_er
     if (f->name != NULL && (f->is_there || !str_equal(f->name, t->name)))
         return 0;
     f->is_there = true;
-    f->running = t->running;
-    if (f->ended != NULL && !t->running && strv_push(f->ended, t->name) < 0)
+    f->has_ended = !t->running && !t->waits;
+    if (f->ended != NULL && f->has_ended && strv_push(f->ended, t->name) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (f->w != NULL)
         put_terminal(f->w, t, f->cwd);
@@ -226,6 +226,7 @@ static int make(const struct call *c, const struct pty_wish *w, struct cay_error
         .env = env,
         .rows = w->rows > 0 ? (unsigned)w->rows : ROWS,
         .cols = w->cols > 0 ? (unsigned)w->cols : COLS,
+        .lazy = w->is_lazy,
     };
     t.wire.cwd = cwd;
     toolbox_hurry(&t);
@@ -321,7 +322,7 @@ static int resize(struct call *c, struct cay_error *err) {
         r = toolbox_name_of(c->args.v[1], name, err);
     if (r == 0)
         r = find(c, &before, err);
-    if (r == 0 && !before.running)
+    if (r == 0 && before.has_ended)
         r = refuse_ended(c, err);
     if (r == 0)
         r = set_size(c, name, &wish, err);

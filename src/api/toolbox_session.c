@@ -290,6 +290,7 @@ static int read_execution(const struct json *root, struct wire_session_exec *ret
     }
     ret->async |= old;
     ret->want_stdin = ret->async; /* one that is waited for could never get any */
+    ret->echo = !silent;
     return r;
 }
 

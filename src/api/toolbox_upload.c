@@ -13,9 +13,10 @@
 enum {
     WAITING_MAX = 4096, /* paths whose files have not come yet */
     INDEX_MAX = 1000 * 1000,
+    ERRORS_MAX = 1000, /* that are told one by one */
 };
 
-enum part { PART_OTHER, PART_PATH, PART_FILE };
+enum part { PART_OTHER, PART_PATH, PART_FILE, PART_FAILED };
 
 /* A path whose file is to come. */
 struct waiting {
@@ -37,27 +38,79 @@ struct upload {
     struct toolbox toolbox; /* of the file that is being written */
     bool is_writing;
     size_t files; /* that were written */
+    /* Of several, one that cannot be written keeps none of the others from it. */
+    char *path_now;         /* of the file at hand */
+    size_t failed;          /* files, */
+    struct cay_error first; /* what was wrong with the first of them, */
+    struct jsonw list;      /* and with each, in the call's list */
 };
+
+/* ---- what fails ---- */
+
+static void list_error(struct upload *u, const struct cay_error *err) {
+    unsigned status;
+    const char *code = toolbox_file_code(err, &status);
+    struct cay_error shown = *err;
+    error_sanitize(&shown);
+    jsonw_begin_object(&u->list);
+    jsonw_put_string(&u->list, "path", u->path_now);
+    jsonw_put_integer(&u->list, "statusCode", status);
+    jsonw_put_string(&u->list, "code", code != NULL ? code : toolbox_code_of(status));
+    toolbox_write_message(&u->list, &shown);
+    jsonw_end_object(&u->list);
+}
+
+/* Keeps what is wrong with one file for the end, and goes on with the next. A sandbox that does not
+ * answer, and a single file, are the end. */
+static int fail_file(struct upload *u, int r, const struct cay_error *err) {
+    bool is_over = u->path_now == NULL || r == -CAY_UNAVAILABLE || r == -CAY_TIMEOUT;
+    if (r >= 0 || is_over)
+        return r;
+    if (u->failed == 0) {
+        u->first = *err;
+        jsonw_begin_array(&u->list);
+    }
+    if (u->failed++ < ERRORS_MAX)
+        list_error(u, err);
+    toolbox_end(&u->toolbox);
+    u->is_writing = false;
+    u->part = PART_FAILED;
+    (void)toolbox_fault(u->call, NULL, 0, err); /* not that of the answer, yet */
+    return 0;
+}
+
+/* One file has its own error; of several, the first is told, and all are listed. */
+static int tell_failures(struct upload *u, struct cay_error *err) {
+    unsigned status;
+    *err = u->first;
+    jsonw_end_array(&u->list);
+    if (u->failed + u->files > 1)
+        error_prefix(err, "%zu of %zu files could not be written, the first", u->failed,
+                     u->failed + u->files);
+    const char *code = toolbox_file_code(&u->first, &status);
+    return toolbox_fault(u->call, code, status, err);
+}
 
 /* ---- one file ---- */
 
 static int open_file(struct upload *u, const char *path, struct cay_error *err) {
     char whole[PATH_MAX];
     int r = toolbox_begin(u->call, &u->toolbox, err);
-    if (r == 0)
-        r = toolbox_absolute(&u->toolbox, path, whole, err);
     if (r < 0)
         return r;
+    r = toolbox_absolute(&u->toolbox, path, whole, err);
+    if (r < 0)
+        return fail_file(u, r, err);
     u->is_writing = true;
     toolbox_hurry(&u->toolbox);
     r = wire_write_begin(&u->toolbox.wire, whole, WIRE_MODE_DEFAULT, true, err);
-    return toolbox_file_result(u->call, r, err);
+    return fail_file(u, toolbox_file_result(u->call, r, err), err);
 }
 
 static int write_piece(struct upload *u, const char *data, size_t len, struct cay_error *err) {
     toolbox_hurry(&u->toolbox);
     int r = wire_call_send_data(&u->toolbox.wire, data, len, err);
-    return toolbox_file_result(u->call, r, err);
+    return fail_file(u, toolbox_file_result(u->call, r, err), err);
 }
 
 static int close_file(struct upload *u, struct cay_error *err) {
@@ -65,8 +118,9 @@ static int close_file(struct upload *u, struct cay_error *err) {
     int r = wire_write_end(&u->toolbox.wire, err);
     toolbox_end(&u->toolbox);
     u->is_writing = false;
-    u->files++;
-    return toolbox_file_result(u->call, r, err);
+    if (r == 0)
+        u->files++;
+    return fail_file(u, toolbox_file_result(u->call, r, err), err);
 }
 
 /* ---- parts ---- */
@@ -111,8 +165,9 @@ static int begin_file(struct upload *u, struct cay_error *err) {
         error_set(err, CAY_INVALID_ARGUMENT, "more than one file for one path");
         return error_remedy(err, "use /files/bulk-upload for several files");
     }
-    _cleanup_(freep) char *path = take_path(u, u->index);
-    return path == NULL ? refuse_order(u->index, err) : open_file(u, path, err);
+    free(u->path_now);
+    u->path_now = take_path(u, u->index);
+    return u->path_now == NULL ? refuse_order(u->index, err) : open_file(u, u->path_now, err);
 }
 
 static int begin_part(void *user, const struct multipart_part *part, struct cay_error *err) {
@@ -129,7 +184,7 @@ static int take_data(void *user, const char *data, size_t len, struct cay_error 
     struct upload *u = user;
     if (u->part == PART_FILE)
         return write_piece(u, data, len, err);
-    if (u->part == PART_OTHER || buf_append(&u->text, data, len) == 0)
+    if (u->part != PART_PATH || buf_append(&u->text, data, len) == 0)
         return 0;
     error_set(err, CAY_INVALID_ARGUMENT, "files[%llu].path is longer than %d bytes",
               (unsigned long long)u->index, PATH_MAX - 1);
@@ -180,6 +235,7 @@ static void close_upload(struct sink *s) {
     toolbox_end(&u->toolbox);
     for (size_t i = 0; i < u->waiting_len; i++)
         free(u->waiting[i].path);
+    free(u->path_now);
     buf_free(&u->text);
     free(u);
 }
@@ -196,6 +252,7 @@ static int open_upload(struct call *c, const char *path, bool needs_form, struct
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     u->sink = (struct sink){take_body, close_upload};
     u->call = c;
+    u->list = JSONW_INIT(&c->fault_list);
     u->path = path;
     u->text = BUF_INIT(PATH_MAX);
     u->toolbox = TOOLBOX_INIT;
@@ -244,6 +301,8 @@ static int finish(struct upload *u, struct cay_error *err) {
         if (r == 0)
             r = close_file(u, err);
     }
+    if (r == 0 && u->failed > 0)
+        return tell_failures(u, err);
     if (r < 0 || u->files > 0)
         return r;
     error_set(err, CAY_INVALID_ARGUMENT, "there is no file in the request");
@@ -258,7 +317,7 @@ static int upload(struct call *c, struct cay_error *err) {
 static int upload_many(struct call *c, struct cay_error *err) {
     struct upload *u = (struct upload *)c->sink;
     int r = finish(u, err);
-    (void)snprintf(c->detail, sizeof c->detail, "%zu files", u->files);
+    (void)snprintf(c->detail, sizeof c->detail, "%zu files, %zu failed", u->files, u->failed);
     return r;
 }
 

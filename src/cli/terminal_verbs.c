@@ -106,6 +106,8 @@ struct listing {
 };
 
 static const char *state_of(const struct wire_terminal *t) {
+    if (t->waits)
+        return "waiting";
     if (!t->running)
         return t->signal != 0 ? "killed" : "ended";
     return t->viewers > 0 ? "attached" : t->busy ? "busy" : "idle";
@@ -119,7 +121,7 @@ static void put_json(struct jsonw *w, const struct wire_terminal *t) {
     jsonw_put_bool(w, "running", t->running);
     jsonw_put_bool(w, "busy", t->busy);
     jsonw_key(w, "exit_code");
-    if (t->running)
+    if (t->running || t->waits)
         jsonw_null(w);
     else
         jsonw_integer(w, t->exit_code);
@@ -138,7 +140,7 @@ static int put_cells(struct strv *cells, const struct wire_terminal *t) {
     if (r == 0)
         r = strv_push(cells, state_of(t));
     if (r == 0)
-        r = t->running ? strv_push(cells, "") : strv_pushf(cells, "%d", t->exit_code);
+        r = t->running || t->waits ? strv_push(cells, "") : strv_pushf(cells, "%d", t->exit_code);
     if (r == 0)
         r = strv_pushf(cells, "%u", t->viewers);
     if (r == 0)

@@ -34,6 +34,7 @@ struct command {
     bool retried;   /* the shell ended before it did */
     bool restarted; /* it got a new shell */
     bool reads;     /* has an input */
+    bool echoes;    /* which is put into its log too */
     int in;
     struct buf input; /* received, not yet taken by the command */
     bool input_ended;
@@ -113,6 +114,8 @@ void command_opened(struct command *c);
 /* It ended; status is what a shell calls $?. */
 void command_end(struct keeper *k, struct command *c, int status, int signal);
 void command_read(struct keeper *k, struct command *c, int stream);
+/* Takes input for it. 0, or negative if that is more than it may have waiting. */
+int command_take_input(struct command *c, const char *data, size_t len);
 /* Moves input to it. Returns how many bytes it took. */
 size_t command_feed(struct command *c);
 /* A signal for all that it started and, if that is SIGINT, for what the shell does. */

@@ -195,9 +195,7 @@ static void take_request(struct keeper *k, struct client *cl, const struct wire_
 static int take_input(struct client *cl, struct command *c, const struct wire_frame *f) {
     if (!cl->feeds || cl->input_over)
         return -EPROTO;
-    if (!c->running || c->in < 0) /* it reads no more: drop it, as a closed pipe does */
-        return 0;
-    return buf_append(&c->input, f->data, f->len);
+    return command_take_input(c, f->data, f->len);
 }
 
 static int take_frame(struct keeper *k, struct client *cl, const struct wire_frame *f) {

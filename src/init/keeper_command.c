@@ -192,6 +192,7 @@ static struct command *new_command(struct keeper *k, const struct wire_message *
         .number = ++k->last_number,
         .running = true,
         .reads = m->number[WIRE_TAG_STDIN] != 0,
+        .echoes = m->number[WIRE_TAG_ECHO] != 0,
         .in = -1,
         .out = {-1, -1},
         .log = {-1, -1},
@@ -270,6 +271,16 @@ bool command_again(struct keeper *k, struct command *c) {
 void command_opened(struct command *c) {
     c->opened = true;
     c->start_deadline = 0;
+}
+
+/* The echo comes before anything that the command answers. */
+int command_take_input(struct command *c, const char *data, size_t len) {
+    if (!c->running || c->in < 0) /* it reads no more: drop it, as a closed pipe does */
+        return 0;
+    int r = buf_append(&c->input, data, len);
+    if (r == 0 && c->echoes && c->log[0] >= 0)
+        append_log(c, 0, data, len);
+    return r;
 }
 
 size_t command_feed(struct command *c) {

@@ -77,6 +77,7 @@ int op_terminal_create(struct op_conn *c, const struct wire_message *m, struct c
     if (argv == NULL || env == NULL)
         return error_sys(err, ENOMEM, "making a terminal");
     s.is_shell = argv[0] == NULL;
+    s.is_lazy = m->number[WIRE_TAG_LAZY] != 0;
     s.program = (struct spawn_request){
         .argv = s.is_shell ? shell : argv,
         .env = env,

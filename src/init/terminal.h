@@ -24,6 +24,7 @@ struct terminal_start {
     struct place at;
     struct spawn_request program;
     bool is_shell; /* the user's, who may leave it idle */
+    bool is_lazy;  /* it starts with the first viewer */
 };
 
 struct viewer {
@@ -48,6 +49,7 @@ struct terminal {
     int signals;            /* SIGCHLD */
     struct spawned program; /* in and out are the master side; -1 when it has ended */
     struct scrollback past;
+    bool waits; /* for its first viewer */
     bool running;
     int exit_code, signal;
     unsigned rows, cols;
@@ -64,6 +66,8 @@ struct terminal {
  * the process should exit with. */
 int terminal_run(const struct terminal_start *start, int connection);
 
+/* Starts the program of one that waits, in the size that it has by now. */
+int terminal_start_program(struct terminal *t, struct cay_error *err);
 /* Sets the size, and so tells the program. */
 void terminal_set_size(struct terminal *t, unsigned rows, unsigned cols);
 /* That of the viewer who used it last. */

@@ -58,6 +58,21 @@ bool terminal_is_busy(const struct terminal *t) {
 
 /* ---- the program ---- */
 
+int terminal_start_program(struct terminal *t, struct cay_error *err) {
+    int code;
+    struct spawn_request program = t->start->program;
+    program.rows = (unsigned short)t->rows;
+    program.cols = (unsigned short)t->cols;
+    int r = spawn_command(&program, &t->program, &code, err);
+    if (r < 0)
+        return r;
+    (void)fd_set_nonblocking(t->program.in, true); /* one description: out is meant too */
+    t->waits = false;
+    t->running = true;
+    t->active_ms = clock_ms();
+    return 0;
+}
+
 /* One read: true if there was something. */
 static bool read_program(struct terminal *t) {
     ssize_t n = read(t->program.out, t->data, WIRE_DATA_MAX);
@@ -199,23 +214,18 @@ static int watch_children(struct terminal *t) {
 }
 
 static int prepare(struct terminal *t, struct cay_error *err) {
-    int code;
     t->data = malloc(WIRE_DATA_MAX);
     int r = t->data == NULL ? -ENOMEM : scrollback_init(&t->past, SCROLLBACK_KEPT);
     if (r == 0)
         r = watch_children(t);
     if (r < 0)
         return error_sys(err, -r, "preparing to keep a terminal");
-    r = spawn_command(&t->start->program, &t->program, &code, err);
-    if (r < 0)
-        return r;
-    (void)fd_set_nonblocking(t->program.in, true); /* one description: out is meant too */
-    t->running = true;
+    t->waits = true;
     t->rows = t->start->program.rows;
     t->cols = t->start->program.cols;
     t->wall_ms = clock_wall_ms();
     t->active_ms = clock_ms();
-    return 0;
+    return t->start->is_lazy ? 0 : terminal_start_program(t, err);
 }
 
 static void end_terminal(struct terminal *t) {

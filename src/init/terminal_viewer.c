@@ -92,6 +92,8 @@ static void put_entry(const struct terminal *t, struct viewer *v) {
     wire_put_number(&b, WIRE_TAG_SIZE, t->past.end - t->past.begin);
     wire_put_number(&b, WIRE_TAG_VIEWERS, count_viewers(t));
     wire_put_number(&b, WIRE_TAG_BUSY, terminal_is_busy(t));
+    wire_put_number(&b, WIRE_TAG_LAZY, t->start->is_lazy);
+    wire_put_number(&b, WIRE_TAG_WAITS, t->waits);
     put_end(&b, t);
     put_message(v, WIRE_ENTRY, &b);
     v->answered = true;
@@ -119,7 +121,7 @@ static bool take_size(const struct wire_message *m, unsigned *rows, unsigned *co
 
 static int check_attach(const struct terminal *t, const struct wire_message *m,
                         struct cay_error *err) {
-    if (!t->running && m->number[WIRE_TAG_RUNNING] != 0) {
+    if (!t->running && !t->waits && m->number[WIRE_TAG_RUNNING] != 0) {
         error_set(err, CAY_CONFLICT, "the program of terminal '%s' has ended with exit code %d",
                   t->start->at.name, t->exit_code);
         return error_remedy(err, "remove it with 'cay terminal rm', and make it anew");
@@ -141,6 +143,10 @@ static void ask_to_paint(struct terminal *t, unsigned rows, unsigned cols) {
 static int attach(struct terminal *t, struct viewer *v, const struct wire_message *m,
                   struct cay_error *err) {
     int r = check_attach(t, m, err);
+    if (r == 0 && t->waits) {
+        (void)take_size(m, &t->rows, &t->cols); /* as its first viewer sees it, if he says */
+        r = terminal_start_program(t, err);
+    }
     if (r < 0)
         return r;
     unsigned rows = t->rows, cols = t->cols;

@@ -31,14 +31,14 @@ int wire_write_end(const struct wire_call *c, struct cay_error *err) {
 
 /* ---- out ---- */
 
-int wire_read_begin(const struct wire_call *c, const char *path, uint64_t limit,
+int wire_read_begin(const struct wire_call *c, const char *path, uint64_t offset, uint64_t limit,
                     struct wire_read_stream *ret, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
     *ret = (struct wire_read_stream){
         .call = c, .reader = WIRE_READER_INIT, .max = limit != 0 ? limit : UINT64_MAX};
     wire_call_begin(c, WIRE_OP_READ, &b);
     wire_put_string(&b, WIRE_TAG_PATH, path);
-    wire_put_number(&b, WIRE_TAG_OFFSET, 0);
+    wire_put_number(&b, WIRE_TAG_OFFSET, offset);
     wire_put_number(&b, WIRE_TAG_LIMIT, limit);
     return wire_call_send(c, WIRE_REQUEST, &b, err);
 }

@@ -18,8 +18,9 @@ struct wire_read_stream {
     bool ended;
 };
 
-/* Asks for a file, at most limit bytes of it (0: all). wire_read_free also after a failure. */
-int wire_read_begin(const struct wire_call *c, const char *path, uint64_t limit,
+/* Asks for a file from an offset on, at most limit bytes of it (0: all). wire_read_free also after
+ * a failure. */
+int wire_read_begin(const struct wire_call *c, const char *path, uint64_t offset, uint64_t limit,
                     struct wire_read_stream *ret, struct cay_error *err);
 /* The next piece, valid until the next call: 1, 0 at the end, negative. */
 int wire_read_next(struct wire_read_stream *s, const char **ret_data, size_t *ret_len,

@@ -118,6 +118,7 @@ int wire_session_exec(const struct wire_call *c, const char *name,
     wire_put_string(&b, WIRE_TAG_TEXT, exec->text);
     wire_put_number(&b, WIRE_TAG_ASYNC, exec->async);
     wire_put_number(&b, WIRE_TAG_STDIN, exec->want_stdin);
+    wire_put_number(&b, WIRE_TAG_ECHO, exec->echo);
     wire_put_number(&b, WIRE_TAG_TIMEOUT_MS, (uint64_t)exec->timeout_ms);
     wire_put_number(&b, WIRE_TAG_QUIET_MS, (uint64_t)exec->quiet_ms);
     return wire_call_send(c, WIRE_REQUEST, &b, err);

@@ -45,6 +45,7 @@ struct wire_session_exec {
     const char *text; /* what a shell reads */
     bool async;       /* the answer comes at once */
     bool want_stdin;
+    bool echo; /* its input appears in its logs, as typed text does on a terminal */
     int64_t timeout_ms, quiet_ms; /* 0: none */
 };
 

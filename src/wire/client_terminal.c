@@ -34,6 +34,7 @@ int wire_terminal_create(const struct wire_call *c, const char *name,
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
     begin(c, WIRE_OP_TERMINAL_CREATE, name, &b);
     put_size(&b, create->rows, create->cols);
+    wire_put_number(&b, WIRE_TAG_LAZY, create->lazy);
     for (const char *const *p = create->argv; p != NULL && *p != NULL; p++)
         wire_put_string(&b, WIRE_TAG_ARG, *p);
     for (const char *const *p = create->env; p != NULL && *p != NULL; p++)
@@ -77,6 +78,8 @@ static int take_terminal(const struct wire_message *m, struct wire_terminal *t,
         .text = m->string[WIRE_TAG_TEXT],
         .cwd = m->present[WIRE_TAG_CWD] ? m->string[WIRE_TAG_CWD] : "",
         .running = n[WIRE_TAG_RUNNING] != 0,
+        .lazy = n[WIRE_TAG_LAZY] != 0,
+        .waits = n[WIRE_TAG_WAITS] != 0,
         .busy = n[WIRE_TAG_BUSY] != 0,
         .exit_code = (int)(n[WIRE_TAG_EXIT] & 255),
         .signal = (int)(n[WIRE_TAG_SIGNAL] & 127),

@@ -20,6 +20,7 @@ struct wire_terminal_create {
     const char *const *argv; /* NULL: a login shell */
     const char *const *env;
     unsigned rows, cols; /* 0: 24 by 80 */
+    bool lazy;           /* the program starts with the first viewer */
 };
 
 /* Makes a terminal of c's user in c's folder, and starts its program. */
@@ -31,6 +32,8 @@ struct wire_terminal {
     const char *text; /* its command, of any bytes; "" for a login shell */
     const char *cwd;  /* where that began, of any bytes */
     bool running;
+    bool lazy;     /* made so */
+    bool waits;    /* for its first viewer: neither running nor ended */
     bool busy;     /* a program is in the foreground */
     int exit_code; /* 0..255, if it has ended */
     int signal;

@@ -135,13 +135,16 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_RUNNING, 49, WIRE_KIND_NUMBER)    /* 1: the command has not ended */                \
     X(WIRE_TAG_COMMANDS, 50, WIRE_KIND_NUMBER)   /* of sessions that run */                        \
     X(WIRE_TAG_VIEWERS, 51, WIRE_KIND_NUMBER)    /* of terminals */                                \
-    X(WIRE_TAG_BUSY, 52, WIRE_KIND_NUMBER)       /* terminals where a program runs */
+    X(WIRE_TAG_BUSY, 52, WIRE_KIND_NUMBER)       /* terminals where a program runs */              \
+    X(WIRE_TAG_ECHO, 53, WIRE_KIND_NUMBER)       /* 1: input is put into the log of stdout too */  \
+    X(WIRE_TAG_LAZY, 54, WIRE_KIND_NUMBER)       /* 1: the program starts with the first viewer */ \
+    X(WIRE_TAG_WAITS, 55, WIRE_KIND_NUMBER)      /* 1: and has not started yet */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 53,
+        WIRE_TAG_COUNT_ = 56,
 };
 
 /* Why a command ended. */

@@ -404,6 +404,33 @@ def test_bad_uploads(box):
     assert until(lambda: names_in(box, place) == [], 20), names_in(box, place)
 
 
+def test_a_file_that_fails_keeps_none_of_the_others(box):
+    place = box.folder()
+    box.shell(f"mkdir {place}/folder")
+    wishes = [("a", f"{place}/a", b"first"), ("is a folder", f"{place}/folder", b"x" * 3 * MEGA),
+              ("b", f"{place}/b", b"y" * 3 * MEGA), ("not below a file", f"{place}/a/x", b"x"),
+              ("zero", f"{place}/zero", b"")]
+    for order in (False, True):
+        paths = [(f"files[{i}].path", path) for i, (_, path, _) in enumerate(wishes)]
+        files = [(f"files[{i}].file", data) for i, (_, _, data) in enumerate(wishes)]
+        parts = paths + files if order else [p for pair in zip(paths, files) for p in pair]
+        box.shell(f"rm -f {place}/a {place}/b {place}/zero")
+        reply = box.ask("POST", "/files/bulk-upload", *form(parts, chunk=70000))
+        message = refused(reply, 400, "INVALID_FILE_PATH")
+        assert "2 of 5 files" in message and f"{place}/folder" in message, message
+        errors = reply.json()["errors"]
+        assert [e["path"] for e in errors] == [f"{place}/folder", f"{place}/a/x"]
+        assert all(e["statusCode"] == 400 and e["code"] == "INVALID_FILE_PATH" and e["message"]
+                   for e in errors), errors
+        assert box.read(f"{place}/a") == b"first" and box.read(f"{place}/zero") == b""
+        assert box.read(f"{place}/b") == b"y" * 3 * MEGA
+    assert names_in(box, place) == ["a", "b", "folder", "zero"]
+    # a form that breaks off is another error than that of its file
+    body, headers = form([("files[0].path", f"{place}/folder"), ("files[0].file", "x")])
+    reply = box.ask("POST", "/files/bulk-upload", body[:-10], headers)
+    assert refused(reply, 400, "BAD_REQUEST")
+
+
 def begin_upload(daemon, who, path):
     """The connection of an upload that has come half of its way."""
     head = form([("files[0].path", path), ("files[0].file", b"half")])[0].rsplit(b"\r\n--", 1)[0]
@@ -459,6 +486,43 @@ def test_download(box):
     refused(box.ask("GET", "/files/download"), 400, "BAD_REQUEST")
 
 
+def test_a_part_of_a_file(box):
+    place = box.folder()
+    content = bytes(range(256)) * 1000
+    box.put(f"{place}/a", content)
+
+    def ask(method="GET", **headers):
+        return box.ask(method, "/files/download", None,
+                       {name.replace("_", "-"): value for name, value in headers.items()}, path=f"{place}/a")
+
+    whole = ask()
+    tag = whole.headers["ETag"]
+    assert whole.status == 200 and whole.headers["Accept-Ranges"] == "bytes" and tag.startswith('"')
+    for text, first, last in (("bytes=0-0", 0, 0), ("bytes=1000-200999", 1000, 200999),
+                              ("bytes=255999-", 255999, 255999), ("bytes=-5", 255995, 255999),
+                              ("bytes=10-999999999", 10, 255999)):
+        reply = ask(Range=text)
+        assert reply.status == 206 and reply.data == content[first:last + 1], text
+        assert reply.headers["Content-Range"] == f"bytes {first}-{last}/256000"
+        assert reply.headers["Content-Length"] == str(last - first + 1)
+        assert ask("HEAD", Range=text).headers["Content-Range"] == reply.headers["Content-Range"]
+    for text in ("bytes=256000-", "bytes=-0"):
+        reply = ask(Range=text)
+        refused(reply, 416, "BAD_REQUEST")
+        assert reply.headers["Content-Range"] == "bytes */256000"
+    for text in ("bytes=1-2,5-6", "bytes=9-3", "lines=1-2", "bytes=x-"):
+        assert ask(Range=text).status == 200
+    reply = ask(If_None_Match=f'"other", {tag}', Range="bytes=0-0")
+    assert reply.status == 304 and reply.data == b"" and reply.headers["ETag"] == tag
+    assert ask(If_Range=tag, Range="bytes=5-6").data == content[5:7]
+    box.put(f"{place}/a", content + b"more")
+    reply = ask(If_Range=tag, Range="bytes=5-6")  # what the client has a part of is no more
+    assert reply.status == 200 and reply.data == content + b"more"
+    assert ask(If_None_Match=tag).status == 200
+    box.put(f"{place}/a", b"")
+    assert ask(Range="bytes=0-").data == b""
+
+
 def test_bulk_download(box):
     place = box.folder()
     contents = {"a": b"first", "b": b"", "c": b"--boundary\r\n\r\n" * 30000}
@@ -500,6 +564,7 @@ def test_large_files(box):
     box.put(f"{place}/warm", piece)
     assert box.read(f"{place}/warm") == piece
     front = box.daemon.front()
+    Path(f"/proc/{front}/clear_refs").write_text("5")  # the most from now on
     before = memory_of(front)
     head, tail = form([("files[0].path", f"{place}/large"), ("files[0].file", b"CUT")])[0].split(b"CUT")
 

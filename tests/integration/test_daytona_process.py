@@ -273,8 +273,8 @@ def test_a_command_that_is_not_waited_for(box):
     path = f"{s.path}/command/{number}"
     box.good("POST", path + "/input", {"data": "hello"}, status=204)
     assert s.ended(number) == 5
-    assert s.logs(number).json() == {"output": "got hello\nerr\n", "stdout": "got hello\n",
-                                     "stderr": "err\n"}
+    out = "hello\ngot hello\n"  # what was typed, and the answer
+    assert s.logs(number).json() == {"output": out + "err\n", "stdout": out, "stderr": "err\n"}
     error = box.bad("POST", path + "/input", {"data": "more"}, status=410)
     assert error["code"] == "COMMAND_ALREADY_COMPLETED"
     assert s.ended(s.begin("true", key="async")) == 0
@@ -282,6 +282,27 @@ def test_a_command_that_is_not_waited_for(box):
         assert box.bad("GET", f"{s.path}/command/{wrong}", status=404)["code"] == "PROCESS_NOT_FOUND"
         box.bad("POST", f"{s.path}/command/{wrong}/input", {"data": "x"}, status=404)
         box.bad("GET", f"{s.path}/command/{wrong}/logs", status=404)
+    box.good("DELETE", s.path, status=204)
+
+
+def test_input_is_in_the_logs_unless_it_is_not_wanted_there(box):
+    s = box.session("echo")
+    script = {"command": "read a; echo first; read b; echo second", "runAsync": True}
+    logs = []
+    for silent in ({}, {"suppressInputEcho": False}, {"suppressInputEcho": True}):
+        number = box.good("POST", s.path + "/exec", {**script, **silent}, status=202)["cmdId"]
+        path = f"{s.path}/command/{number}"
+        for line in ("one", "two\n"):
+            box.good("POST", path + "/input", {"data": line}, status=204)
+            assert until(lambda: ("first" if line == "one" else "second") in s.logs(number).text, 20)
+        assert s.ended(number) == 0
+        logs.append(s.logs(number).json()["stdout"])
+    assert logs == ["one\nfirst\ntwo\nsecond\n"] * 2 + ["first\nsecond\n"]
+    assert s.run("read x; echo \"<$x>\"")["stdout"] == "<>\n"  # one that is waited for has no input
+    box.bad("POST", s.path + "/exec", {**script, "suppressInputEcho": "no"})
+    number = s.begin("exec >&-; read x")  # nobody can print any more, but the log is there
+    box.good("POST", f"{s.path}/command/{number}/input", {"data": "x"}, status=204)
+    s.ended(number)
     box.good("DELETE", s.path, status=204)
 
 
@@ -296,7 +317,7 @@ def test_a_busy_session_is_waited_for(box):
     box.good("POST", f"{s.path}/command/{number}/input", {"data": "go\n"}, status=204)
     waiter.join(30)
     assert answers[0]["stdout"] == "second\n"
-    assert s.logs(number).json()["stdout"] == "first go\n"
+    assert s.logs(number).json()["stdout"] == "go\nfirst go\n"
     box.good("DELETE", s.path, status=204)
 
 
@@ -335,7 +356,7 @@ def test_logs_are_followed_by_http(box):
     assert answer.headers["Transfer-Encoding"] == "chunked"
     assert answer.read1() == b"one\n"
     box.good("POST", f"{s.path}/command/{number}/input", {"data": ""}, status=204)
-    assert answer.read() == b"two\n"
+    assert answer.read() == b"\ntwo\n"
     connection.close()
     box.good("DELETE", s.path, status=204)
 
@@ -360,11 +381,11 @@ def test_logs_are_followed_by_websocket(box):
         first.send(b"are you there", PING)
         assert first.receive() == ("pong", b"are you there")
         box.good("POST", f"{s.path}/command/{number}/input", {"data": "\n"}, status=204)
-        assert drain(first) == (b"two\n", b"err\n")
-        assert drain(second) == (b"one\ntwo\n", b"err\n")
+        assert drain(first) == (b"\ntwo\n", b"err\n")
+        assert drain(second) == (b"one\n\ntwo\n", b"err\n")
         assert first.closed == second.closed == (1000, "")
     with box.open(path) as again:  # from the beginning, also when it is over
-        assert drain(again) == (b"one\ntwo\n", b"err\n")
+        assert drain(again) == (b"one\n\ntwo\n", b"err\n")
     with pytest.raises(NotUpgraded) as refused:
         box.open(f"{s.path}/command/99/logs?follow=true")
     assert refused.value.status == 404
@@ -459,7 +480,7 @@ def test_a_terminal_is_made_and_used_at_once(box):
 
 
 def test_a_terminal_outlives_its_viewers(box):
-    made = box.good("POST", "/process/pty", {"id": "p 2", "cols": 90, "rows": 20, "lazyStart": True,
+    made = box.good("POST", "/process/pty", {"id": "p 2", "cols": 90, "rows": 20,
                                              "envs": {"A": "b"}}, status=201)
     assert made == {"sessionId": "p 2"}
     path = "/process/pty/p%202"
@@ -488,6 +509,36 @@ def test_a_terminal_outlives_its_viewers(box):
     with pytest.raises(NotUpgraded) as refused:
         box.open(path + "/connect", [EXIT_CONTROL])
     assert refused.value.status == 404
+
+
+def test_a_lazy_terminal_starts_with_its_first_viewer(box):
+    made = {"id": "lazy", "cwd": "/tmp", "envs": {"A": "b"}, "lazyStart": True}
+    before = box.processes("bash")
+    box.good("POST", "/process/pty", made, status=201)
+    box.bad("POST", "/process/pty", made, status=409)
+    path = "/process/pty/lazy"
+    info = box.good("GET", path)
+    assert (info["lazyStart"], info["active"], info["cwd"]) == (True, False, "/tmp")
+    assert box.processes("bash") == before
+    assert box.good("POST", path + "/resize", {"cols": 77, "rows": 11})["cols"] == 77
+    with box.open(path + "/connect", [EXIT_CONTROL]) as ws:
+        assert ws.receive() == CONNECTED
+        assert box.good("GET", path)["active"] is True
+        ws.send(b"echo \"<$(stty size) $PWD $A>\"\r")
+        read_until(ws, b"<11 77 /tmp b>")
+    assert box.good("POST", path + "/resize", {"cols": 78, "rows": 12})["rows"] == 12
+    with box.open(path + "/connect", [EXIT_CONTROL]) as ws:
+        assert ws.receive() == CONNECTED
+        ws.send(b"echo \"<$(stty size)>\"; exit 7\r")  # a size that was set while nobody looked
+        seen = read_until(ws, b"<12 78>")
+        assert b"<11 77" in seen
+        assert read_exit(ws)[0]["exitCode"] == 7
+    info = box.good("GET", path)
+    assert (info["lazyStart"], info["active"]) == (True, False)
+    box.bad("POST", path + "/resize", {"cols": 10, "rows": 10}, status=410)
+    box.good("POST", "/process/pty", made, status=201)  # its id is free again
+    box.good("DELETE", path)  # also before anything has started
+    box.bad("GET", path, status=404)
 
 
 def test_a_good_end_of_a_terminal(box):

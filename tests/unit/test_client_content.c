@@ -20,7 +20,7 @@ static int read_all(const struct wire_call *c, const char *path, uint64_t limit,
     struct wire_read_stream s;
     const char *data;
     size_t len;
-    int r = wire_read_begin(c, path, limit, &s, &err);
+    int r = wire_read_begin(c, path, 0, limit, &s, &err);
     while (r >= 0 && (r = wire_read_next(&s, &data, &len, &err)) > 0)
         (void)buf_append(out, data, len);
     if (r == 0)

@@ -58,7 +58,7 @@ static void exec_request(void **state) {
     _cleanup_(peer_close) struct peer p = peer_open();
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
     const struct wire_session_exec exec = {
-        .text = "echo 'x'", .async = true, .timeout_ms = 5, .quiet_ms = 7};
+        .text = "echo 'x'", .async = true, .echo = true, .timeout_ms = 5, .quiet_ms = 7};
     struct wire_message m;
     assert_int_equal(wire_session_exec(&p.call, "s", &exec, &err), 0);
     peer_take(&p, &r, &m);
@@ -67,6 +67,7 @@ static void exec_request(void **state) {
     assert_string_equal(m.string[WIRE_TAG_TEXT], "echo 'x'");
     assert_int_equal(m.number[WIRE_TAG_ASYNC], 1);
     assert_int_equal(m.number[WIRE_TAG_STDIN], 0);
+    assert_int_equal(m.number[WIRE_TAG_ECHO], 1);
     assert_int_equal(m.number[WIRE_TAG_TIMEOUT_MS], 5);
     assert_int_equal(m.number[WIRE_TAG_QUIET_MS], 7);
 }

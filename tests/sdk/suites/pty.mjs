@@ -55,6 +55,18 @@ export const tests = {
         await t.until(async () => !(await p.listPtySessions()).some((x) => x.id === 'p2' && x.active), 'gone')
     },
 
+    async 'a size that is set while nobody looks'(t) {
+        const p = (await t.sandbox()).process
+        const { handle } = await open(p, { id: 'p5' })
+        await handle.disconnect()
+        t.check.equal((await p.resizePtySession('p5', 99, 33)).cols, 99)
+        const again = await open(p, { connect: 'p5' })
+        await again.handle.sendInput('echo "<$(stty size)>"; kill -9 $$\n')
+        await t.until(() => again.screen.text.includes('<33 99>'), 'its new size')
+        t.check.equal((await again.handle.wait()).exitCode, 137)
+        t.check.equal((await p.getPtySessionInfo('p5')).active, false)
+    },
+
     async 'exit 0, and signals'(t) {
         const p = (await t.sandbox()).process
         const { handle, screen } = await open(p, { id: 'p3' })

@@ -93,6 +93,16 @@ export const tests = {
         await t.refused(p.sendSessionCommandInput('s4', cmdId, 'z'), t.sdk.DaytonaGoneError, 410)
     },
 
+    async 'input is in the logs, unless it is not wanted there'(t) {
+        const p = (await t.sandbox()).process
+        const { cmdId } = await p.executeSessionCommand('s4', { command: 'read a; echo "got $a"', runAsync: true })
+        await p.sendSessionCommandInput('s4', cmdId, 'typed')
+        let out = ''
+        await p.getSessionCommandLogs('s4', cmdId, (c) => { out += c }, () => {})
+        t.check.equal(out, 'typed\ngot typed\n')
+        t.check.equal((await p.getSessionCommandLogs('s4', cmdId)).output, out)
+    },
+
     async 'what is not there'(t) {
         const p = (await t.sandbox()).process
         const { DaytonaNotFoundError, DaytonaConflictError } = t.sdk

@@ -65,6 +65,15 @@ export const tests = {
         t.check.equal((await process.executeCommand('echo well')).result, 'well\n')
     },
 
+    async 'one file that cannot be written keeps none of the others'(t) {
+        const { fs } = await t.sandbox()
+        const files = ['/tmp/one', '/tmp', '/tmp/two'].map((destination) => ({ source: Buffer.from(destination), destination }))
+        const error = await t.refused(fs.uploadFiles(files), t.sdk.DaytonaError, 400)
+        t.check.match(error.message, /1 of 3 files/)
+        t.check.equal(String(await fs.downloadFile('/tmp/one')), '/tmp/one')
+        t.check.equal(String(await fs.downloadFile('/tmp/two')), '/tmp/two')
+    },
+
     async 'a stream of a file that is not there'(t) {
         const { fs } = await t.sandbox()
         const error = await (async () => {
