@@ -288,6 +288,7 @@ static const struct route_table *const tables[] = {
     &toolbox_session_routes,
     &toolbox_pty_routes,
     &toolbox_ports_routes,
+    &toolbox_lsp_routes,
     &daytona_absent_routes, /* the last: what nobody serves */
 };
 

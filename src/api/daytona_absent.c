@@ -38,7 +38,6 @@ static const struct absence absences[] = {
     {"preview", "this look at previews", "ask for a preview URL of the sandbox"},
     {"api-keys", "keys of other users", "use the key's name alone"},
     {"init", "anything to set up inside", "leave it out: a sandbox is ready when it has started"},
-    {"lsp", "language servers", "run one inside, over a session or a port"},
     {"computeruse", "a desktop", "use an image with one, and reach it by a preview"},
     {"interpreter", "an interpreter that lasts", "use process/code-run, or a session with python3"},
 };
@@ -97,7 +96,6 @@ static const struct route routes[] = {
     {"*", "/api/preview/*", absent, NEED_NOTHING},
     {"*", "/api/object-storage/*", absent, NEED_NOTHING},
     {"*", "/toolbox/{who}/init", absent},
-    {"*", "/toolbox/{who}/lsp/*", absent},
     {"*", "/toolbox/{who}/computeruse/*", absent},
     {"*", "/toolbox/{who}/process/interpreter/*", absent},
 };

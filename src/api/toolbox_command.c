@@ -174,8 +174,8 @@ const char **toolbox_env(const struct toolbox *t, const char *const *more, bool 
     return command_env(&defaults, &exec, hostname, TOOLBOX_HOSTNAME_SIZE, err);
 }
 
-static int send_command(const struct toolbox *t, const struct toolbox_command *command,
-                        struct cay_error *err) {
+int toolbox_send(const struct toolbox *t, const struct toolbox_command *command,
+                 struct cay_error *err) {
     char cwd[PATH_MAX], hostname[TOOLBOX_HOSTNAME_SIZE];
     int r = toolbox_path(t, "cwd", command->cwd, cwd, sizeof cwd, err);
     if (r < 0)
@@ -188,7 +188,7 @@ static int send_command(const struct toolbox *t, const struct toolbox_command *c
         .env = env,
         .cwd = cwd,
         .user = t->wire.user,
-        .want_stdin = command->input != NULL,
+        .want_stdin = command->input != NULL || command->keeps_input,
         .timeout_ms = command->timeout_ms,
     };
     limit_sending(t->wire.fd);
@@ -201,7 +201,7 @@ int toolbox_run(struct call *c, const struct toolbox_command *command, struct to
     *ret = (struct exec_outcome){.exit_code = 125};
     int r = toolbox_begin(c, &t, err);
     if (r == 0)
-        r = send_command(&t, command, err);
+        r = toolbox_send(&t, command, err);
     if (r < 0)
         return r;
     int64_t limit =

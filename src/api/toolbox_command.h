@@ -10,7 +10,7 @@
 struct json;
 
 extern const struct route_table toolbox_info_routes, toolbox_process_routes, toolbox_session_routes,
-    toolbox_pty_routes;
+    toolbox_pty_routes, toolbox_lsp_routes;
 
 /* ---- requests ---- */
 
@@ -75,8 +75,13 @@ struct toolbox_command {
     const char *const *env; /* over the sandbox's; NULL: none */
     const char *cwd;        /* as toolbox_path() takes it */
     const struct buf *input;
+    bool keeps_input;   /* the caller feeds it by himself */
     int64_t timeout_ms; /* 0: none */
 };
+
+/* Sends the request to run a command. */
+int toolbox_send(const struct toolbox *t, const struct toolbox_command *command,
+                 struct cay_error *err);
 
 /* Runs a command over a connection of its own. */
 int toolbox_run(struct call *c, const struct toolbox_command *command, struct toolbox_output *out,

@@ -303,6 +303,17 @@ void strv_free(struct strv *s) {
     *s = (struct strv){0};
 }
 
+void strv_drop(struct strv *s, const char *text) {
+    for (size_t i = 0; i < s->len; i++) {
+        if (strcmp(s->v[i], text) != 0)
+            continue;
+        free(s->v[i]);
+        memmove(s->v + i, s->v + i + 1, (s->len - i) * sizeof *s->v); /* with the NULL behind */
+        s->len--;
+        return;
+    }
+}
+
 bool strv_has(const struct strv *s, const char *text) {
     for (size_t i = 0; i < s->len; i++)
         if (str_equal(s->v[i], text))

@@ -67,3 +67,5 @@ int strv_push(struct strv *s, const char *text);
 int strv_pushf(struct strv *s, const char *fmt, ...) _printf_(2, 3);
 void strv_free(struct strv *s);
 bool strv_has(const struct strv *s, const char *text);
+/* Takes out the first that is this text, if there is one. */
+void strv_drop(struct strv *s, const char *text);

@@ -512,19 +512,20 @@ def test_a_terminal_outlives_its_viewers(box):
 
 
 def test_a_lazy_terminal_starts_with_its_first_viewer(box):
-    made = {"id": "lazy", "cwd": "/tmp", "envs": {"A": "b"}, "lazyStart": True}
-    before = box.processes("bash")
+    made = {"id": "lazy", "cwd": "/tmp", "envs": {"LAZY": "b"}, "lazyStart": True}
+    started = "grep -lz ^LAZY=b$ /proc/[0-9]*/environ 2>/dev/null | wc -l"
     box.good("POST", "/process/pty", made, status=201)
     box.bad("POST", "/process/pty", made, status=409)
     path = "/process/pty/lazy"
     info = box.good("GET", path)
     assert (info["lazyStart"], info["active"], info["cwd"]) == (True, False, "/tmp")
-    assert box.processes("bash") == before
+    assert box.execute(started)["result"] == "0\n"
     assert box.good("POST", path + "/resize", {"cols": 77, "rows": 11})["cols"] == 77
     with box.open(path + "/connect", [EXIT_CONTROL]) as ws:
         assert ws.receive() == CONNECTED
         assert box.good("GET", path)["active"] is True
-        ws.send(b"echo \"<$(stty size) $PWD $A>\"\r")
+        assert box.execute(started)["result"] != "0\n"
+        ws.send(b"echo \"<$(stty size) $PWD $LAZY>\"\r")
         read_until(ws, b"<11 77 /tmp b>")
     assert box.good("POST", path + "/resize", {"cols": 78, "rows": 12})["rows"] == 12
     with box.open(path + "/connect", [EXIT_CONTROL]) as ws:

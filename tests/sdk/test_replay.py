@@ -3,6 +3,7 @@
 import time
 
 import pytest
+import support
 from replay import Client, needs_specs, upload_form
 
 pytestmark = needs_specs
@@ -105,6 +106,30 @@ def test_sessions(client, toolbox):
     client.ask("GET", f"{top}/entrypoint/logs", status=200)
     client.ask("DELETE", f"{top}/r", status=204)
     client.ask("GET", f"{top}/r", status=404)
+
+
+def test_language_servers(client, toolbox):
+    fake = (support.ROOT / "tests/integration/fake_lsp.py").read_text()
+    body, kind = upload_form({"/usr/local/bin/typescript-language-server": fake.encode(),
+                              "/tmp/lsp-replay/a.ts": b"word"})
+    assert client.send("POST", f"{toolbox}/files/bulk-upload", body, Content_Type=kind).status == 200
+    client.ask("POST", f"{toolbox}/files/permissions", status=200, query={
+        "path": "/usr/local/bin/typescript-language-server", "mode": "755"})
+    place = {"languageId": "typescript", "pathToProject": "/tmp/lsp-replay"}
+    document = {**place, "uri": "file:///tmp/lsp-replay/a.ts"}
+    client.ask("POST", f"{toolbox}/lsp/completions",
+               {**document, "position": {"line": 0, "character": 0}}, 400)
+    client.ask("POST", f"{toolbox}/lsp/start", place, 200)
+    client.ask("POST", f"{toolbox}/lsp/did-open", document, 200)
+    got = client.ask("POST", f"{toolbox}/lsp/completions",
+                     {**document, "position": {"line": 0, "character": 0}}, 200)
+    assert got["items"][0]["label"] == "word"
+    assert len(client.ask("GET", f"{toolbox}/lsp/document-symbols", status=200, query=document)) == 1
+    symbols = client.ask("GET", f"{toolbox}/lsp/workspacesymbols", status=200,
+                         query={**place, "query": "all"})
+    assert symbols[0]["name"] == "word"
+    client.ask("POST", f"{toolbox}/lsp/did-close", document, 200)
+    client.ask("POST", f"{toolbox}/lsp/stop", place, 200)
 
 
 def test_logs_of_older_versions(client, toolbox):

@@ -14,7 +14,7 @@ SUCCESSOR = "@daytona/sdk"
 OLD = "sdk-0-21"
 RUNS = [(suite, NEWEST) for suite in (
     "lifecycle", "process", "sessions", "pty", "files", "streams", "git", "preview", "images",
-    "snapshots", "volumes", "errors", "clients", "more")]
+    "snapshots", "volumes", "errors", "clients", "lsp", "more")]
 RUNS += [("lifecycle", SUCCESSOR), ("process", SUCCESSOR), ("files", SUCCESSOR), ("legacy", OLD)]
 LEAST_CHECKS = 360
 SECONDS = 300
