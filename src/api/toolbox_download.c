@@ -48,7 +48,7 @@ static int reading_fill(struct reading *r, struct cay_error *err) {
 
 static int look(const struct call *c, struct reading *at, struct cay_error *err) {
     char target[PATH_MAX];
-    struct wire_file f;
+    struct wire_file f = {0};
     struct toolbox t;
     int r = toolbox_begin(c, &t, err);
     toolbox_hurry(&t);

@@ -110,7 +110,7 @@ static int read_body(const struct call *c, const struct toolbox *t, bool has_uri
 
 static int read_query(const struct call *c, const struct toolbox *t, bool has_uri,
                       struct lsp_wish *w, struct cay_error *err) {
-    const char *language, *project;
+    const char *language = "", *project = "";
     int r = toolbox_need_query(c, "languageId", &language, err);
     if (r == 0)
         r = toolbox_need_query(c, "pathToProject", &project, err);
@@ -380,7 +380,7 @@ static void write_completions(struct jsonw *w, const struct json *result, const 
 
 static int put_position(struct jsonw *w, const struct json *root, struct cay_error *err) {
     struct json at;
-    int64_t line, character;
+    int64_t line = 0, character = 0;
     int r = json_get_object(root, "position", JSON_REQUIRED, &at, err);
     if (r == 0)
         r = json_get_integer(&at, "line", JSON_REQUIRED, 0, INT32_MAX, &line, err);

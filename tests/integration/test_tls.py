@@ -32,16 +32,19 @@ def make_certificate(folder, name, ca):
     return cert, key
 
 
+def make_authority(folder):
+    folder.mkdir()
+    support.own(folder)
+    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+            "-keyout", folder / "ca.key", "-out", folder / "ca.pem", "-days", "2", "-subj", "/CN=test")
+    return folder
+
+
 @pytest.fixture
 def tls(folder):
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
-    ca = folder / "tls"
-    ca.mkdir()
-    support.own(ca)
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-            "-keyout", ca / "ca.key", "-out", ca / "ca.pem", "-days", "2", "-subj", "/CN=test")
-    return ca
+    return make_authority(folder / "tls")
 
 
 def settings(cert, key):

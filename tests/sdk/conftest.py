@@ -15,15 +15,16 @@ sys.path.insert(0, str(HERE))
 import support  # noqa: E402
 from daemons import free_port, serving  # noqa: E402
 from test_run_image import Store, base  # noqa: E402
+from test_tls import make_authority, make_certificate, settings  # noqa: E402
 
 
 class Service:
     """Where a daemon is, and the key to it."""
 
-    def __init__(self, daemon, port):
+    def __init__(self, daemon, port, scheme="http"):
         self.daemon = daemon
         self.port = port
-        self.url = f"http://127.0.0.1:{port}/api"
+        self.url = f"{scheme}://127.0.0.1:{port}/api"
         self.key = (daemon.state / "admin.key").read_text().strip()
 
 
@@ -37,6 +38,23 @@ def service():
     try:
         with serving(folder, "--listen", f"127.0.0.1:{port}") as daemon:
             yield Service(daemon, port)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def encrypted():
+    """The same by TLS, and the authority that the client has to trust."""
+    if support.USER or shutil.which("openssl") is None:
+        pytest.skip("needs openssl, and the highest tier")
+    folder = Path(tempfile.mkdtemp(prefix="tls-", dir="/tmp"))
+    folder.chmod(0o755)
+    port = free_port()
+    try:
+        make_authority(folder / "ca")
+        cert, key = make_certificate(folder / "ca", "sdk", folder / "ca")
+        with serving(folder, "--listen", f"127.0.0.1:{port}", env=settings(cert, key)) as daemon:
+            yield Service(daemon, port, "https"), folder / "ca" / "ca.pem"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -41,6 +41,19 @@ def test_suite(service, packages, tmp_path, request, suite, sdk):
         assert front_peak(service) - before < STREAM_KB
 
 
+@pytest.mark.parametrize("suite", ["sessions", "pty"])
+def test_over_tls(encrypted, packages, tmp_path, suite):
+    """Streams of logs and terminals, and the event socket, are WebSockets of TLS there."""
+    service, authority = encrypted
+    env = {**os.environ, "DAYTONA_API_URL": service.url, "DAYTONA_API_KEY": service.key,
+           "NODE_EXTRA_CA_CERTS": str(authority)}
+    result = subprocess.run(["node", packages / "run.mjs", suite, NEWEST], env=env, cwd=tmp_path,
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                            timeout=SECONDS)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert json.loads(result.stdout.strip().split("\n")[-1])["failed"] == []
+
+
 def front_peak(service):
     """The most memory that the process with the requests has had, in KB."""
     status = Path(f"/proc/{service.daemon.front()}/status").read_text()
