@@ -14,7 +14,11 @@
 #include "base/error.h"
 #include "base/log.h"
 
-enum { STREAM_CHUNK = 64 * 1024, WEBSOCKET_MESSAGE_MAX = 1024 * 1024 };
+enum {
+    STREAM_CHUNK = 64 * 1024,
+    WEBSOCKET_MESSAGE_MAX = 1024 * 1024,
+    TAKES_NOTHING_MS = 300 * 1000,
+};
 
 static ssize_t read_stream(void *cls, uint64_t at, char *data, size_t size) {
     (void)at;
@@ -30,14 +34,22 @@ static void close_stream(void *cls) {
     s->close(s);
 }
 
+/* What lasts has no time limit: it may be silent for hours. But a client that is gone without a
+ * word is noticed, and so is one that takes nothing of what there is for it; unless that is a
+ * command's output, since a user may stop his program for a while. */
+static void watch(int sock, bool must_take) {
+    int on = 1;
+    unsigned limit_ms = must_take ? TAKES_NOTHING_MS : 0;
+    (void)setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(sock, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof limit_ms);
+}
+
 /* ---- what a connection becomes ---- */
 
-/* For terminals over TCP; and a client that is gone without a word is noticed. Unix sockets know
- * neither, which is fine. */
+/* For terminals over TCP. Unix sockets do not know it, which is fine. */
 static void tune(int sock) {
     int on = 1;
     (void)setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    (void)setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 static void converse(struct call *c, int sock, const char *early, size_t early_len) {
@@ -153,9 +165,11 @@ static struct MHD_Response *make_response(struct call *c) {
         accept_websocket(c);
     if ((a->operation != NULL || a->talk != NULL) && a->status == MHD_HTTP_OK) {
         a->status = MHD_HTTP_SWITCHING_PROTOCOLS;
+        watch(call_socket(c), a->talk != NULL);
         return MHD_create_response_for_upgrade(run_operation, NULL);
     }
     if (a->stream != NULL) {
+        watch(call_socket(c), true);
         struct MHD_Response *response = MHD_create_response_from_callback(
             a->stream_bytes != 0 ? a->stream_bytes : MHD_SIZE_UNKNOWN, STREAM_CHUNK, read_stream,
             a->stream, close_stream);

@@ -168,6 +168,45 @@ def test_a_client_that_hangs_up_ends_its_command(box):
     assert until(lambda: box.processes("4712") == 0, 10)
 
 
+def threads_of(pid):
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def test_clients_that_go_leave_nothing_behind(box):
+    """In the middle of a file, of logs, of a terminal, of a command: whoever serves them ends too."""
+    s = box.session("left")
+    number = s.begin("echo here; sleep 4714")
+    logs = f"{s.path}/command/{number}/logs?follow=true"
+    assert box.execute("truncate -s 1G /tmp/large")["exitCode"] == 0
+    front = box.daemon.front()
+    streams = []
+    for method, path, body in (("GET", "/files/download?path=/tmp/large", None),
+                               ("POST", "/files/bulk-download", '{"paths": ["/tmp/large"]}'),
+                               ("GET", logs, None)):
+        connection = box.daemon.http()
+        connection.request(method, box.base + path, body, {"X-Daytona-SDK-Version": NEW})
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.read(5)
+        streams.append((connection, answer))
+    sockets = [box.open(logs), box.open("/process/pty/create-connect?id=left")]
+    assert sockets[0].receive() == b"\1\1\1here\n" and sockets[1].receive() == CONNECTED
+    command = box.daemon.http()
+    command.request("POST", box.base + "/process/execute", json.dumps({"command": "sleep 4713"}))
+    assert until(lambda: box.processes("4713") > 0, 20)
+    serving = threads_of(front)
+    command.close()
+    for connection, answer in streams:
+        answer.close()
+        connection.close()
+    for ws in sockets:
+        ws.close()
+    assert until(lambda: threads_of(front) <= serving - 6, 20), (serving, threads_of(front))
+    assert until(lambda: box.processes("4713") == 0, 20)
+    assert box.processes("4714") > 0  # what a session runs goes on
+    box.good("DELETE", "/process/pty/left")
+    box.good("DELETE", s.path, status=204)
+
+
 def test_bad_requests(box):
     path = "/process/execute"
     for body in ("", "[]", "{", '{"command": 1}', '{"command": " \\n"}', "{}",
