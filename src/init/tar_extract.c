@@ -186,6 +186,10 @@ static int complete_member(struct extraction *x, struct cay_error *err) {
     }
     if (r < 0 || m->size > INT64_MAX)
         return broken(err, "malformed extended header");
+    /* The old format has no type for folders. Now, since a long name is cut in the header itself,
+     * perhaps behind a slash. */
+    if (m->type == TAR_FILE && str_ends(m->path, "/"))
+        m->type = TAR_FOLDER;
     return 0;
 }
 

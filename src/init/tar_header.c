@@ -81,10 +81,7 @@ static void decode_path(const unsigned char *block, struct tar_member *m) {
         at += field_text(block + USTAR_PREFIX_AT, USTAR_PREFIX_LEN, at);
         *at++ = '/';
     }
-    at += field_text(block + USTAR_NAME_AT, USTAR_NAME_LEN, at);
-    /* The old format has no type for folders. */
-    if (m->type == TAR_FILE && at > m->path && at[-1] == '/')
-        m->type = TAR_FOLDER;
+    (void)field_text(block + USTAR_NAME_AT, USTAR_NAME_LEN, at);
 }
 
 static bool is_zero(const unsigned char *block) {

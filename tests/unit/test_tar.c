@@ -414,6 +414,26 @@ static void round_trip(void **state) {
     assert_int_equal(RUN(save(c, at(state, "none"), at(state, "t.tar"))), -CAY_NOT_FOUND);
 }
 
+/* The header holds 100 bytes of a name; where it is cut must not matter. */
+static void names_of_any_length(void **state) {
+    enum { FIRST = 85, LAST = 115 };
+    char path[PATH_MAX], folder[LAST + 1];
+    memset(folder, 'a', sizeof folder);
+    assert_int_equal(mkdir(at(state, "in"), 0755), 0);
+    for (int n = FIRST; n <= LAST; n++) {
+        (void)snprintf(path, sizeof path, "%s/in/%.*s", (char *)*state, n, folder);
+        assert_int_equal(mkdir(path, 0755), 0);
+        (void)snprintf(path, sizeof path, "%s/in/%.*s/file", (char *)*state, n, folder);
+        put_file(path, "content", 0644);
+    }
+    assert_int_equal(RUN(save(c, at(state, "in"), at(state, "t.tar"))), 0);
+    assert_int_equal(RUN(load(c, at(state, "t.tar"), at(state, "out"))), 0);
+    for (int n = FIRST; n <= LAST; n++) {
+        (void)snprintf(path, sizeof path, "%s/out/in/%.*s/file", (char *)*state, n, folder);
+        assert_string_equal(get_file(path), "content");
+    }
+}
+
 static void limited_out(void **state) {
     make_sample(state);
     _cleanup_(buf_free) struct buf b = BUF_INIT(ARCHIVE_MAX);
@@ -507,10 +527,11 @@ static void unreadable(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CASE(clean_paths),         CASE(decode_encoded),     CASE(pax_records), CASE(escapes),
-        CASE(absolute_names),      CASE(devices_and_set_id), CASE(damaged),     CASE(many_tiny),
-        CASE(replaces_and_limits), CASE(round_trip),         CASE(limited_out), CASE(gnu_tar),
-        CASE(python_tarfile),      CASE(unreadable),
+        CASE(clean_paths),    CASE(decode_encoded), CASE(pax_records),
+        CASE(escapes),        CASE(absolute_names), CASE(devices_and_set_id),
+        CASE(damaged),        CASE(many_tiny),      CASE(replaces_and_limits),
+        CASE(round_trip),     CASE(limited_out),    CASE(gnu_tar),
+        CASE(python_tarfile), CASE(unreadable),     CASE(names_of_any_length),
     };
     return cmocka_run_group_tests_name("tar", tests, NULL, NULL);
 }
