@@ -14,7 +14,7 @@
 
 enum {
     OUT_MAX = 16 * 1024 * 1024, /* said, not yet taken: a document and answers */
-    COMPLAINT_MAX = 512,
+    COMPLAINT_MAX = 300,
     NOT_FOUND_EXIT = 127,
     METHOD_NOT_FOUND = -32601,
 };
@@ -33,7 +33,7 @@ struct lsp_server {
     struct buf out;
     uint64_t credit, last_id;
     struct strv documents;
-    char complaint[COMPLAINT_MAX]; /* the last that it wrote to stderr */
+    struct buf complaint; /* the last that it wrote to stderr */
 };
 
 /* ---- the table ---- */
@@ -60,6 +60,7 @@ static void server_free(struct lsp_server *s) {
     wire_reader_free(&s->wire);
     lsp_reader_free(&s->reader);
     buf_free(&s->out);
+    buf_free(&s->complaint);
     strv_free(&s->documents);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
@@ -105,6 +106,7 @@ static struct lsp_server *add(const struct lsp_place *place) {
     s->wire = WIRE_READER_INIT;
     s->reader = LSP_READER_INIT;
     s->out = BUF_INIT(OUT_MAX);
+    s->complaint = BUF_INIT(COMPLAINT_MAX);
     s->credit = WIRE_INPUT_CREDIT;
     (void)pthread_mutex_init(&s->lock, NULL);
     s->next = table;
@@ -293,16 +295,16 @@ static int take_output(struct lsp_server *s, const struct wire_command_event *e,
     return r;
 }
 
-/* The end of it says most. */
+/* The end of it says most; in one line. */
 static void take_complaint(struct lsp_server *s, const struct wire_command_event *e) {
-    char text[COMPLAINT_MAX];
-    size_t len = MIN(e->len, sizeof text - 1);
-    memcpy(text, e->data + e->len - len, len);
-    while (len > 0 && strchr(" \r\n\t", text[len - 1]) != NULL)
-        len--;
-    text[len] = '\0';
-    if (len > 0)
-        (void)str_escape(s->complaint, sizeof s->complaint, text);
+    struct buf *b = &s->complaint;
+    size_t len = MIN(e->len, b->max);
+    buf_consume(b, b->len - MIN(b->len, b->max - len));
+    for (const char *p = e->data + e->len - len; p < e->data + e->len; p++) {
+        bool is_space = *p == '\0' || strchr(" \r\n\t", *p) != NULL;
+        if (!is_space || (b->len > 0 && b->data[b->len - 1] != ' '))
+            (void)buf_putc(b, is_space ? ' ' : *p);
+    }
 }
 
 static int take_event(struct lsp_server *s, const struct wire_command_event *e, struct awaited *a,
@@ -333,8 +335,8 @@ static int explain_end(const struct lsp_server *s, struct cay_error *err) {
                                      ? "install python-lsp-server or pyright there"
                                      : "install typescript-language-server and typescript there");
     }
-    error_set(err, CAY_UNAVAILABLE, "the language server has ended with exit code %d%s%.300s",
-              s->exit_code, s->complaint[0] != '\0' ? ": " : "", s->complaint);
+    error_set(err, CAY_UNAVAILABLE, "the language server has ended with exit code %d%s%s",
+              s->exit_code, s->complaint.len > 0 ? ": " : "", buf_text(&s->complaint));
     return error_remedy(err, "start it again");
 }
 

@@ -172,13 +172,6 @@ static bool number_of(const struct json *at, const char *key, int64_t *ret) {
     return json_child(at, key, &child) && json_as_integer(&child, 0, INT32_MAX, ret, &ignored) == 0;
 }
 
-/* What is to be inserted may be told as an edit. */
-static const char *insertion_of(const struct json *item) {
-    struct json edit;
-    const char *text = text_of(item, "insertText");
-    return text == NULL && json_child(item, "textEdit", &edit) ? text_of(&edit, "newText") : text;
-}
-
 /* A text, or {kind, value}. */
 static void put_documentation(struct jsonw *w, const struct json *item) {
     struct json child;
@@ -197,7 +190,7 @@ static void put_documentation(struct jsonw *w, const struct json *item) {
 }
 
 static void put_item(struct jsonw *w, const struct json *item) {
-    static const char *const texts[] = {"detail", "sortText", "filterText"};
+    static const char *const texts[] = {"detail", "sortText", "filterText", "insertText"};
     const char *label = text_of(item, "label");
     int64_t kind;
     if (label == NULL)
@@ -208,7 +201,6 @@ static void put_item(struct jsonw *w, const struct json *item) {
         jsonw_put_integer(w, "kind", kind);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         put_text(w, texts[i], text_of(item, texts[i]));
-    put_text(w, "insertText", insertion_of(item));
     put_documentation(w, item);
     jsonw_end_object(w);
 }

@@ -250,7 +250,10 @@ static int launch(struct call *c, struct job *j, struct cay_error *err) {
     r = introduce(c, j, err);
     if (r < 0)
         lsp_server_end(j->server);
-    return r;
+    if (r != -CAY_INVALID_ARGUMENT)
+        return r;
+    err->code = CAY_UNAVAILABLE; /* it refuses to work at all */
+    return error_remedy(err, "install what it misses, and start it again");
 }
 
 static int start(struct call *c, struct cay_error *err) {

@@ -40,7 +40,7 @@ def answer(method, params):
         return symbols(next(iter(documents))) if params["query"] == "all" else None
     if method == "textDocument/completion":
         items = [{"label": documents[params["textDocument"]["uri"]], "kind": 3, "detail": "d", "sortText": "s",
-                  "documentation": {"kind": "markdown", "value": "v"}, "textEdit": {"newText": "n"}},
+                  "documentation": {"kind": "markdown", "value": "v"}, "insertText": "n", "textEdit": {"newText": "t"}},
                  {"label": json.dumps([params["position"], params["context"]]), "kind": "x", "detail": 7,
                   "documentation": "text"}, {"kind": 1}, 17]
         return items if mode == "array" else {"isIncomplete": True, "items": items}
@@ -77,7 +77,9 @@ while (message := read()):
     if mode == "breaks" and method == "textDocument/completion":
         write(b"Content-Length: 7\r\n\r\n{\"a\": [")
         continue
-    if mode == "refuses" and method.startswith("textDocument"):
+    if mode == "unwilling":
+        say(id=message["id"], error={"code": -32603, "message": "no compiler here"})
+    elif mode == "refuses" and method.startswith("textDocument"):
         say(id=message["id"], error={"code": -32803, "message": "not today"})
     elif mode == "refuses" and method.startswith("workspace"):
         say(id=message["id"], error={"code": -32601, "message": "Method Not Found"})

@@ -127,12 +127,14 @@ def test_paths_begin_at_the_work_folder(box):
     p.say("stop")
 
 
-@pytest.mark.parametrize("mode", ["garbage", "huge", "flood", "dies"])
+@pytest.mark.parametrize("mode", ["garbage", "huge", "flood", "dies", "unwilling"])
 def test_a_server_that_is_none(box, mode):
     p = Project(box, mode)
     error = p.say("start", status=503)
     if mode == "dies":
         assert "exit code 3" in error["message"] and "no licence" in error["message"]
+    if mode == "unwilling":
+        assert "no compiler here" in error["message"] and "install" in error["remedy"]
     assert until(lambda: not p.runs(), 20)
     p.complete(f"{p.folder}/a.ts", status=400)
 

@@ -148,12 +148,11 @@ static void completions(void **state) {
                                         "{\"items\":[{\"label\":3}]}"};
     for (size_t i = 0; i < ARRAY_LEN(empty); i++)
         check_shape(COMPLETIONS, empty[i], none);
-    check_shape(
-        COMPLETIONS,
-        "{\"isIncomplete\":true,\"items\":[{\"label\":\"a\",\"kind\":3,\"detail\":null,"
-        "\"documentation\":{\"value\":\"v\"},\"textEdit\":{\"newText\":\"n\"},\"data\":{}}]}",
-        "{\"items\":[{\"label\":\"a\",\"kind\":3,\"insertText\":\"n\",\"documentation\":"
-        "{\"kind\":\"plaintext\",\"value\":\"v\"}}],\"isIncomplete\":true}");
+    check_shape(COMPLETIONS,
+                "{\"isIncomplete\":true,\"items\":[{\"label\":\"a\",\"kind\":3,\"detail\":null,"
+                "\"documentation\":{\"value\":\"v\"},\"insertText\":\"n\",\"data\":{}}]}",
+                "{\"items\":[{\"label\":\"a\",\"kind\":3,\"insertText\":\"n\",\"documentation\":"
+                "{\"kind\":\"plaintext\",\"value\":\"v\"}}],\"isIncomplete\":true}");
     check_shape(COMPLETIONS, "[{\"label\":\"a\",\"kind\":-1,\"documentation\":\"t\"}]",
                 "{\"items\":[{\"label\":\"a\",\"documentation\":\"t\"}],\"isIncomplete\":false}");
 }
