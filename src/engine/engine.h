@@ -22,7 +22,10 @@ enum engine_state { ENGINE_STOPPED, ENGINE_RUNNING, ENGINE_PAUSED };
 
 struct engine_sandbox {
     char id[ID_SIZE];
+    char image[HEX_SIZE]; /* id in the store; "" for the host image */
     enum engine_state state;
+    uint32_t cpu_quota_us, pids;
+    uint64_t memory_bytes, disk_bytes; /* 0: without a limit */
 };
 
 struct engine_stats {

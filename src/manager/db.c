@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "manager/db_internal.h"
+#include "manager/db_wal.h"
 
 enum { BUSY_MS = 5000 };
 
@@ -30,7 +31,7 @@ static const char *const query_texts[DB_QUERIES] = {
     [DB_KEY_LIST] = "SELECT " DB_KEY_COLUMNS " FROM key ORDER BY created_ms, name",
     [DB_VOLUME_ADD] = "INSERT INTO volume (id, owner, name, created_ms) VALUES (?1, ?2, ?3, ?4)",
     [DB_VOLUME_REMOVE] = "DELETE FROM volume WHERE id = ?1",
-    [DB_VOLUME_LIST] = "SELECT id, owner, name, created_ms FROM volume ORDER BY created_ms, id",
+    [DB_VOLUME_LIST] = "SELECT " DB_VOLUME_COLUMNS " FROM volume ORDER BY created_ms, id",
     [DB_EVENT_ADD] = "INSERT INTO event (sandbox, time_ms, state, text)"
                      " SELECT id, ?2, state, ?3 FROM sandbox WHERE id = ?1",
     [DB_EVENT_LIST] = "SELECT number, time_ms, state, text FROM event"
@@ -50,26 +51,12 @@ static const char *const query_texts[DB_QUERIES] = {
 
 /* ---- failures ---- */
 
-static void copy_file(const char *from, const char *to) {
-    _cleanup_(closep) int in = open(from, O_RDONLY | O_CLOEXEC);
-    _cleanup_(closep) int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (in < 0 || out < 0)
-        return;
-    while (sendfile(out, in, NULL, 1 << 20) > 0)
-        ;
-}
-
-/* The first copy is kept: later ones would be of a file that was tampered with in the meantime. */
 int db_fail_damaged(const char *path, const char *found, struct cay_error *err) {
-    char copy[1024];
-    if (str_format(copy, sizeof copy, "%s.damaged", path) == 0)
-        copy_file(path, copy);
-    error_set(err, CAY_INTERNAL, "database '%s' is damaged (%s); a copy is in '%s.damaged'", path,
-              found, path);
-    return error_remedy(err,
-                        "restore it from a backup, or rescue it while cayd is stopped with "
-                        "'sqlite3 OLD .dump', as docs/operating.md has it; do not begin with an "
-                        "empty one: sandboxes that it does not know are not served");
+    error_set(err, CAY_INTERNAL, "database '%s' is damaged (%s)", path, found);
+    if (err != NULL)
+        err->sys = EUCLEAN; /* how db_open_or_salvage knows it */
+    return error_remedy(err, "restart the daemon: it keeps the file aside, saves what can be read, "
+                             "and serves that without changes; or restore a backup");
 }
 
 static int no_space(const char *doing, const char *text, struct cay_error *err) {
@@ -184,6 +171,28 @@ int db_open(const char *path, struct db **ret, struct cay_error *err) {
         return r;
     *ret = TAKE_PTR(db);
     return 0;
+}
+
+static int check_log(const char *path, struct cay_error *err) {
+    char log[PATH_MAX];
+    if (str_format(log, sizeof log, "%s-wal", path) < 0)
+        return error_sys(err, ENAMETOOLONG, "opening database '%s'", path);
+    if (!db_wal_has_lost(log))
+        return 0;
+    return db_fail_damaged(path, "changes in its log cannot be read", err);
+}
+
+int db_open_or_salvage(const char *path, const char *folder, const char *mark, struct db **ret,
+                       struct cay_error *err) {
+    int r = check_log(path, err);
+    if (r == 0)
+        r = db_open(path, ret, err);
+    if (r == 0 || err->sys != EUCLEAN)
+        return r;
+    struct cay_error found = *err;
+    r = db_salvage(path, folder, mark, found.message, err);
+    return r < 0 ? error_prefix(err, "saving what can be read of a damaged database")
+                 : db_open(path, ret, err);
 }
 
 void db_close(struct db *db) {

@@ -18,6 +18,11 @@ struct volume;
 /* Opens or makes the file at path, bringing an older layout up to date in one transaction. A newer
  * layout, or a damaged file, is refused with what to do. Any thread may use it. */
 int db_open(const char *path, struct db **ret, struct cay_error *err);
+/* The same; but what can be read of a damaged file is put into a new one, and the file, with its
+ * log, is kept in `folder`. Then `mark` is a file that says in words what was found and saved; it
+ * is there before the new database is. err is not NULL. */
+int db_open_or_salvage(const char *path, const char *folder, const char *mark, struct db **ret,
+                       struct cay_error *err);
 void db_close(struct db *db);
 
 /* Whether it can be used: its file is there, can be read, and, if the last change failed, can be

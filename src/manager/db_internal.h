@@ -42,7 +42,7 @@ struct db {
 
 /* Fills err from the connection's last failure: its class, its text and what to do. */
 int db_fail(sqlite3 *sql, struct cay_error *err, const char *doing);
-/* The same for a file that is damaged: a copy of it is kept beside it. */
+/* The same for a file that is damaged, which err->sys says: EUCLEAN. */
 int db_fail_damaged(const char *path, const char *found, struct cay_error *err);
 /* Runs statements that answer nothing. */
 int db_run(sqlite3 *sql, const char *text, const char *doing, struct cay_error *err);
@@ -78,6 +78,17 @@ int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error
 #define DB_KEY_COLUMNS                                                                             \
     "id, name, hash, scopes, max_sandboxes, max_memory_bytes, max_disk_bytes, "                    \
     "max_cpu_quota_us, created_ms, expires_ms"
+
+/* False if the row makes no sense. */
+bool db_read_key(sqlite3_stmt *q, struct key *ret);
+
+#define DB_VOLUME_COLUMNS "id, owner, name, created_ms"
+bool db_read_volume(sqlite3_stmt *q, struct volume *ret);
+
+/* Puts what can be read of the database into a new one in its place, and its files into folder;
+ * says so in the file `mark`, with what was found. */
+int db_salvage(const char *path, const char *folder, const char *mark, const char *found,
+               struct cay_error *err);
 
 /* Finds the end of the audit. */
 int db_audit_open(struct db *db, struct cay_error *err);

@@ -37,7 +37,7 @@ int db_key_remove(struct db *db, const char *id, struct cay_error *err) {
     return db_write_row(db, q, bound, DB_FLUSH, &changed, "removing a key", err);
 }
 
-static bool read_key(sqlite3_stmt *q, struct key *ret) {
+bool db_read_key(sqlite3_stmt *q, struct key *ret) {
     const char *id = (const char *)sqlite3_column_text(q, 0);
     const char *name = (const char *)sqlite3_column_text(q, 1);
     const void *hash = sqlite3_column_blob(q, 2);
@@ -63,7 +63,7 @@ int db_key_list(struct db *db, db_key_visit visit, void *user, struct cay_error 
         struct key k = {0};
         if (step != SQLITE_ROW)
             r = db_fail(db->sql, err, "reading the keys");
-        else if (!read_key(q, &k))
+        else if (!db_read_key(q, &k))
             r = db_fail_damaged(sqlite3_db_filename(db->sql, "main"), "a key makes no sense", err);
         else
             r = visit(user, &k, err);

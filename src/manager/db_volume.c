@@ -26,7 +26,7 @@ int db_volume_remove(struct db *db, const char *id, struct cay_error *err) {
     return db_write_row(db, q, bound, DB_FLUSH, &changed, "removing a volume", err);
 }
 
-static bool read_volume(sqlite3_stmt *q, struct volume *ret) {
+bool db_read_volume(sqlite3_stmt *q, struct volume *ret) {
     const char *id = (const char *)sqlite3_column_text(q, 0);
     const char *owner = (const char *)sqlite3_column_text(q, 1);
     const char *name = (const char *)sqlite3_column_text(q, 2);
@@ -44,7 +44,7 @@ int db_volume_list(struct db *db, db_volume_visit visit, void *user, struct cay_
         struct volume v = {0};
         if (step != SQLITE_ROW)
             r = db_fail(db->sql, err, "reading the volumes");
-        else if (!read_volume(q, &v))
+        else if (!db_read_volume(q, &v))
             r = db_fail_damaged(sqlite3_db_filename(db->sql, "main"), "a volume makes no sense",
                                 err);
         else

@@ -29,13 +29,9 @@ static int init_locks(struct manager *m, struct cay_error *err) {
 }
 
 static int open_folder(struct manager *m, const char *folder, struct cay_error *err) {
-    char path[PATH_MAX];
-    int r = path_join(path, sizeof path, folder, "cay.db");
-    if (r < 0)
-        return error_sys(err, -r, "naming the database in '%s'", folder);
     if (mkdir("run", 0700) < 0 && errno != EEXIST)
         return error_errno(err, "making the folder 'run' in '%s'", folder);
-    return db_open(path, &m->db, err);
+    return rescue_open(m, folder, err);
 }
 
 /* On success every row is in the table; on failure the caller releases what is there. */
@@ -119,16 +115,19 @@ static void begin_times(struct manager *m) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-int manager_start(struct manager *m, struct engine *engine, struct cay_error *err) {
-    begin_times(m);
-    m->engine = engine;
+static int start_work(struct manager *m, struct cay_error *err) {
     int r = reconcile(m, true, err);
     if (r == 0)
         r = reaper_start(m, err);
     if (r == 0)
         r = sampler_start(m, err);
-    if (r == 0)
-        r = pool_start(m, err);
+    return r < 0 ? r : pool_start(m, err);
+}
+
+int manager_start(struct manager *m, struct engine *engine, struct cay_error *err) {
+    begin_times(m);
+    m->engine = engine;
+    int r = m->is_rescue ? rescue_adopt(m, err) : start_work(m, err);
     if (r < 0)
         return error_prefix(err, "starting the manager");
     (void)pthread_mutex_lock(&m->lock);
@@ -177,7 +176,7 @@ void manager_close(struct manager *m, int64_t wait_ms) {
     (void)pthread_mutex_unlock(&m->lock);
     if (!quiet) /* somebody is still in here */
         return;
-    if (ready) {
+    if (ready && !m->is_rescue) {
         (void)pthread_join(m->reaper, NULL);
         if (m->has_sampler)
             (void)pthread_join(m->sampler, NULL);

@@ -99,6 +99,7 @@ struct manager {
     unsigned archiving;                 /* how many the clean-up archives now */
     struct pool pool;
     uint64_t audit_failures;
+    bool is_rescue; /* the database was damaged: nothing is changed until somebody has looked */
 };
 
 /* ---- manager_settings.c ---- */
@@ -217,6 +218,14 @@ enum { CONNECT_MS = 5000 }; /* what a user waits for */
 int socket_listen(const char *id, struct cay_error *err);
 int socket_connect(const char *id, int64_t timeout_ms, struct cay_error *err);
 void socket_remove(const char *id);
+
+/* ---- manager_rescue.c ---- */
+
+/* Opens the database in the folder, or what can be saved of it. */
+int rescue_open(struct manager *m, const char *folder, struct cay_error *err);
+/* In place of the reconciler, which would remove what has lost its row: rows for all that exists.
+ */
+int rescue_adopt(struct manager *m, struct cay_error *err);
 
 /* ---- manager_reconcile.c ---- */
 

@@ -39,6 +39,8 @@ int manager_health(struct manager *m, struct cay_error *err) {
         (void)error_prefix(err, "the daemon cannot do its work");
         return -CAY_UNAVAILABLE;
     }
+    if (manager_check_rescue(m, err) < 0)
+        return -CAY_UNAVAILABLE;
     int64_t gone_ms = m->engine->ops->gone_ms == NULL ? 0 : m->engine->ops->gone_ms(m->engine);
     if (gone_ms < GONE_MS)
         return 0;

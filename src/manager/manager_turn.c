@@ -26,6 +26,8 @@ static int wait_for_turn(struct manager *m, const char *who, struct sandbox **re
     struct sandbox *s = NULL;
     int r = table_check_open(m, err);
     if (r == 0)
+        r = manager_check_rescue(m, err);
+    if (r == 0)
         r = table_find(m, who, &s, err);
     if (s == NULL)
         return r;

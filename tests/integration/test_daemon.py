@@ -621,20 +621,6 @@ def test_a_state_folder_that_the_front_cannot_reach(folder):
     assert done.returncode != 0 and b"chmod o+x" in done.stderr
 
 
-def test_a_damaged_database_is_told(folder):
-    with serving(folder) as daemon:
-        daemon.stop()
-        database = daemon.state / "daemon" / "cay.db"
-        good = database.read_bytes()
-        for name in ("cay.db-wal", "cay.db-shm"):
-            (database.parent / name).unlink(missing_ok=True)
-        database.write_bytes(b"nonsense" * 1000)
-        done = daemon.spawn(stderr=subprocess.PIPE)
-        _, text = done.communicate(timeout=30)
-        assert done.returncode != 0 and b"cay.db" in text, text
-        database.write_bytes(good)
-
-
 # ---- two daemons ----
 
 def test_a_second_daemon_names_the_first(daemon):

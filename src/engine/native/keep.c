@@ -411,9 +411,15 @@ static void handle_list(const struct keep *k, const struct launcher_request *r) 
     if (at < k->count && strcmp(k->all[at]->record.id, r->spec.id) == 0)
         at++;
     for (; at < k->count && a.list.count < LAUNCHER_PAGE; at++) {
+        const struct keep_record *record = &k->all[at]->record;
         struct engine_sandbox *e = &a.list.entries[a.list.count++];
-        memcpy(e->id, k->all[at]->record.id, ID_SIZE);
+        memcpy(e->id, record->id, ID_SIZE);
+        memcpy(e->image, record->image, HEX_SIZE);
         e->state = state_of(k->all[at]);
+        e->cpu_quota_us = record->cpu_quota_us;
+        e->pids = record->pids;
+        e->memory_bytes = record->memory_bytes;
+        e->disk_bytes = record->disk_bytes;
     }
     keep_answer(k, &a);
 }

@@ -64,7 +64,7 @@ enum launcher_event {
                               * before this launcher began */
 };
 
-enum { LAUNCHER_PAGE = 32 };
+enum { LAUNCHER_PAGE = 16 };
 
 struct launcher_answer {
     uint32_t event;

@@ -263,7 +263,8 @@ static bool page_is_sane(const struct launcher_answer *page) {
     for (uint32_t i = 0; i < page->list.count; i++) {
         const struct engine_sandbox *s = &page->list.entries[i];
         if (memchr(s->id, '\0', sizeof s->id) == NULL || !id_is_valid(s->id) ||
-            (unsigned)s->state > ENGINE_PAUSED)
+            memchr(s->image, '\0', sizeof s->image) == NULL ||
+            (s->image[0] != '\0' && !hex_is_valid(s->image)) || (unsigned)s->state > ENGINE_PAUSED)
             return false;
     }
     return true;
