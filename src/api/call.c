@@ -325,7 +325,8 @@ static void refuse_route(struct call *c, const char *method, const char *allow) 
 static int open_route(struct call *c, struct cay_error *err) {
     bool is_look = str_equal(c->route->method, "GET");
     int r = access_check(&c->caller, c->route->need, is_look, err);
-    if (r == 0 && !is_look && !str_starts(c->route->pattern, "/toolbox/")) /* that is inside of one */
+    /* What the toolbox changes is inside a sandbox. */
+    if (r == 0 && !is_look && !str_starts(c->route->pattern, "/toolbox/"))
         r = manager_check_rescue(c->manager, err);
     if (r == 0 && route_has_sandbox(c->route)) {
         r = manager_find(c->manager, &c->caller, c->who, c->id, err);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "manager/manager_internal.h"
+#include "manager/manager_rescue.h"
 
 enum { TRANSITION_MS = 60 * 1000, RECOVER_MS = 1000 };
 

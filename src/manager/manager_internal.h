@@ -219,14 +219,6 @@ int socket_listen(const char *id, struct cay_error *err);
 int socket_connect(const char *id, int64_t timeout_ms, struct cay_error *err);
 void socket_remove(const char *id);
 
-/* ---- manager_rescue.c ---- */
-
-/* Opens the database in the folder, or what can be saved of it. */
-int rescue_open(struct manager *m, const char *folder, struct cay_error *err);
-/* In place of the reconciler, which would remove what has lost its row: rows for all that exists.
- */
-int rescue_adopt(struct manager *m, struct cay_error *err);
-
 /* ---- manager_reconcile.c ---- */
 
 /* Makes table and engine agree. first: nothing is under way, and nothing is waited for. */

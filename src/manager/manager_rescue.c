@@ -17,6 +17,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "manager/manager_internal.h"
+#include "manager/manager_rescue.h"
 
 #define MARK "rescue.txt"
 
