@@ -91,7 +91,7 @@ struct manager {
     size_t refusals, refusals_left_out;
     size_t operations, changes; /* under way */
     bool ready;                 /* compared with the engine: what is asked for can be done */
-    bool closing, reaping, wake;
+    bool closing, reaping, wake, is_rescue; /* the last: see manager_rescue.c */
     pthread_t reaper;
     bool sampling, has_sampler;
     pthread_t sampler;
@@ -99,7 +99,6 @@ struct manager {
     unsigned archiving;                 /* how many the clean-up archives now */
     struct pool pool;
     uint64_t audit_failures;
-    bool is_rescue; /* the database was damaged: nothing is changed until somebody has looked */
 };
 
 /* ---- manager_settings.c ---- */
