@@ -13,8 +13,11 @@ extern "C" {
 typedef struct cay_manager cay_manager;
 
 struct cay_manager_options {
-    const char *host;      /* unix://PATH or http://HOST:PORT; NULL: $CAY_HOST, else the daemon of
-                            * the state folder */
+    const char *host; /* unix://PATH, http://HOST:PORT, https://HOST, or "daytona" for the remote of
+                       * the section [daytona]; NULL: $CAY_HOST, else [remote] host, else the
+                       * daemon of the state folder */
+    const char *key, *key_file; /* the API key for a host, or a file with it; NULL: $CAY_API_KEY
+                                 * ($DAYTONA_API_KEY), else as configured */
     const char *state_dir; /* NULL: as cay_engine_open */
     const char *config;    /* configuration file; NULL: where `cay` looks for it */
     bool no_start; /* fail with CAY_UNAVAILABLE where there is no daemon, instead of starting

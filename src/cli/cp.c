@@ -119,7 +119,7 @@ static int print_json(const struct copy_totals *totals, const char *to) {
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
-    struct sandbox_verb v = SANDBOX_VERB_INIT(values);
+    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(values);
     struct copy_totals totals = {0};
     (void)signal(SIGPIPE, SIG_IGN); /* a connection that breaks off is told */
     if (copy(&v, argv[0], argv[1], &totals) < 0)

@@ -107,9 +107,7 @@ static int check_options(struct execution *x) {
 
 /* Signals are the command's as soon as there is a connection: before, they end us. */
 static int connect_to(struct execution *x, const char *who) {
-    const struct verb_common *common = &x->o->common;
-    const struct daemon_choice choice = {
-        .host = common->host, .config = common->config, .state_dir = common->state_dir};
+    const struct daemon_choice choice = sandbox_choice(&x->o->common);
     int r = check_options(x);
     if (r == 0)
         r = daemon_open(&choice, &x->daemon, &x->err);
@@ -169,6 +167,7 @@ static int run_in(const struct exec_options *o, const char *who, const char *con
     int failed = execute(&x, who);
     int code = report(&x, failed);
     daemon_disconnect(&x.connection);
+    daemon_close(&x.daemon);
     cay_result_free(&x.result);
     fd_close(&x.signals);
     return code;

@@ -97,10 +97,8 @@ static int put_query(const struct strv *labels, struct buf *b, struct cay_error 
 static int open_daemon(struct sandbox_verb *v, const struct ls_options *o) {
     if (!o->names)
         return sandbox_verb_open(v);
-    const struct daemon_choice choice = {.host = o->common.host,
-                                         .config = o->common.config,
-                                         .state_dir = o->common.state_dir,
-                                         .no_start = true};
+    struct daemon_choice choice = sandbox_choice(&o->common);
+    choice.no_start = true;
     return daemon_open(&choice, &v->daemon, &v->err);
 }
 

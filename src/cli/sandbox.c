@@ -9,14 +9,22 @@
 
 enum { PATH_SIZE_MAX = 64 * 1024 };
 
+struct daemon_choice sandbox_choice(const struct verb_common *common) {
+    return (struct daemon_choice){.host = common->host,
+                                  .key = common->key,
+                                  .key_file = common->key_file,
+                                  .config = common->config,
+                                  .state_dir = common->state_dir};
+}
+
 int sandbox_verb_open(struct sandbox_verb *v) {
-    const struct daemon_choice choice = {
-        .host = v->common->host, .config = v->common->config, .state_dir = v->common->state_dir};
+    const struct daemon_choice choice = sandbox_choice(v->common);
     return daemon_open(&choice, &v->daemon, &v->err);
 }
 
 void sandbox_verb_free(struct sandbox_verb *v) {
     buf_free(&v->answer);
+    daemon_close(&v->daemon);
 }
 
 /* ---- asking ---- */

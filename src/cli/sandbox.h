@@ -16,6 +16,9 @@ struct sandbox_verb {
 #define SANDBOX_VERB_INIT(c)                                                                       \
     ((struct sandbox_verb){.common = (c), .answer = BUF_INIT(DAEMON_ANSWER_MAX)})
 
+/* Where the daemon is, as the options say. */
+struct daemon_choice sandbox_choice(const struct verb_common *common);
+
 /* Finds the daemon, or starts it. */
 int sandbox_verb_open(struct sandbox_verb *v);
 void sandbox_verb_free(struct sandbox_verb *v);

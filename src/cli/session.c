@@ -17,8 +17,7 @@
 enum { ANSWER_MS = 30000, CELL_MAX = 128, STATUS_COLUMNS = 5 };
 
 int session_open(struct session_verb *v, const char *sandbox) {
-    const struct daemon_choice choice = {
-        .host = v->common->host, .config = v->common->config, .state_dir = v->common->state_dir};
+    const struct daemon_choice choice = sandbox_choice(v->common);
     int r = daemon_open(&choice, &v->daemon, &v->err);
     if (r == 0)
         r = daemon_connect(&v->daemon, sandbox, &v->connection, &v->err);
@@ -29,6 +28,7 @@ int session_open(struct session_verb *v, const char *sandbox) {
 
 void session_close(struct session_verb *v) {
     daemon_disconnect(&v->connection);
+    daemon_close(&v->daemon);
 }
 
 int session_fail(const struct session_verb *v, int code) {

@@ -2,98 +2,27 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
-#include "base/path.h"
-#include "base/state.h"
 #include "base/str.h"
 #include "client/progress.h"
 #include "client/start.h"
-#include "config/config.h"
 
-/* ---- where it is ---- */
-
-static int find_socket(const struct daemon_choice *choice, const char *state_dir,
-                       struct http_address *ret, struct cay_error *err) {
-    _cleanup_(config_freep) struct config *config = NULL;
-    int r = config_load(choice->config, (const char *const *)environ, &config, err);
-    if (r < 0)
-        return r;
-    *ret = (struct http_address){.tcp = false};
-    if (config->server.socket[0] != '\0')
-        r = str_copy(ret->path, sizeof ret->path, config->server.socket);
-    else
-        r = path_join(ret->path, sizeof ret->path, state_dir, "daemon/cay.sock");
-    if (r == 0 && ret->path[0] == '/')
-        return 0;
-    error_set(err, CAY_INVALID_ARGUMENT, "[server] socket must be an absolute path that is short");
-    return error_remedy(err, "correct it in the configuration");
-}
-
-/* What the daemon of the own state folder left for us; none if there is nothing. */
-static int read_key(const char *given_state_dir, struct daemon *d, struct cay_error *err) {
-    char state_dir[PATH_MAX], path[PATH_MAX];
-    int r = state_dir_make(given_state_dir, state_dir, sizeof state_dir, err);
-    if (r < 0)
-        return r;
-    if (path_join(path, sizeof path, state_dir, "admin.key") < 0 ||
-        fd_read_file_at(AT_FDCWD, path, d->key, sizeof d->key) < 0)
-        d->key[0] = '\0'; /* the daemon says it if it needs one */
-    return 0;
-}
-
-static int find_key(const struct daemon_choice *choice, struct daemon *d, struct cay_error *err) {
-    const char *given = getenv("CAY_API_KEY");
-    if (given != NULL && str_copy(d->key, sizeof d->key, given) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "CAY_API_KEY is longer than any key");
-    int r = given == NULL ? read_key(choice->state_dir, d, err) : 0;
-    if (r < 0)
-        return r;
-    for (const char *p = d->key; *p != '\0'; p++)
-        if (!isgraph((unsigned char)*p)) {
-            error_set(err, CAY_INVALID_ARGUMENT, "the API key has a character that no key has");
-            return error_remedy(err, "correct CAY_API_KEY");
-        }
-    return 0;
-}
-
-/* A connection; where nobody listens although somebody should, a daemon is started first. */
-static int dial(const struct daemon *d, struct cay_error *err) {
+/* Where nobody listens although somebody should, a daemon is started first. */
+int daemon_dial(const struct daemon *d, struct cay_error *err) {
+    if (d->remote.kind != REMOTE_NONE)
+        return remote_dial(&d->remote, err);
     int fd = http_connect(&d->address, err);
     if (fd >= 0 || !d->start || (err->sys != ENOENT && err->sys != ECONNREFUSED))
         return fd;
     const struct daemon_choice choice = {.config = d->config};
     int r = daemon_start(&choice, d->state_dir, err);
     return r < 0 ? r : http_connect(&d->address, err);
-}
-
-static int open_local(const struct daemon_choice *choice, struct daemon *ret,
-                      struct cay_error *err) {
-    int r = state_dir_make(choice->state_dir, ret->state_dir, sizeof ret->state_dir, err);
-    if (r == 0)
-        r = find_socket(choice, ret->state_dir, &ret->address, err);
-    if (r < 0)
-        return r;
-    ret->start = !choice->no_start;
-    ret->config = choice->config;
-    _cleanup_(closep) int fd = dial(ret, err);
-    return MIN(fd, 0);
-}
-
-int daemon_open(const struct daemon_choice *choice, struct daemon *ret, struct cay_error *err) {
-    *ret = (struct daemon){0};
-    const char *host = choice->host != NULL ? choice->host : getenv("CAY_HOST");
-    if (host == NULL || host[0] == '\0')
-        return open_local(choice, ret, err);
-    int r = http_address_parse(host, &ret->address, err);
-    return r == 0 && ret->address.tcp ? find_key(choice, ret, err) : r;
 }
 
 /* ---- asking ---- */
@@ -182,7 +111,7 @@ int daemon_call(const struct daemon *d, const struct daemon_request *req, struct
         .body_len = req->body != NULL ? req->body->len : 0,
     };
     buf_clear(body);
-    _cleanup_(closep) int fd = dial(d, err);
+    _cleanup_(closep) int fd = daemon_dial(d, err);
     if (fd < 0)
         return fd;
     _cleanup_(http_head_free) struct http_head head = {0};
@@ -259,7 +188,7 @@ int daemon_connect(const struct daemon *d, const char *who, struct daemon_connec
                                 .accept = "text/tab-separated-values",
                                 .key = d->key,
                                 .headers = upgrade};
-    ret->fd = dial(d, err);
+    ret->fd = daemon_dial(d, err);
     int r = MIN(ret->fd, 0);
     if (r == 0)
         r = http_send(ret->fd, &d->address, &http, err);

@@ -3,12 +3,14 @@
 
 #include "base/buf.h"
 #include "client/http.h"
+#include "client/remote.h"
 
 struct cay_error;
 
 /* What the user said about where it is; NULL where nothing. */
 struct daemon_choice {
-    const char *host; /* unix://PATH, http://HOST:PORT */
+    const char *host;           /* unix://PATH, http://HOST:PORT, https://HOST, or "daytona" */
+    const char *key, *key_file; /* for TCP */
     const char *config;
     const char *state_dir;
     bool no_start; /* be content if it does not run */
@@ -16,7 +18,8 @@ struct daemon_choice {
 
 struct daemon {
     struct http_address address;
-    char key[256];            /* for TCP; "" if there is none */
+    char key[REMOTE_KEY_MAX]; /* for TCP; "" if there is none */
+    struct remote remote;     /* what leads there, if connecting alone does not */
     bool start;               /* if nobody listens */
     const char *config;       /* as in the choice */
     char state_dir[PATH_MAX]; /* the daemon's, if no host was named; else "" */
@@ -24,9 +27,15 @@ struct daemon {
 
 enum { DAEMON_ANSWER_MAX = 64 * 1024 * 1024 };
 
-/* Finds it: the host that was named, CAY_HOST, or the socket in the state folder. If nobody
- * listens there and no host was named, it is started, now and before each later request. */
+/* Finds it: the host that was named, by the choice, CAY_HOST or [remote] host, or the socket in the
+ * state folder. If nobody listens there and no host was named, it is started, now and before each
+ * later request. "daytona" is the remote of [daytona], DAYTONA_API_URL and DAYTONA_API_KEY. */
 int daemon_open(const struct daemon_choice *choice, struct daemon *ret, struct cay_error *err);
+/* Safe for one that was not opened. */
+void daemon_close(struct daemon *d);
+
+/* A connection to it. */
+int daemon_dial(const struct daemon *d, struct cay_error *err);
 
 enum daemon_format { DAEMON_TABLE, DAEMON_JSON };
 

@@ -1,5 +1,6 @@
 #include "client/http.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -24,15 +25,35 @@ static int bad_address(const char *url, struct cay_error *err) {
     char shown[128];
     error_set(err, CAY_INVALID_ARGUMENT, "'%s' is no address of a daemon",
               str_escape(shown, sizeof shown, url));
-    return error_remedy(err, "write unix://PATH or http://HOST:PORT");
+    return error_remedy(err, "write unix://PATH, http://HOST:PORT or https://HOST");
 }
 
-/* HOST, HOST:PORT, [V6], [V6]:PORT, with or without a slash at the end */
+/* What follows the host: "", "/", "/cay", "/cay/api", "/api/". */
+static int parse_prefix(const char *text, struct http_address *ret) {
+    if (str_copy(ret->prefix, sizeof ret->prefix, text) < 0)
+        return -EINVAL;
+    for (const char *p = text; *p != '\0'; p++)
+        if (!isalnum((unsigned char)*p) && strchr("-._~/", *p) == NULL)
+            return -EINVAL;
+    size_t len = strlen(ret->prefix);
+    while (len > 0 && ret->prefix[len - 1] == '/')
+        ret->prefix[--len] = '\0';
+    ret->is_api = str_ends(ret->prefix, "/api");
+    if (ret->is_api)
+        ret->prefix[len - 4] = '\0';
+    return 0;
+}
+
+static const char *usual_port(const struct http_address *a) {
+    return a->tls ? "443" : a->is_api || a->prefix[0] != '\0' ? "80" : default_port;
+}
+
+/* HOST, HOST:PORT, [V6], [V6]:PORT, and a path */
 static int parse_tcp(const char *text, struct http_address *ret) {
     uint64_t port = 0;
     char whole[sizeof ret->host];
     size_t len = strcspn(text, "/");
-    if (len >= sizeof whole || (text[len] == '/' && text[len + 1] != '\0'))
+    if (len >= sizeof whole || parse_prefix(text + len, ret) < 0)
         return -EINVAL;
     memcpy(whole, text, len);
     whole[len] = '\0';
@@ -46,7 +67,7 @@ static int parse_tcp(const char *text, struct http_address *ret) {
     } else {
         end = host + strcspn(host, ":");
     }
-    const char *given = *end == ':' ? end + 1 : default_port;
+    const char *given = *end == ':' ? end + 1 : usual_port(ret);
     if ((*end != ':' && *end != '\0') || str_to_u64(given, 65535, &port) < 0 || port == 0)
         return -EINVAL;
     *end = '\0';
@@ -60,17 +81,13 @@ static int parse_tcp(const char *text, struct http_address *ret) {
 
 int http_address_parse(const char *url, struct http_address *ret, struct cay_error *err) {
     *ret = (struct http_address){0};
-    if (str_starts(url, "https://")) {
-        error_set(err, CAY_UNSUPPORTED, "https is not spoken yet");
-        return error_remedy(err, "use http:// through a tunnel, such as ssh -L 3986:127.0.0.1:3986 "
-                                 "HOST, and --host http://127.0.0.1:3986");
-    }
     if (str_starts(url, "unix://")) {
         bool ok = url[7] == '/' && str_copy(ret->path, sizeof ret->path, url + 7) == 0;
         return ok ? 0 : bad_address(url, err);
     }
     ret->tcp = true;
-    bool ok = str_starts(url, "http://") && parse_tcp(url + 7, ret) == 0;
+    ret->tls = str_starts(url, "https://");
+    bool ok = (ret->tls || str_starts(url, "http://")) && parse_tcp(url + 7 + ret->tls, ret) == 0;
     return ok ? 0 : bad_address(url, err);
 }
 
@@ -145,7 +162,7 @@ int http_connect(const struct http_address *a, struct cay_error *err) {
 /* ---- asking ---- */
 
 static void put_head(struct buf *b, const struct http_address *a, const struct http_request *req) {
-    (void)buf_printf(b, "%s %s HTTP/1.1\r\n", req->method, req->path);
+    (void)buf_printf(b, "%s %s%s HTTP/1.1\r\n", req->method, a->prefix, req->path);
     if (!a->tcp)
         (void)buf_puts(b, "Host: localhost\r\n");
     else if (strchr(a->host, ':') != NULL)

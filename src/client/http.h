@@ -12,12 +12,16 @@ struct cay_error;
 
 struct http_address {
     bool tcp;
+    bool tls;            /* not spoken here: see client/remote.h */
     char path[PATH_MAX]; /* of the socket; else */
     char host[256];
     char port[8];
+    char prefix[256]; /* that begins every path, "/cay" for one; "" mostly */
+    bool is_api;      /* the URL named the API, ".../api" */
 };
 
-/* "unix://PATH" or "http://HOST[:PORT]". */
+/* "unix://PATH", or "http[s]://HOST[:PORT][/PATH]", where "/api" at the end of the path is left
+ * away. The port is 3986 for http:// without a path, else as URLs have it. */
 int http_address_parse(const char *url, struct http_address *ret, struct cay_error *err);
 
 /* A connected socket. -CAY_UNAVAILABLE with err->sys ENOENT or ECONNREFUSED: nobody listens. */

@@ -29,6 +29,8 @@ int cay_manager_open(const struct cay_manager_options *options, cay_manager **re
         return error_set(err, CAY_INVALID_ARGUMENT, "the configuration's path is too long");
     const struct daemon_choice choice = {
         .host = o->host,
+        .key = o->key,
+        .key_file = o->key_file,
         .state_dir = o->state_dir,
         .config = o->config != NULL ? m->config : NULL,
         .no_start = o->no_start,
@@ -41,6 +43,8 @@ int cay_manager_open(const struct cay_manager_options *options, cay_manager **re
 }
 
 void cay_manager_close(cay_manager *m) {
+    if (m != NULL)
+        daemon_close(&m->daemon);
     free(m);
 }
 

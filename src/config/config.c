@@ -12,7 +12,7 @@
 #include "config/config_value.h"
 
 /* Sections whose keys their own modules read from the tree. */
-static const char *const foreign_sections[] = {"daytona", "llm", "mcp", "browser", "search"};
+static const char *const foreign_sections[] = {"llm", "mcp", "browser", "search"};
 
 void config_free(struct config *config) {
     if (config == NULL)

@@ -90,6 +90,15 @@ struct config {
         const char *ca_file;     /* "": none */
     } images;
 
+    struct {
+        const char *host;               /* where sandboxes that stay are; "": in the state folder */
+        const char *key_file, *ca_file; /* "": none */
+    } remote;
+    struct {
+        const char *api_key, *server_url, *target;
+        const char *image, *entrypoint, *vnc_password; /* of cay_daytona_create; "": none */
+    } daytona;
+
     char *file;                  /* the file that was read, NULL if there was none */
     struct toml_value *tree;     /* its content, NULL if there was none */
     struct config_value *values; /* by row */

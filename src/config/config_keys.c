@@ -51,6 +51,16 @@ static int check_public_url(const char *what, const char *text, struct cay_error
     return error_remedy(err, "write it as in https://cay.example.org");
 }
 
+static int check_host(const char *what, const char *text, struct cay_error *err) {
+    if (text[0] == '\0' || str_equal(text, "daytona") || str_starts(text, "unix:///") ||
+        str_starts(text, "http://") || str_starts(text, "https://"))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is no address of a daemon", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "write unix://PATH, http://HOST:PORT or https://HOST");
+}
+
 static int check_pull(const char *what, const char *text, struct cay_error *err) {
     if (str_equal(text, "missing") || str_equal(text, "always") || str_equal(text, "never"))
         return 0;
@@ -170,6 +180,26 @@ static const struct config_key keys[] = {
      .help = "user:password for registries, by name"},
     {"images", "ca_file", CONFIG_STRING, "", FIELD(images.ca_file),
      .help = "further certificates to trust in registries (PEM)"},
+
+    {"remote", "host", CONFIG_STRING, "", FIELD(remote.host), .check = check_host,
+     .help = "the daemon that verbs talk to, as --host names it; empty: this machine's"},
+    {"remote", "key_file", CONFIG_STRING, "", FIELD(remote.key_file),
+     .help = "a file with the API key for it"},
+    {"remote", "ca_file", CONFIG_STRING, "", FIELD(remote.ca_file),
+     .help = "further certificates to trust in remote daemons (PEM)"},
+
+    {"daytona", "daytona_api_key", CONFIG_STRING, "", FIELD(daytona.api_key), .secret = true,
+     .help = "the API key for --host daytona"},
+    {"daytona", "daytona_server_url", CONFIG_STRING, "https://app.daytona.io/api",
+     FIELD(daytona.server_url), .check = check_host, .help = "its API"},
+    {"daytona", "daytona_target", CONFIG_STRING, "", FIELD(daytona.target),
+     .help = "the region of new sandboxes, such as us or eu; empty: its default"},
+    {"daytona", "sandbox_image_name", CONFIG_STRING, "", FIELD(daytona.image),
+     .help = "the image of new sandboxes there; empty: its default"},
+    {"daytona", "sandbox_entrypoint", CONFIG_STRING, "", FIELD(daytona.entrypoint),
+     .help = "a command that a session of new sandboxes there is started with"},
+    {"daytona", "VNC_password", CONFIG_STRING, "", FIELD(daytona.vnc_password), .secret = true,
+     .help = "VNC_PASSWORD of new sandboxes there where the caller gives none"},
 };
 
 const struct config_key *config_keys(size_t *ret_count) {

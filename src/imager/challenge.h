@@ -28,7 +28,3 @@ struct content_range {
     uint64_t first, last, total;
 };
 int content_range_parse(const char *value, struct content_range *ret);
-
-/* True if a host, as it stands in a URL or a name ("127.0.0.1:5000", "[::1]", "localhost"), can
- * only be this machine. */
-bool host_is_loopback(const char *host);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host.h"
 #include "base/id.h"
 #include "base/str.h"
 #include "imager/digest.h"

@@ -20,6 +20,15 @@ const struct opt verb_common_options[] = {
      OPT_TO_STRING(struct verb_common, host),
      .arg = "URL",
      .help = "the daemon to talk to, for verbs on sandboxes that stay"},
+    {.name = "key",
+     OPT_TO_STRING(struct verb_common, key),
+     .arg = "KEY",
+     .help = "the API key for it; CAY_API_KEY and --key-file show it to nobody"},
+    {.name = "key-file",
+     OPT_TO_STRING(struct verb_common, key_file),
+     .arg = "FILE",
+     .help = "a file with the API key for it",
+     .complete = OPT_COMPLETE_FILE},
     {.name = "config",
      OPT_TO_STRING(struct verb_common, config),
      .arg = "FILE",
@@ -120,6 +129,16 @@ static int failure_code(const struct verb_program *program, const struct opt_com
                                          : cay_code_exit(err->code);
 }
 
+/* Others see the words of a command line; the key need not stay among them. */
+static void hide_key(struct verb_common *common) {
+    static char key[512];
+    if (common->key == NULL || str_copy(key, sizeof key, common->key) < 0)
+        return; /* one as long as this is none */
+    char *shown = (char *)(uintptr_t)common->key;
+    memset(shown, '*', strlen(shown));
+    common->key = key;
+}
+
 int verb_run(const struct verb_program *program, const struct opt_command *cmd, int argc,
              char **argv) {
     struct cay_error err;
@@ -140,14 +159,45 @@ int verb_run(const struct verb_program *program, const struct opt_command *cmd, 
     } else {
         if (((const struct verb_common *)values)->verbose)
             log_set_level(LOG_LEVEL_DEBUG);
+        hide_key(values);
         code = (program->run != NULL ? program->run : cmd->run)(cmd, values, rest.argc, rest.argv);
     }
     opt_values_free(cmd, verb_common_options, values);
     return code;
 }
 
+/* How many words the option at the beginning of argv takes; 0 if it is none that all verbs know. */
+static int option_words(char *const *argv) {
+    const char *word = argv[0];
+    for (const struct opt *o = verb_common_options; o->name != NULL; o++) {
+        size_t len = strlen(o->name);
+        bool is_name = str_starts(word, "--") && strncmp(word + 2, o->name, len) == 0;
+        bool is_letter = o->letter != 0 && word[0] == '-' && word[1] == o->letter;
+        if (is_name && word[2 + len] == '=')
+            return opt_takes_value(o);
+        if ((is_name && word[2 + len] == '\0') || (is_letter && word[2] == '\0'))
+            return opt_takes_value(o) && argv[1] != NULL ? 2 : 1;
+        if (is_letter)
+            return 1;
+    }
+    return 0;
+}
+
+/* "cay --host URL ls" is "cay ls --host URL". */
+static void move_options(int argc, char **argv) {
+    int verb = 1, n;
+    while (verb < argc && (n = option_words(argv + verb)) > 0)
+        verb += n;
+    if (verb == 1 || verb >= argc)
+        return;
+    char *name = argv[verb];
+    memmove(argv + 2, argv + 1, (size_t)(verb - 1) * sizeof *argv);
+    argv[1] = name;
+}
+
 int verb_main(const struct verb_program *program, int argc, char **argv) {
     struct cay_error err;
+    move_options(argc, argv);
     const char *verb = argc > 1 ? argv[1] : "help";
     bool wants_help =
         strcmp(verb, "help") == 0 || strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0;

@@ -11,6 +11,7 @@ enum output { OUTPUT_TABLE, OUTPUT_JSON };
 /* Options that every verb knows; the first member of each verb's values. */
 struct verb_common {
     const char *host;
+    const char *key, *key_file;
     const char *config;
     const char *state_dir;
     int output; /* enum output */

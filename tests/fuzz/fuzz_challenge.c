@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/host.h"
 #include "imager/challenge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

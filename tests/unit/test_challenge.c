@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
+#include "base/host.h"
 #include "imager/challenge.h"
 
 static void test_challenges(void **state) {
