@@ -13,6 +13,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/id.h"
 
 enum { KEY_LEN = 24, GOODBYE_MS = 1000 };
 
@@ -113,19 +114,29 @@ static void on_message(wslay_event_context_ptr context,
 
 /* ---- its life ---- */
 
-int ws_new(int fd, const char *early, size_t early_len, size_t message_max, struct ws **ret) {
+/* A client hides what it sends from proxies that would take it for something else. */
+static int on_mask(wslay_event_context_ptr context, uint8_t *data, size_t len, void *user) {
+    (void)context, (void)user;
+    return id_random(data, len) == 0 ? 0 : -1;
+}
+
+static int make(int fd, const char *early, size_t early_len, size_t message_max, bool is_client,
+                struct ws **ret) {
     static const struct wslay_event_callbacks callbacks = {
         .recv_callback = on_receive,
         .send_callback = on_send,
+        .genmask_callback = on_mask,
         .on_msg_recv_callback = on_message,
     };
+    int (*init)(wslay_event_context_ptr *, const struct wslay_event_callbacks *, void *) =
+        is_client ? wslay_event_context_client_init : wslay_event_context_server_init;
     _cleanup_(ws_freep) struct ws *w = calloc(1, sizeof *w);
     if (w == NULL)
         return -ENOMEM;
     w->fd = fd;
     w->last = &w->first;
     w->early = malloc(early_len + 1);
-    if (w->early == NULL || wslay_event_context_server_init(&w->context, &callbacks, w) != 0)
+    if (w->early == NULL || init(&w->context, &callbacks, w) != 0)
         return -ENOMEM;
     if (early_len > 0)
         memcpy(w->early, early, early_len);
@@ -136,6 +147,14 @@ int ws_new(int fd, const char *early, size_t early_len, size_t message_max, stru
         return r;
     *ret = TAKE_PTR(w);
     return 0;
+}
+
+int ws_new(int fd, const char *early, size_t early_len, size_t message_max, struct ws **ret) {
+    return make(fd, early, early_len, message_max, false, ret);
+}
+
+int ws_new_client(int fd, size_t message_max, struct ws **ret) {
+    return make(fd, NULL, 0, message_max, true, ret);
 }
 
 int ws_fd(const struct ws *w) {

@@ -1,4 +1,4 @@
-/* WebSocket (RFC 6455): the server's side of one connection, driven by one thread at a time. The
+/* WebSocket (RFC 6455): one side of a connection, driven by one thread at a time. The
  * one place that knows the library for it. Pings are answered, fragments joined, texts checked to
  * be UTF-8, and what breaks the protocol ends the connection as the protocol has it. */
 #pragma once
@@ -17,6 +17,8 @@ int ws_accept(const char *key, char out[static WS_ACCEPT_SIZE]);
  * what was read from it already. Messages of more than message_max bytes are refused. 0 or -errno.
  */
 int ws_new(int fd, const char *early, size_t early_len, size_t message_max, struct ws **ret);
+/* The same for the client's side. */
+int ws_new_client(int fd, size_t message_max, struct ws **ret);
 int ws_fd(const struct ws *w); /* the connection */
 void ws_free(struct ws *w);
 void ws_freep(struct ws **w);

@@ -199,8 +199,7 @@ static int run_named_shell(const struct exec_options *o, const char *who) {
 
 static int run_shell(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
-    static const char *const shell[] = {
-        "sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l", NULL};
+    static const char *const shell[] = {"sh", "-c", COMMAND_SHELL, NULL};
     struct exec_options *o = values;
     o->tty = isatty(STDIN_FILENO);
     if (o->name != NULL)

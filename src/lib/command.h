@@ -17,6 +17,9 @@ struct command_defaults {
 const char **command_env(const struct command_defaults *d, const struct cay_exec *exec,
                          char *hostname, size_t size, struct cay_error *err);
 
+/* What `cay shell` runs by "sh -c": the best shell that there is. */
+#define COMMAND_SHELL "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l"
+
 /* Runs a command to its end, as cay_sandbox_exec promises; tier, out of memory and the phases
  * before the command are the caller's to fill. *fd is closed when the command has ended, and stays
  * open if nothing was sent. */

@@ -190,25 +190,26 @@ static void quote(const struct buf *said, char message[static 400], char remedy[
     (void)snprintf(remedy, 200, "%s", more != NULL ? more : "");
 }
 
-static int refusal(struct exchange *x) {
+int rest_refusal(const struct world *w, long status, const struct buf *said,
+                 struct cay_error *err) {
     char message[400] = "", remedy[200] = "";
-    enum cay_code code = class_of(x->status);
-    if (x->status >= 300 && x->status < 400) {
-        error_set(x->err, CAY_UNAVAILABLE, "%s sends us elsewhere (HTTP status %ld)",
-                  x->world->host, x->status);
-        return error_remedy(x->err, "the key is not sent after it: name the right address");
+    enum cay_code code = class_of(status);
+    if (status >= 300 && status < 400) {
+        error_set(err, CAY_UNAVAILABLE, "%s sends us elsewhere (HTTP status %ld)", w->host, status);
+        return error_remedy(err, "the key is not sent after it: name the right address");
     }
-    quote(&x->said, message, remedy);
+    quote(said, message, remedy);
     if (message[0] != '\0')
-        error_set(x->err, code, "%s", message);
+        error_set(err, code, "%s", message);
     else
-        error_set(x->err, code, "%s refused it (HTTP status %ld)", x->world->host, x->status);
+        error_set(err, code, "%s refused it (HTTP status %ld)", w->host, status);
     if (remedy[0] == '\0' && code == CAY_UNAUTHORIZED)
         (void)snprintf(remedy, sizeof remedy,
                        "give its key: --key-file FILE, CAY_API_KEY or DAYTONA_API_KEY");
-    (void)error_remedy(x->err, "%s", remedy);
-    if (x->err != NULL)
-        error_sanitize(x->err);
+    if (strstr(message, remedy) == NULL)
+        (void)error_remedy(err, "%s", remedy);
+    if (err != NULL)
+        error_sanitize(err);
     return -(int)code;
 }
 
@@ -236,7 +237,9 @@ static int exchange(struct exchange *x) {
         return rest_explain(x->world, code, x->detail, x->err);
     if (x->req->answer != NULL && x->said.len > 0)
         (void)buf_append(x->req->answer, x->said.data, x->said.len);
-    return x->status >= 200 && x->status < 300 ? 0 : refusal(x);
+    return x->status >= 200 && x->status < 300
+               ? 0
+               : rest_refusal(x->world, x->status, &x->said, x->err);
 }
 
 /* Only a question changes nothing however often it is asked. */

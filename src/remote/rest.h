@@ -38,5 +38,8 @@ bool rest_is_transport(const struct cay_error *err);
 int rest_call_json(struct world *w, const struct rest_request *req, struct json_document **ret,
                    struct cay_error *err);
 
+/* What a refusal with this status and content means. */
+int rest_refusal(const struct world *w, long status, const struct buf *said, struct cay_error *err);
+
 /* What a failure of libcurl means. */
 int rest_explain(const struct world *w, CURLcode code, const char *detail, struct cay_error *err);
