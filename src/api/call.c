@@ -216,6 +216,10 @@ static int rename_it(struct call *c, struct cay_error *err) {
     return after(c, r, err);
 }
 
+static int snapshot(struct call *c, struct cay_error *err) {
+    return after(c, snapshot_make(c, err), err);
+}
+
 static int stats(struct call *c, struct cay_error *err) {
     struct engine_stats figures;
     int r = manager_stats(c->manager, c->who, &figures, err);
@@ -248,6 +252,7 @@ static const struct route routes[] = {
     {"POST", "/api/cay/sandbox/{who}/autodelete/{minutes}", interval_handle},
     {"POST", "/api/cay/sandbox/{who}/update", update_handle},
     {"POST", "/api/cay/sandbox/{who}/rename", rename_it},
+    {"POST", "/api/cay/sandbox/{who}/snapshot", snapshot, NEED_IMAGES},
     {"GET", "/api/cay/sandbox/{who}/stats", stats},
     {"GET", "/api/cay/sandbox/{who}/events", events_handle},
     {"GET", "/api/cay/sandbox/{who}/connect", connect_handle, NEED_USE},

@@ -128,6 +128,8 @@ int update_handle(struct call *c, struct cay_error *err);
 struct manager_update;
 int interval_read(const struct call *c, struct manager_update *ret, struct cay_error *err);
 int interval_handle(struct call *c, struct cay_error *err);
+/* Makes the image that the body names of the sandbox. */
+int snapshot_make(struct call *c, struct cay_error *err);
 int events_handle(struct call *c, struct cay_error *err);
 int key_create_handle(struct call *c, struct cay_error *err);
 int key_list_handle(struct call *c, struct cay_error *err);

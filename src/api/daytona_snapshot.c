@@ -204,7 +204,7 @@ static int keep(struct call *c, const char *name, struct cay_error *err) {
     return code < 0 ? code : back;
 }
 
-static int keep_sandbox(struct call *c, struct cay_error *err) {
+int snapshot_make(struct call *c, struct cay_error *err) {
     char name[REFERENCE_TEXT_SIZE];
     struct reference ref;
     int r = daytona_read_keep(&c->body, name, err);
@@ -214,6 +214,11 @@ static int keep_sandbox(struct call *c, struct cay_error *err) {
         (void)str_escape(c->detail, sizeof c->detail, name);
         r = keep(c, name, err);
     }
+    return r;
+}
+
+static int keep_sandbox(struct call *c, struct cay_error *err) {
+    int r = snapshot_make(c, err);
     return r < 0 ? r : daytona_answer_sandbox(c, err);
 }
 

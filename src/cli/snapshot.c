@@ -1,5 +1,5 @@
-/* `cay snapshot create`: an image of a sandbox, made by cay-image while the sandbox stands still.
- */
+/* `cay snapshot create`: an image of a sandbox, made by cay-image while the sandbox stands still,
+ * or by a daemon elsewhere. */
 #include <errno.h>
 #include <limits.h>
 #include <spawn.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/jsonw.h"
 #include "base/program.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
@@ -81,12 +82,35 @@ static int snapshot(struct sandbox_verb *v, const char *who, const char *name, i
     return r < 0 ? r : back;
 }
 
+/* What is elsewhere is made there. */
+static int snapshot_there(struct sandbox_verb *v, const char *who, const char *name) {
+    _cleanup_(buf_free) struct buf body = BUF_INIT(8192);
+    struct jsonw w = JSONW_INIT(&body);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "name", name);
+    jsonw_end_object(&w);
+    const struct sandbox_request req = {.method = "POST",
+                                        .before = "/api/cay/sandbox/",
+                                        .who = who,
+                                        .after = "/snapshot",
+                                        .body = &body};
+    if (sandbox_ask(v, &req) < 0)
+        return sandbox_fail(v);
+    if (v->common->output == OUTPUT_JSON)
+        return verb_print(&v->answer);
+    _cleanup_(buf_free) struct buf line = BUF_INIT(8192);
+    (void)buf_printf(&line, "%s\n", name);
+    return verb_print(&line);
+}
+
 static int run_create(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
     int code = 0;
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(values);
     if (sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
+    if (v.daemon.address.tcp)
+        return snapshot_there(&v, argv[0], argv[1]);
     return snapshot(&v, argv[0], argv[1], &code) < 0 ? sandbox_fail(&v) : code;
 }
 
@@ -97,8 +121,8 @@ static const struct opt_command create = {
     .summary = "make an image of a sandbox",
     .help = "The image is the one that the sandbox was created from, with everything that was "
             "changed since. A running sandbox is paused meanwhile and goes on afterwards; its "
-            "processes and its memory are not part of the image. The daemon must be on this "
-            "machine.",
+            "processes and its memory are not part of the image. With --host it is an image, or a "
+            "snapshot, of that host.",
     .examples = "cay snapshot create lab lab:with-tools\n"
                 "cay create --image lab:with-tools\n",
     .candidates = CLI_CANDIDATES,

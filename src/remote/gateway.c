@@ -36,7 +36,7 @@ static const struct {
     {"POST", "/api/cay/sandbox/" WHO "/archive", gate_archive},
     {"POST", "/api/cay/sandbox/" WHO "/update", gate_update},
     {"POST", "/api/cay/sandbox/" WHO "/rename", gate_no_rename},
-    {"POST", "/api/sandbox/" WHO "/snapshot", gate_snapshot},
+    {"POST", "/api/cay/sandbox/" WHO "/snapshot", gate_snapshot},
     {"GET", "/api/cay/sandbox/" WHO "/stats", gate_stats},
     {"GET", "/api/cay/sandbox/" WHO "/events", gate_no_events},
     {"GET", "/api/cay/sandbox/" WHO "/connect", gate_connect},

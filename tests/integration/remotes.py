@@ -77,6 +77,7 @@ class Remote:
         self.key_file = key_file
         self.options = ["--host", url, "--key-file", key_file]
         self.env = env or {}
+        self.tier = [] if url.startswith("http://") else support.TIER
 
     def __call__(self, *args, **more):
         return support.cay(*self.options, *args, env={**self.env, **more.pop("env", {})}, **more)

@@ -712,7 +712,8 @@ def test_host_by_flag_and_environment(state, box):
 @pytest.mark.parametrize("host, code, part", [
     ("unix:///nonexistent/cay.sock", 10, "not running"),
     ("http://127.0.0.1:1", 10, "not running"),
-    ("https://127.0.0.1", 7, "tunnel"),
+    ("https://127.0.0.1:1", 10, "cannot reach"),
+    ("http://127.0.0.1:1/api", 10, "cannot reach"),
     ("ftp://x", 2, "unix://"),
     ("http://127.0.0.1:99999", 2, "http://"),
 ])

@@ -41,12 +41,20 @@ static void test_addresses(void **state) {
         {"http://box:0", CAY_INVALID_ARGUMENT, "", "", ""},
         {"http://box:65536", CAY_INVALID_ARGUMENT, "", "", ""},
         {"http://box:x", CAY_INVALID_ARGUMENT, "", "", ""},
-        {"http://box/api", CAY_INVALID_ARGUMENT, "", "", ""},
+        {"http://box/api", 0, "", "box", "80"},
+        {"http://box:81/cay/", 0, "", "box", "81"},
+        {"http://box/a?b", CAY_INVALID_ARGUMENT, "", "", ""},
+        {"http://box/a b", CAY_INVALID_ARGUMENT, "", "", ""},
+        {"http://box/a%0d", CAY_INVALID_ARGUMENT, "", "", ""},
         {"http://a b", CAY_INVALID_ARGUMENT, "", "", ""},
         {"http://me@box", CAY_INVALID_ARGUMENT, "", "", ""},
         {"http://a\r\nX: y", CAY_INVALID_ARGUMENT, "", "", ""},
         {"http://", CAY_INVALID_ARGUMENT, "", "", ""},
-        {"https://box", CAY_UNSUPPORTED, "", "", ""},
+        {"https://box", 0, "", "box", "443"},
+        {"https://box/api/", 0, "", "box", "443"},
+        {"https://[::1]:8443/api", 0, "", "::1", "8443"},
+        {"https://", CAY_INVALID_ARGUMENT, "", "", ""},
+        {"https://me@box", CAY_INVALID_ARGUMENT, "", "", ""},
         {"box:3986", CAY_INVALID_ARGUMENT, "", "", ""},
         {"", CAY_INVALID_ARGUMENT, "", "", ""},
     };
@@ -63,6 +71,30 @@ static void test_addresses(void **state) {
         assert_string_equal(a.path, cases[i].path);
         assert_string_equal(a.host, cases[i].host);
         assert_string_equal(a.port, cases[i].port);
+    }
+}
+
+static void test_prefixes(void **state) {
+    (void)state;
+    static const struct {
+        const char *url, *prefix;
+        bool tls, is_api;
+    } cases[] = {
+        {"http://box", "", false, false},
+        {"https://box/", "", true, false},
+        {"https://box/api", "", true, true},
+        {"https://box/api/", "", true, true},
+        {"https://box/cay/api", "/cay", true, true},
+        {"http://box/cay", "/cay", false, false},
+        {"https://box/myapi", "/myapi", true, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct http_address a;
+        struct cay_error err;
+        assert_int_equal(http_address_parse(cases[i].url, &a, &err), 0);
+        assert_string_equal(a.prefix, cases[i].prefix);
+        assert_int_equal(a.tls, cases[i].tls);
+        assert_int_equal(a.is_api, cases[i].is_api);
     }
 }
 
@@ -474,6 +506,7 @@ static void test_escaping(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_fields),
         cmocka_unit_test(test_head_end),
