@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "api/hangup.h"
 #include "api/http_internal.h"
 #include "api/metrics.h"
 #include "api/relay.h"
@@ -68,9 +69,11 @@ struct operation_run {
     struct MHD_UpgradeResponseHandle *handle;
     char *early;
     size_t early_len;
+    int client; /* with TLS: his own socket */
 };
 
-static void pass_bytes(const struct operation_run *o) {
+/* h: who watches the client; NULL without TLS. */
+static void pass_bytes(const struct operation_run *o, struct hangup *h) {
     struct http_request *q = o->q;
     int64_t first_us = 0;
     int r = 0;
@@ -90,13 +93,19 @@ static void pass_bytes(const struct operation_run *o) {
         metrics_observe(METRICS_FIRST, first_us - q->log.began_us);
     metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
     call_free(&q->call); /* before the client sees the end */
+    if (h != NULL)
+        hangup_end(h);
     (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);
 }
 
 static void *run_beside(void *arg) {
     struct operation_run *o = arg;
+    struct hangup h = {0};
     log_set_field("request", o->q->log.id);
-    pass_bytes(o);
+    if (hangup_watch(&h, o->client, o->sock) == 0)
+        pass_bytes(o, &h);
+    else
+        (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);
     http_put_request(o->q);
     free(o->early);
     free(o);
@@ -132,10 +141,14 @@ static void run_operation(void *cls, struct MHD_Connection *connection, void *co
                           const char *early, size_t early_len, MHD_socket sock,
                           struct MHD_UpgradeResponseHandle *handle) {
     (void)cls;
-    struct operation_run o = {con_cls, sock, handle, (char *)(uintptr_t)early, early_len};
+    const union MHD_ConnectionInfo *client =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct operation_run o = {con_cls,   sock,
+                              handle,    (char *)(uintptr_t)early,
+                              early_len, client != NULL ? client->connect_fd : -1};
     bool is_tls = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_PROTOCOL) != NULL;
     if (!is_tls)
-        pass_bytes(&o);
+        pass_bytes(&o, NULL);
     else if (start_beside(&o) < 0)
         (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
 }
