@@ -18,8 +18,8 @@ struct cay_manager_options {
                        * daemon of the state folder */
     const char *key, *key_file; /* the API key for a host, or a file with it; NULL: $CAY_API_KEY
                                  * ($DAYTONA_API_KEY), else as configured */
-    const char *state_dir; /* NULL: as cay_engine_open */
-    const char *config;    /* configuration file; NULL: where `cay` looks for it */
+    const char *state_dir;      /* NULL: as cay_engine_open */
+    const char *config;         /* configuration file; NULL: where `cay` looks for it */
     bool no_start; /* fail with CAY_UNAVAILABLE where there is no daemon, instead of starting
                     * the one of the state folder */
 };
