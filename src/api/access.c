@@ -59,6 +59,11 @@ int access_check_volumes(const struct key *caller, const struct strv *volumes,
     return 0;
 }
 
+bool access_is_same_origin(const char *origin, const char *host) {
+    const char *name = strstr(origin, "://");
+    return name != NULL && host != NULL && strcasecmp(name + 3, host) == 0;
+}
+
 /* Without ":PORT"; in "[::1]:80" only what follows the bracket is one. */
 static size_t name_length(const char *host) {
     const char *bracket = host[0] == '[' ? strchr(host, ']') : NULL;

@@ -32,3 +32,6 @@ int access_check_volumes(const struct key *caller, const struct strv *volumes,
 /* True if a Host header names this machine's own loopback or an entry of more (NULL: none),
  * whatever the port: a page of another site that made its name point here has another one. */
 bool access_host_is_allowed(const char *host, const struct strv *more);
+
+/* True if an Origin ("https://cay.example:3986") is that of the pages of a Host. */
+bool access_is_same_origin(const char *origin, const char *host);

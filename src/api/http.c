@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/head.h"
 #include "api/http_internal.h"
 #include "api/preview.h"
 #include "base/auto.h"
@@ -17,9 +18,7 @@
 #include "manager/hash.h"
 
 enum {
-    CONNECTIONS_MAX = 1024,
     BACKLOG = 1024,
-    IDLE_SECONDS = 60,
     STACK_SIZE = 512 * 1024,
     MEMORY_MAX = 1024 * 1024,              /* heads of request and answer */
     IGNORED_MAX = 16 * CALL_BODY_MAX,      /* of a body that is too large, before we hang up */
@@ -67,6 +66,19 @@ static void read_wishes(struct call *c) {
     c->wants_websocket = upgrades && header_is(c, "Upgrade", "websocket");
 }
 
+static void add_field(void *user, const char *name, const char *value) {
+    head_add(user, name, value);
+}
+
+static int check_head(const struct http_request *q, const char *version, struct cay_error *err) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(q->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    struct head head = {0};
+    call_each_header(&q->call, add_field, &head);
+    return head_check(&head, q->call.method, q->call.uri, version,
+                      info == NULL ? 0 : info->header_size, err);
+}
+
 /* A browser asks before it sends what only a page of ours would: without a key, so that this comes
  * before everything else. */
 static bool is_preflight(const struct call *c, const char *method) {
@@ -77,8 +89,7 @@ static enum MHD_Result answer_preflight(struct http_request *q) {
     struct call *c = &q->call;
     if (q->origin == NULL) {
         struct cay_error err;
-        error_set(&err, CAY_FORBIDDEN, "pages of this origin may not call the daemon");
-        (void)error_remedy(&err, "add it to allowed_origins in [server]");
+        (void)http_refuse_origin(&err);
         return http_refuse(q, &err, 0);
     }
     c->answer.status = MHD_HTTP_NO_CONTENT;
@@ -91,15 +102,15 @@ static enum MHD_Result answer_preflight(struct http_request *q) {
     return http_answer(q);
 }
 
-static enum MHD_Result begin(const struct http_port *port, const char *method,
-                             struct http_request *q) {
+static enum MHD_Result take_head(const struct http_port *port, const char *version,
+                                 struct http_request *q) {
     struct cay_error err;
     struct call *c = &q->call;
-    q->has_begun = true;
-    c->method = method;
-    request_log_begin(&q->log, method, call_header(c, "X-Request-Id"));
-    read_wishes(c);
+    const char *method = c->method;
     http_keep_origin(q);
+    if (check_head(q, version, &err) < 0)
+        return http_refuse(q, &err, 0);
+    read_wishes(c);
     preview_read_place(call_header(c, "Host"), c->uri, &c->preview);
     if (c->preview.is_one)
         q->target_result = preview_rewrite(c, &q->target_error);
@@ -114,9 +125,22 @@ static enum MHD_Result begin(const struct http_port *port, const char *method,
     q->begun = call_begin(c, method);
     if (c->sink != NULL)
         return MHD_YES;
-    if (q->begun < 0 && c->route != NULL && c->route->open != NULL)
-        return http_answer_and_close(q); /* a body of any size follows */
+    if (q->begun < 0) /* a client that has begun to send a file would not see an answer before */
+        return header_is(c, "Expect", "100-continue") ? http_answer_and_close(q) : MHD_YES;
     return is_too_large(c) ? refuse_size(q) : MHD_YES;
+}
+
+static enum MHD_Result begin(const struct http_port *port, const char *method, const char *version,
+                             struct http_request *q) {
+    q->has_begun = true;
+    q->call.method = method;
+    http_await_nothing(q->connection);
+    request_log_begin(&q->log, method, call_header(&q->call, "X-Request-Id"));
+    enum MHD_Result result = take_head(port, version, q);
+    q->body_ms = clock_ms();
+    if (!q->is_answered)
+        http_await_body(q);
+    return result;
 }
 
 /* ---- the life of a request ---- */
@@ -160,59 +184,59 @@ void http_put_request(struct http_request *q) {
 
 static void end_request(void *cls, struct MHD_Connection *connection, void **con_cls,
                         enum MHD_RequestTerminationCode why) {
-    (void)cls, (void)connection, (void)why;
+    (void)cls, (void)why;
     struct http_request *q = *con_cls;
     if (q == NULL)
         return;
     *con_cls = NULL;
+    http_await_head(connection);
     http_put_request(q);
 }
 
-/* The library's timeout is for clients; it must not count the time that our work takes. */
 static enum MHD_Result run(struct http_request *q) {
-    struct MHD_Connection *connection = q->connection;
-    (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
-    const struct answer *a = &q->call.answer;
+    http_await_nothing(q->connection);
     if (q->sink_result < 0)
         call_fail(&q->call, &q->sink_error, 0);
     else if (q->begun == 0)
         call_run(&q->call);
-    bool lasts = a->stream != NULL || a->operation != NULL || a->talk != NULL;
-    enum MHD_Result result = http_answer(q);
-    if (!lasts)
-        (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, IDLE_SECONDS);
-    return result;
+    return http_answer(q);
 }
 
 /* After a failure the rest is ignored, as far as that is reasonable: no answer goes out before. */
-static enum MHD_Result take_piece(struct http_request *q, const char *data, size_t *len) {
-    if (q->sink_result == 0)
-        q->sink_result = q->call.sink->write(q->call.sink, data, *len, &q->sink_error);
-    else
-        q->body_bytes += *len;
-    *len = 0;
-    return q->body_bytes > SINK_IGNORED_MAX ? MHD_NO : MHD_YES;
+static enum MHD_Result take_piece(struct http_request *q, const char *data, size_t len) {
+    if (q->begun < 0 || q->sink_result < 0) {
+        q->ignored_bytes += len;
+        return q->ignored_bytes > SINK_IGNORED_MAX ? MHD_NO : MHD_YES;
+    }
+    if (q->call.sink != NULL) {
+        q->sink_result = q->call.sink->write(q->call.sink, data, len, &q->sink_error);
+        return MHD_YES;
+    }
+    (void)buf_append(&q->call.body, data, len); /* what does not fit is refused at the end */
+    return q->body_bytes > IGNORED_MAX ? MHD_NO : MHD_YES;
 }
 
 static enum MHD_Result take_body(struct http_request *q, const char *data, size_t *len) {
-    if (q->call.sink != NULL)
-        return take_piece(q, data, len);
+    int64_t began = clock_ms();
+    http_await_nothing(q->connection);
     q->body_bytes += *len;
-    (void)buf_append(&q->call.body, data, *len); /* what does not fit is refused at the end */
+    enum MHD_Result result = take_piece(q, data, *len);
     *len = 0;
-    return q->body_bytes > IGNORED_MAX ? MHD_NO : MHD_YES;
+    q->body_ms += clock_ms() - began;
+    http_await_body(q);
+    return result;
 }
 
 static enum MHD_Result handle(void *cls, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *data,
                               size_t *len, void **con_cls) {
-    (void)connection, (void)url, (void)version;
+    (void)connection, (void)url;
     const struct http_port *port = cls;
     struct http_request *q = *con_cls;
     if (q == NULL)
         return MHD_NO;
     if (!q->has_begun)
-        return begin(port, method, q);
+        return begin(port, method, version, q);
     if (*len > 0)
         return take_body(q, data, len);
     if (q->call.body.failed)
@@ -260,7 +284,7 @@ static int start_daemon(struct http_port *port, int sock, const struct tls *tls,
         flags, 0, NULL, NULL, handle, port, MHD_OPTION_LISTEN_SOCKET, sock,
         MHD_OPTION_URI_LOG_CALLBACK, new_request, port, MHD_OPTION_NOTIFY_COMPLETED, end_request,
         NULL, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+        (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_NOTIFY_CONNECTION, http_patience_notify, port,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_THREAD_STACK_SIZE,
         (size_t)STACK_SIZE, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
     return *ret != NULL ? 0 : refuse_start(port->is_tcp, has_tls, err);
@@ -273,7 +297,8 @@ static int start_port(struct http_port *port, struct http *h, int sock, bool is_
         return 0;
     if (listen(sock, BACKLOG) < 0)
         return error_errno(err, "listening");
-    return start_daemon(port, sock, h->options.tls, &port->daemon, err);
+    int r = http_patience_start(port, err);
+    return r < 0 ? r : start_daemon(port, sock, h->options.tls, &port->daemon, err);
 }
 
 static bool is_empty(struct MHD_Daemon *daemon) {

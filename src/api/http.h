@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/str.h"
@@ -18,6 +19,7 @@ struct http_rules {
     const struct strv *hosts;   /* what Host may say on TCP, besides this machine's own names */
     const struct strv *origins; /* web pages of others that may call us */
     bool metrics_public;        /* /metrics needs no key */
+    int64_t client_timeout_ms;  /* what is waited for a client that has to say or read; 0: 60 s */
     const char *public_url;     /* how clients reach us; "": as they did */
 };
 

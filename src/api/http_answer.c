@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -21,18 +22,44 @@ enum {
     TAKES_NOTHING_MS = 300 * 1000,
 };
 
+/* A stream, and who reads it. */
+struct passing {
+    struct stream *stream;
+    struct MHD_Connection *connection;
+};
+
 static ssize_t read_stream(void *cls, uint64_t at, char *data, size_t size) {
     (void)at;
-    struct stream *s = cls;
+    const struct passing *p = cls;
+    struct stream *s = p->stream;
+    http_await_nothing(p->connection); /* the next piece may take any time to come */
     size_t len = s->read(s, data, size);
+    http_await_reader(p->connection, len);
     if (len > 0)
         return (ssize_t)len;
     return s->failed ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
 }
 
 static void close_stream(void *cls) {
-    struct stream *s = cls;
-    s->close(s);
+    struct passing *p = cls;
+    p->stream->close(p->stream);
+    free(p);
+}
+
+static struct MHD_Response *make_stream(struct http_request *q) {
+    struct answer *a = &q->call.answer;
+    struct passing *p = malloc(sizeof *p);
+    if (p == NULL)
+        return NULL;
+    *p = (struct passing){a->stream, q->connection};
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(a->stream_bytes != 0 ? a->stream_bytes : MHD_SIZE_UNKNOWN,
+                                          STREAM_CHUNK, read_stream, p, close_stream);
+    if (response != NULL)
+        a->stream = NULL; /* the response's now */
+    else
+        free(p);
+    return response;
 }
 
 /* What lasts has no time limit: it may be silent for hours. But a client that is gone without a
@@ -172,23 +199,21 @@ static void accept_websocket(struct call *c) {
 
 /* ---- answers ---- */
 
-static struct MHD_Response *make_response(struct call *c) {
+static struct MHD_Response *make_response(struct http_request *q) {
+    struct call *c = &q->call;
     struct answer *a = &c->answer;
     if (a->talk != NULL && a->status == MHD_HTTP_OK)
         accept_websocket(c);
     if ((a->operation != NULL || a->talk != NULL) && a->status == MHD_HTTP_OK) {
         a->status = MHD_HTTP_SWITCHING_PROTOCOLS;
         watch(call_socket(c), a->talk != NULL);
+        http_await_nothing(q->connection);
         return MHD_create_response_for_upgrade(run_operation, NULL);
     }
+    http_await_reader(q->connection, a->body.len);
     if (a->stream != NULL) {
         watch(call_socket(c), true);
-        struct MHD_Response *response = MHD_create_response_from_callback(
-            a->stream_bytes != 0 ? a->stream_bytes : MHD_SIZE_UNKNOWN, STREAM_CHUNK, read_stream,
-            a->stream, close_stream);
-        if (response != NULL)
-            a->stream = NULL; /* the response's now */
-        return response;
+        return make_stream(q);
     }
     size_t len = a->body.len;
     char *body = len == 0 ? NULL : buf_take(&a->body);
@@ -217,7 +242,8 @@ static void add_origin(struct MHD_Response *response, const struct http_request 
 
 enum MHD_Result http_answer(struct http_request *q) {
     struct call *c = &q->call;
-    struct MHD_Response *response = make_response(c);
+    struct MHD_Response *response = make_response(q);
+    q->is_answered = true;
     if (response == NULL)
         return MHD_NO;
     q->log.status = c->answer.status;

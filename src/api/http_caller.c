@@ -46,6 +46,8 @@ void call_each_header(const struct call *c, call_header_fn fn, void *user) {
 
 /* ---- rules that may change ---- */
 
+enum { PATIENCE_MS = 60 * 1000 };
+
 static int copy_list(const struct strv *from, struct strv *ret) {
     for (size_t i = 0; from != NULL && i < from->len; i++)
         if (strv_push(ret, from->v[i]) < 0) {
@@ -70,6 +72,8 @@ int http_set_rules(struct http *h, const struct http_rules *rules, struct cay_er
     h->hosts = hosts;
     h->origins = origins;
     h->metrics_public = rules->metrics_public;
+    atomic_store(&h->patience_ms,
+                 rules->client_timeout_ms > 0 ? rules->client_timeout_ms : PATIENCE_MS);
     memcpy(h->public_url, public_url, sizeof public_url);
     (void)pthread_rwlock_unlock(&h->rules_lock);
     strv_free(&old_hosts);
@@ -114,6 +118,11 @@ void http_keep_origin(struct http_request *q) {
     (void)pthread_rwlock_unlock(&h->rules_lock);
 }
 
+int http_refuse_origin(struct cay_error *err) {
+    error_set(err, CAY_FORBIDDEN, "pages of this origin may not call the daemon");
+    return error_remedy(err, "add it to allowed_origins in [server]");
+}
+
 /* ---- who ---- */
 
 static int identify_peer(const struct http_request *q, struct key *ret, struct cay_error *err) {
@@ -156,16 +165,36 @@ static bool brings_key_later(const struct target *t) {
            str_equal(t->segment[1], "socket.io");
 }
 
+/* True if a page of an origin that is neither ours nor allowed would change something, or open a
+ * connection, for which browsers do not ask first. Pages of previews are their application's. */
+static bool acts_from_elsewhere(const struct http_request *q) {
+    const struct call *c = &q->call;
+    const char *origin = call_header(c, "Origin");
+    if (origin == NULL || q->origin != NULL || c->preview.is_one ||
+        access_is_same_origin(origin, call_header(c, "Host")))
+        return false;
+    bool looks = str_equal(c->method, "GET") || str_equal(c->method, "HEAD");
+    return !looks || c->wants_websocket || c->wants_upgrade;
+}
+
+static int check_place(const struct http_request *q, struct cay_error *err) {
+    const struct call *c = &q->call;
+    const char *host = c->preview.by_host ? c->preview.host : call_header(c, "Host");
+    if (!host_is_allowed(q->http, host)) {
+        error_set(err, CAY_FORBIDDEN, "the request is for another host");
+        return error_remedy(err, "add the name to allowed_hosts in [server]");
+    }
+    return acts_from_elsewhere(q) ? http_refuse_origin(err) : 0;
+}
+
 /* What is wrong with a key is not told: only that it does not work. */
 static int identify_key(struct http_request *q, struct cay_error *err) {
     struct http *h = q->http;
     struct call *c = &q->call;
     struct key *ret = &c->caller;
-    const char *host = c->preview.by_host ? c->preview.host : call_header(c, "Host");
-    if (!host_is_allowed(h, host)) {
-        error_set(err, CAY_FORBIDDEN, "the request is for another host");
-        return error_remedy(err, "add the name to allowed_hosts in [server]");
-    }
+    int r = check_place(q, err);
+    if (r < 0)
+        return r;
     const char *text = access_bearer(call_header(c, "Authorization"));
     c->has_key = text != NULL && match_key(h, text, ret);
     if (c->has_key || preview_admit(c))

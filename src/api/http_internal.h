@@ -12,6 +12,16 @@
 #include "api/tls.h"
 #include "manager/hash.h"
 
+/* Connections that are open, and the thread that looks after them: http_patience.c. */
+struct http_peer;
+struct http_crowd {
+    struct http *http;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t more;  /* there is somebody again */
+    struct http_peer *first;
+    size_t count;
+};
+
 /* A server that has stopped listening, until its last connection ends. */
 struct http_retired {
     struct MHD_Daemon *daemon;
@@ -28,6 +38,7 @@ struct http_port {
     struct MHD_Daemon *daemon;
     struct tls tls;               /* what daemon was started with, if it is not the first */
     struct http_retired *retired; /* those before it */
+    struct http_crowd crowd;      /* of them all */
 };
 
 struct http {
@@ -38,6 +49,7 @@ struct http {
     pthread_rwlock_t rules_lock; /* of what follows */
     struct strv hosts, origins;
     bool metrics_public;
+    _Atomic int64_t patience_ms; /* not of the lock */
     char public_url[CALL_ORIGIN_SIZE];
 };
 
@@ -54,9 +66,12 @@ struct http_request {
     char public_url[CALL_ORIGIN_SIZE];
     struct cay_error sink_error; /* of its body, if sink_result is negative */
     int sink_result;
-    int begun;         /* what call_begin() said */
-    bool has_begun;    /* its head was looked at */
-    size_t body_bytes; /* also those that were not kept */
+    int begun;      /* what call_begin() said */
+    bool has_begun; /* its head was looked at */
+    bool is_answered;
+    size_t body_bytes;    /* that came */
+    size_t ignored_bytes; /* of them, that its sink did not take */
+    int64_t body_ms;      /* when it began, later by as much as we made it wait */
 };
 
 /* The last one who has it lets it go. */
@@ -77,7 +92,29 @@ enum MHD_Result http_refuse(struct http_request *q, const struct cay_error *err,
 int http_identify(const struct http_port *port, struct http_request *q, struct cay_error *err);
 /* For the audit. */
 void http_note_refusal(const struct http_request *q, const struct cay_error *err);
+/* The error for a page of an origin that is not allowed. */
+int http_refuse_origin(struct cay_error *err);
 /* Keeps the origin that the request names, if pages of it may call us. */
 void http_keep_origin(struct http_request *q);
 /* Keeps how clients reach us, as it is now, for the call. */
 void http_keep_public_url(struct http_request *q);
+
+/* ---- http_patience.c ---- */
+
+enum { HTTP_CONNECTIONS_MAX = 1024 };
+
+/* Starts the thread of a port. */
+int http_patience_start(struct http_port *port, struct cay_error *err);
+/* The library's word of a connection that begins or ends; cls is its port. */
+void http_patience_notify(void *cls, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code);
+
+/* What a connection is waited for from now on. If it does not come in time, it is shut down. */
+/* A head. */
+void http_await_head(struct MHD_Connection *connection);
+/* More of a body of which q->body_bytes came since q->body_ms. */
+void http_await_body(const struct http_request *q);
+/* That so many bytes are taken. */
+void http_await_reader(struct MHD_Connection *connection, uint64_t bytes);
+/* Nothing: it is our turn, or the sandbox's. */
+void http_await_nothing(struct MHD_Connection *connection);

@@ -34,6 +34,17 @@ int preview_rewrite(struct call *c, struct cay_error *err) {
     return target_parse(path, &c->target, err);
 }
 
+/* True if a page of another origin may have sent the request: a browser adds the cookie to those of
+ * every page of the same site, and other sandboxes are one site with this one. */
+static bool is_from_elsewhere(const struct call *c) {
+    const char *origin = call_header(c, "Origin"), *site = call_header(c, "Sec-Fetch-Site");
+    const char *mode = call_header(c, "Sec-Fetch-Mode"), *host = call_header(c, "Host");
+    if (origin != NULL)
+        return !access_is_same_origin(origin, host);
+    bool is_same = site == NULL || str_equal(site, "same-origin") || str_equal(site, "none");
+    return !is_same && !str_equal(mode, "navigate");
+}
+
 /* The token that a request shows: in a header, its query, or a cookie of its own host. */
 static const char *shown_token(const struct call *c, const char *id, size_t *ret_len) {
     char name[sizeof PREVIEW_COOKIE + ID_LEN];
@@ -43,7 +54,7 @@ static const char *shown_token(const struct call *c, const char *id, size_t *ret
         return token;
     }
     token = preview_query(c->uri, ret_len);
-    if (token != NULL || !c->preview.by_host)
+    if (token != NULL || !c->preview.by_host || is_from_elsewhere(c))
         return token;
     (void)snprintf(name, sizeof name, "%s%s", PREVIEW_COOKIE, id);
     return preview_cookie(call_header(c, "Cookie"), name, ret_len);

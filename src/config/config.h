@@ -80,6 +80,7 @@ struct config {
         struct strv allowed_hosts, allowed_origins;
         const char *log_level; /* "error", "warn", "info", "debug" */
         bool metrics_public;
+        int64_t client_timeout_ms;
         const char *public_url; /* "": what a request's Host says */
     } server;
     struct {

@@ -165,6 +165,8 @@ static const struct config_key keys[] = {
      .check = check_log_level, .help = "what the daemon logs: error, warn, info or debug"},
     {"server", "metrics_public", CONFIG_BOOL, "false", FIELD(server.metrics_public),
      .help = "serve /metrics on TCP without a key"},
+    {"server", "client_timeout", CONFIG_DURATION, "60", FIELD(server.client_timeout_ms),
+     RANGE(1000, 3600e3), .help = "how long a client may be silent, or take for a head"},
     {"server", "public_url", CONFIG_STRING, "", FIELD(server.public_url), .check = check_public_url,
      .help = "how clients reach the daemon, as in https://cay.example; empty: as they did"},
 

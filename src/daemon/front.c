@@ -214,6 +214,7 @@ static struct http_rules rules_of(const struct config *c) {
     return (struct http_rules){.hosts = &c->server.allowed_hosts,
                                .origins = &c->server.allowed_origins,
                                .metrics_public = c->server.metrics_public,
+                               .client_timeout_ms = c->server.client_timeout_ms,
                                .public_url = c->server.public_url};
 }
 

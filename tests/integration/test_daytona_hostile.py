@@ -1,0 +1,464 @@
+"""Requests that nobody with good intentions sends: heads that can be read in two ways, bodies that
+are nothing, paths that lead elsewhere, pages of other origins, clients that take their time. They
+are refused in words, nothing dies of them, and others are served meanwhile."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import support
+from daemons import free_port, serving
+from launching import until
+from test_keys import Client, make_key, open_tcp
+from websockets_raw import WebSocket, refused
+
+pytestmark = support.as_root_only
+HEALTH = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
+    folder.chmod(0o755)
+    context, port = open_tcp(support.own(folder))
+    with context as d:
+        d.port = port
+        d.ann = make_key(d, "ann")
+        d.box = d.ann.create(name="lab")["id"]
+        yield d
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def everything(sock):
+    data = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := sock.recv(65536):
+            data += piece
+    return data
+
+
+def say(d, data, more=b""):
+    """What is answered to bytes, until the daemon hangs up."""
+    with socket.create_connection(("127.0.0.1", d.port), 60) as sock:
+        with contextlib.suppress(ConnectionError):
+            sock.sendall(data)
+            sock.sendall(more)
+            sock.shutdown(socket.SHUT_WR)
+        return everything(sock)
+
+
+def statuses(text):
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", text)]
+
+
+# ---- heads ----
+
+def head(d, *lines, method="POST", path="/api/cay/volumes", version="HTTP/1.1"):
+    fields = ["Host: localhost", f"Authorization: Bearer {d.ann.key}", *lines]
+    return f"{method} {path} {version}\r\n".encode() + b"".join(
+        (line if isinstance(line, bytes) else line.encode()) + b"\r\n" for line in fields) + b"\r\n"
+
+
+@pytest.mark.parametrize("lines", [
+    ["Content-Length: 2", "Transfer-Encoding: chunked"],
+    ["Transfer-Encoding: chunked", "Content-Length: 2"],
+    ["Content-Length: 2", "Content-Length: 2"],
+    ["Content-Length: 2", "content-length: 0"],
+    ["Content-Length: 2, 2"], ["Content-Length: +2"], ["Content-Length: 0x2"],
+    ["Content-Length: -1"], ["Content-Length:"], ["Content-Length: 2 "],
+    ["Content-Length: 99999999999999999999"],
+    ["Transfer-Encoding: gzip"], ["Transfer-Encoding: chunked, identity"],
+    ["Transfer-Encoding: identity, chunked"], ["Transfer-Encoding: xchunked"],
+    ["Transfer-Encoding: chunked", "Transfer-Encoding: identity"],
+    ["Transfer-Encoding : chunked"], ["Transfer-Encoding\t: chunked"], ["Transfer-Encoding:\vchunked"],
+    ["Transfer-Encoding: chunked", " "], ["Transfer-Encodi: chunked", " ng"],
+    ["X: y", " Transfer-Encoding: chunked"], ["X: y", "\tz"], [" X: y"], ["X y"], [": y"],
+    [b"X: a\nTransfer-Encoding: chunked"], [b"X: a\nY: b"], [b"X: a\rTransfer-Encoding: chunked"],
+    [b"X: a\0b"], [b"X\0: a"], [b"X: \x01"], [b"X: \x7f"], ["X(y): z"], ["X\x80: y"],
+    ["Host: elsewhere"], ["Authorization: Bearer x"],
+], ids=repr)
+def test_heads_that_can_be_read_in_two_ways(daemon, lines):
+    """One answer, that it is refused, and what follows is no request."""
+    text = say(daemon, head(daemon, *lines) + b"0\r\n\r\n" + HEALTH + b"\r\n")
+    assert statuses(text) and set(statuses(text)) <= {400, 413}, text
+    assert b'"status":"ok"' not in text
+
+
+@pytest.mark.parametrize("data", [
+    b"GET  /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /api/health\r\n\r\n",
+    b"GET /api/health HTTP/1.1 \r\nHost: localhost\r\n\r\n", b"GET\t/api/health\tHTTP/1.1\r\n\r\n",
+    b"GET /api/health HTTP/1.1\nHost: localhost\n\n", b"GET /api/he alth HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /api/health HTTP/2.0\r\nHost: localhost\r\n\r\n", b"GET /api/health HTTP/0.9\r\n\r\n",
+    b"GET /api/health FTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100) + b"\r\n\r\n",
+    b"POST /api/health HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+])
+def test_lines_that_are_no_request(daemon, data):
+    text = say(daemon, data + HEALTH + b"\r\n")
+    assert all(400 <= status < 500 or status == 505 for status in statuses(text)), text
+    assert len(statuses(text)) <= 1
+
+
+def test_what_is_clear_is_taken(daemon):
+    """Blanks where they may be, headers of any case, requests one behind the other."""
+    text = say(daemon, b"GET /api/health HTTP/1.1\r\nhost:localhost\r\nX-A:  b \r\nX-B:\r\nX-A: \tc\xe4\r\n\r\n"
+               + HEALTH + b"\r\n" + head(daemon, "Content-Length: 2") + b"[]"
+               + head(daemon, "Transfer-Encoding: Chunked") + b"2;x=y\r\n[]\r\n0\r\nX: y\r\n\r\n" + HEALTH
+               + b"Connection: close\r\n\r\n")
+    assert statuses(text) == [200, 200, 400, 400, 200], text
+
+
+def test_large_heads(daemon):
+    """Many headers, and long ones, are refused; as many as a proxy adds are not."""
+    def with_fields(count, size=1):
+        return statuses(say(daemon, HEALTH + b"".join(
+            b"X-%d: %s\r\n" % (i, b"y" * size) for i in range(count)) + b"Connection: close\r\n\r\n"))
+
+    assert with_fields(100) == [200] and with_fields(10, 10000) == [200]
+    assert with_fields(300) == [400] and with_fields(10000) in ([400], [431], [])
+    assert with_fields(4, 1 << 20) in ([431], [])
+    for size in (5000, 2 << 20):
+        text = say(daemon, b"GET /" + b"a" * size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert statuses(text) in ([400], [401], [414], []), text[:100]
+    assert daemon.ann.ask("GET", "/api/cay/sandbox").status == 200
+
+
+# ---- bodies ----
+
+def document(d):
+    paths = d.ann.call("GET", "/openapi.json")["paths"]
+    return [(method.upper(), path) for path, methods in paths.items() for method in methods
+            if method in ("get", "post", "put", "patch", "delete") and not path.startswith("/preview")]
+
+
+ARGUMENTS = {"port": "4000", "interval": "30", "minutes": "30"}
+FIELDS = """name image snapshot user env labels public cpu memory disk gpu target autoStopInterval volumes
+    buildInfo networkBlockAll class language command code cwd timeout sessionId id runAsync path files from to
+    content mode owner group permissions pattern newValue url branch username message author email
+    remote key value cols rows envs data size port expiresAt interval destination argv set unset""".split()
+BROKEN = {
+    "garbage": b"\x00\xff\xfe", "cut off": b'{"name": "x', "array": b"[]", "text": b'"x"',
+    "number": b"7", "null": b"null", "two": b"{} {}", "comment": b"{/*x*/}", "not a number": b'{"cpu": NaN}',
+    "deep array": b"[" * 100000, "deep object": b'{"a":' * 50000 + b"1" + b"}" * 50000,
+    "no UTF-8": b'{"name": "\xff\xfe", "command": "\xc0\x80"}', "half a pair": b'{"name": "\\ud800"}',
+    "zero": b'{"name": "a\\u0000b", "command": "a\\u0000b", "env": {"a": "\\u0000"}}',
+    "twice": b'{"name": "a", "name": "b", "command": "true", "command": "false"}',
+    "huge": b'{"cpu": 1e999999, "timeout": 99999999999999999999999999}',
+}
+WRONG = {"list": [1, {"x": []}], "negative": -1, "large": 1e300, "object": {"a": {"b": 1}}, "true": True,
+         "empty": "", "long": "x" * 10000}
+BODIES = {**BROKEN, **{kind: json.dumps({name: value for name in FIELDS}).encode()
+                       for kind, value in WRONG.items()}}
+# Those that have no body, or take any.
+WITHOUT_BODY = re.compile(r"/(start|stop|pause|resume|archive|recover|rotate|last-activity|public|expire"
+                          r"|ttl|auto\w+)(/|$)")
+
+
+def complain(answer, path):
+    """What is wrong with the shape of an error, or None."""
+    try:
+        says = answer.json()
+    except (ValueError, AssertionError):
+        return "no JSON"
+    if says.get("statusCode") != answer.status or not says.get("message"):
+        return "no status or message"
+    return None if path.startswith("/api/cay/") != ("path" in says) else "another API's shape"
+
+
+def test_bodies_that_are_nothing(daemon):
+    """Every operation, with each of them: an error of the client's, in the form of the API."""
+    front, wrong, asked = daemon.front(), [], 0
+    for method, path in document(daemon):
+        if method in ("GET", "DELETE") or WITHOUT_BODY.search(path):
+            continue
+        filled = re.sub(r"\{(\w+)\}", lambda m: daemon.box if m[1] == "who" else
+                        ARGUMENTS.get(m[1], "none"), path)
+        for kind, body in BODIES.items():
+            answer = daemon.ann.ask(method, filled, body, Content_Type="application/json")
+            asked += 1
+            why = None
+            if answer.status >= 500 and answer.status != 501:
+                why = "it is ours"
+            elif answer.status >= 400:
+                why = complain(answer, path)
+            elif kind in BROKEN and kind not in ("huge", "zero"):
+                why = "it was taken"
+            if why:
+                wrong.append(f"{method} {path} {kind}: {answer.status} {why} {answer.text[:200]}")
+    assert asked > 500 and wrong == []
+    assert daemon.front() == front and daemon.state_of(daemon.box) == "started"
+
+
+def test_looks_with_odd_queries(daemon):
+    odd = ["", "limit=-1", "limit=99999999999999999999", "page=x", "limit=%00", "labels=%7B", "labels=[]", "cursor=%ff",
+           "path=%00", "path=", "path=..%2F..%2F..%2Fetc%2Fpasswd", "pattern=%5B", "force=maybe",
+           "a&a=&=a&&", "follow=x", "expiresInSeconds=1e9", "&" * 60, "x=1&" * 70, "sort=%27%3B--", "states=;"]
+    front, wrong = daemon.front(), []
+    for method, path in document(daemon):
+        if method != "GET" or path.endswith(("/connect", "/create-connect", "/socket.io")):
+            continue
+        filled = re.sub(r"\{(\w+)\}", lambda m: daemon.box if m[1] == "who" else
+                        ARGUMENTS.get(m[1], "none"), path)
+        for query in odd:
+            answer = daemon.ann.ask("GET", f"{filled}?{query}")
+            if answer.status >= 500 and answer.status != 501:
+                wrong.append(f"{path}?{query}: {answer.status} {answer.text[:200]}")
+            elif answer.status >= 400 and complain(answer, path) and path.startswith("/api"):
+                wrong.append(f"{path}?{query}: {complain(answer, path)} {answer.text[:200]}")
+    assert wrong == [] and daemon.front() == front
+
+
+def test_a_refusal_is_seen_by_who_sends_much(daemon):
+    """The answer is read although the body was on its way, and it is what it would be without."""
+    data = b"x" * (3 << 20)
+    for path in ("/toolbox/none/files/upload?path=/tmp/x", "/toolbox/none/files/bulk-upload",
+                 "/preview/none/8080/"):
+        assert daemon.ann.ask("POST", path, data).status == 404, path
+    assert daemon.ann.ask("POST", f"/preview/{daemon.box}/9/", data).status == 502
+    assert daemon.ann.ask("POST", "/api/sandbox", data).status == 413
+    # who asks first is told at once
+    with socket.create_connection(("127.0.0.1", daemon.port), 60) as sock:
+        sock.sendall(head(daemon, "Content-Length: 1000000000", "Expect: 100-continue",
+                          path="/toolbox/none/files/upload?path=/tmp/x"))
+        assert statuses(everything(sock)) == [404]
+
+
+# ---- paths ----
+
+@pytest.mark.parametrize("path", [
+    "//api/cay/sandbox", "/api//cay/sandbox", "/api/cay//sandbox", "/api/./cay/sandbox", "/api/x/../cay/sandbox",
+    "/api/%2e%2e/api/cay/sandbox", "/api/%2e/cay/sandbox", "/api%2fcay%2fsandbox", "/api/cay/sandbox%00",
+    "/api/cay/sandbox%0a", "/api/cay/sandbox%252f", "/api/cay/sandbox;x=y", "/api;/cay/sandbox", "/api\\cay\\sandbox",
+    "/%61pi/cay/sandbox%20", "/api/cay/sandbox/%ff", "/api/cay/sandbox/%c0%ae%c0%ae", "/api/cay/sandbox/%zz",
+    "/api/cay/sandbox/%", "/api/cay/sandbox/..", "/api/cay/sandbox/.", "/api/cay/sandbox/%2e%2e%2fapi-keys",
+    "/api/cay/sandbox/*", "/api/cay/sandbox/{who}", "/API/CAY/SANDBOX", "/api/cay/sandbox#x", "http://localhost/api/cay/sandbox",
+    "*", "localhost:80", "/toolbox/../api/cay/sandbox", "/preview/../api/cay/sandbox",
+    "/preview/lab/2280/../../../api/cay/api-keys", "/preview/lab/2280/%2e%2e/%2e%2e/api/cay/api-keys",
+    "/api/toolbox/../cay/api-keys", "/api/toolbox/lab/toolbox/../../../cay/api-keys",
+])
+def test_paths_that_lead_elsewhere(daemon, path):
+    """A path is what it says: nothing is put together or decoded twice."""
+    text = say(daemon, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {daemon.ann.key}\r\n"
+               "Connection: close\r\n\r\n".encode())
+    assert len(statuses(text)) == 1 and statuses(text)[0] in (400, 403, 404, 405, 501), text
+
+
+@pytest.mark.parametrize("path", ["/proc/1/environ", "../../../../etc/shadow", "/tmp/../proc/self/root/etc/shadow",
+                                  "/dev/zero", "", "a\0b"])
+def test_files_that_are_none_of_a_sandbox(daemon, path):
+    quoted = path.replace("/", "%2F").replace("\0", "%00")
+    for way in (f"/toolbox/{daemon.box}/files/info?path={quoted}", f"/toolbox/{daemon.box}/files/search?path={quoted}&pattern=x"):
+        answer = daemon.ann.ask("GET", way)
+        assert answer.status < 500 and "root:$" not in answer.text
+
+
+# ---- tenants ----
+
+def test_what_belongs_to_another_key_is_not_there(daemon):
+    """Everything with an id but sandboxes, which test_keys walks: as if it did not exist."""
+    bob = make_key(daemon, "bob", permissions=["sandboxes"])
+    volume = daemon.ann.call("POST", "/api/cay/volumes", {"name": "precious"})["id"]
+    link = daemon.ann.call("GET", f"/api/sandbox/{daemon.box}/ports/4000/signed-preview-url")
+    none = "0123456789abcdef"
+    pairs = [(f"/api/cay/volumes/{volume}", f"/api/cay/volumes/{none}"),
+             ("/api/cay/volumes/by-name/precious", "/api/cay/volumes/by-name/gracious"),
+             (f"/api/volumes/{volume}", f"/api/volumes/{none}"),
+             ("/api/volumes/by-name/precious", "/api/volumes/by-name/gracious"),
+             (f"/preview/{daemon.box}/4000/", f"/preview/{none}/4000/"), ("/preview/lab/4000/", "/preview/bal/4000/")]
+    for method in ("GET", "DELETE", "POST", "PUT"):
+        for there, absent in pairs:
+            first, second = bob.ask(method, there), bob.ask(method, absent)
+            assert first.status == second.status and first.status in (404, 405), (method, there, first.text)
+    assert bob.ask("POST", f"/api/sandbox/{daemon.box}/ports/4000/signed-preview-url/{link['token']}/expire").status == 404
+    made, none = (bob.ask("POST", "/api/sandbox", {"volumes": [{"volumeId": v, "mountPath": "/v"}]}).json()["message"]
+                  for v in (volume, none))
+    assert "there is no volume" in made and "there is no volume" in none
+    for kind in ("/api/cay/volumes", "/api/volumes", "/api/cay/sandbox", "/api/sandbox"):
+        assert "precious" not in bob.ask("GET", kind).text and daemon.box not in bob.ask("GET", kind).text
+    for path in ("/api/cay/api-keys", "/api/cay/audit", "/api/cay/api-keys/ann"):
+        assert bob.ask("GET", path).status == 403
+    daemon.ann.call("DELETE", f"/api/cay/volumes/{volume}")
+    daemon.ask("DELETE", "/api/cay/api-keys/bob")
+
+
+# ---- pages of others ----
+
+def ask(d, method, path, **headers):
+    client = Client(d.port, headers.pop("key", d.ann.key))
+    return client.ask(method, path, **headers)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "localhost:80@evil.example",
+                                  "evil.example:80", "localhost@evil", "localhost:x", "[::1", "[::2]", "127.0.0.2", "0.0.0.0", "",
+                                  "localhost,evil.example", "8080-lab.evil.example", "4000-.localhost.evil", "x-localhost"])
+def test_names_that_are_made_to_point_here(daemon, host):
+    for path in ("/api/cay/sandbox", "/api/config", "/api/health", f"/preview/{daemon.box}/4000/"):
+        assert ask(daemon, "GET", path, Host=host).status == 403, path
+    assert refused(daemon.port, "/api/socket.io/?EIO=4&transport=websocket", host=host) == 403
+
+
+EVENTS = "/api/socket.io/?EIO=4&transport=websocket"
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "http://localhost.evil", "x", ""])
+def test_pages_of_another_origin_open_no_connection_and_change_nothing(daemon, origin):
+    auth = {"Authorization": f"Bearer {daemon.ann.key}"}
+    for path in (EVENTS, f"/toolbox/{daemon.box}/process/pty/none/connect"):
+        assert refused(daemon.port, path, host=f"localhost:{daemon.port}", Origin=origin, **auth) == 403
+    for method, path in (("POST", "/api/sandbox"), ("DELETE", f"/api/sandbox/{daemon.box}"),
+                         ("POST", f"/toolbox/{daemon.box}/process/execute")):
+        answer = ask(daemon, method, path, Origin=origin)
+        assert answer.status == 403 and "Access-Control-Allow-Origin" not in answer.headers
+    assert "Access-Control-Allow-Origin" not in ask(daemon, "GET", "/api/sandbox", Origin=origin).headers
+    assert daemon.state_of(daemon.box) == "started"
+
+
+def test_our_own_pages_and_programs_may(daemon):
+    host = f"localhost:{daemon.port}"
+    for headers in ({}, {"Origin": f"http://{host}"}):
+        with WebSocket(daemon.port, EVENTS, host=host, headers=headers) as ws:
+            assert ws.text().startswith("0{")
+    assert ask(daemon, "POST", f"/api/sandbox/{daemon.box}/last-activity", Host=host, Origin=f"http://{host}").status == 201
+
+
+# ---- clients that take their time ----
+
+PATIENCE = 2
+
+
+@pytest.fixture(scope="module")
+def hasty():
+    """A daemon that waits for nobody longer than PATIENCE seconds."""
+    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
+    folder.chmod(0o755)
+    port = free_port()
+    with serving(support.own(folder), "--listen", f"127.0.0.1:{port}",
+                 env={"CAY_SERVER_CLIENT_TIMEOUT": str(PATIENCE)}) as d:
+        d.port = port
+        d.ann = make_key(d, "ann")
+        d.box = d.ann.create()["id"]
+        yield d
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def threads(d):
+    return len(os.listdir(f"/proc/{d.front()}/task"))
+
+
+def connect(d, room=0):
+    sock = socket.socket()
+    if room:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+    sock.settimeout(60)
+    sock.connect(("127.0.0.1", d.port))
+    return sock
+
+
+def drip(sock, word, done):
+    """A byte now and then, until the daemon hangs up; False if it does not."""
+    sock.setblocking(False)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not done.is_set():
+        try:
+            sock.send(word)
+            if sock.recv(4096) == b"":
+                return True
+        except BlockingIOError:
+            pass
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def others_are_served(d):
+    def serves():
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return d.ann.ask("GET", "/api/cay/sandbox").status == 200
+        return False
+    return until(serves, 30)
+
+
+@pytest.mark.parametrize("start, word", [
+    (b"", b"G"), (b"GET / HTTP/1.1\r\n", b"X: y\r\n"), (b"GET /api/health HTTP/1.1\r\nHost: localhost\r\nX: ", b"y"),
+    (b"", b"\r\n"),
+])
+def test_slow_heads(hasty, start, word):
+    """A head has its time as a whole, however often something comes."""
+    done = threading.Event()
+    before = threads(hasty)
+    with connect(hasty) as sock:
+        sock.sendall(start)
+        assert drip(sock, word, done)
+    assert until(lambda: threads(hasty) <= before, 30)
+
+
+def test_slow_bodies(hasty):
+    """Whether it is kept or passed on as it comes."""
+    before = threads(hasty)
+    for path in ("/api/sandbox", f"/toolbox/{hasty.box}/files/upload?path=/tmp/slow"):
+        with connect(hasty) as sock:
+            sock.sendall(head(hasty, "Content-Length: 100000", path=path))
+            assert drip(sock, b"x", threading.Event()), path
+    assert until(lambda: threads(hasty) <= before, 30)
+
+
+def test_many_slow_clients_at_once(hasty):
+    """More than there is room for: the room is free again soon, and others get in meanwhile."""
+    count, before = 1100, threads(hasty)
+    with contextlib.ExitStack() as undo:
+        socks = []
+        for _ in range(count):
+            with contextlib.suppress(OSError):
+                socks.append(undo.enter_context(connect(hasty)))
+                socks[-1].sendall(b"GET / HTTP/1.1\r\nX: ")
+        assert threads(hasty) < 1100
+        assert others_are_served(hasty)
+        assert hasty.get("/healthz").text == "ok"  # the unix socket has room of its own
+        assert until(lambda: threads(hasty) <= before + 10, 60)
+    assert until(lambda: threads(hasty) <= before, 30)
+
+
+def test_who_does_not_read(hasty):
+    """An answer that nobody takes, from a file and from an application inside, ends; and so does
+    what was opened for it inside."""
+    code, out = hasty.exec(hasty.box, "/bin/sh", "-c", "truncate -s 200M /tmp/big; cd /tmp && "
+                           "(python3 -m http.server 8080 >/dev/null 2>&1 &)")
+    assert code == 0, out
+    assert until(lambda: hasty.ann.ask("GET", f"/preview/{hasty.box}/8080/nothing").status == 404, 30)
+    before, busy = threads(hasty), hasty.call("GET", "/api/cay/status")["operations"]
+    with contextlib.ExitStack() as undo:
+        for path in [f"/toolbox/{hasty.box}/files/download?path=/tmp/big", f"/preview/{hasty.box}/8080/big"] * 10:
+            sock = undo.enter_context(connect(hasty, 4096))
+            sock.sendall(head(hasty, method="GET", path=path))
+            assert sock.recv(12) == b"HTTP/1.1 200"
+        assert others_are_served(hasty)
+        assert until(lambda: threads(hasty) <= before, 60)
+        assert until(lambda: hasty.call("GET", "/api/cay/status")["operations"] == busy, 30)
+
+
+def test_who_reads_slowly_but_reads_is_served(hasty):
+    """What takes longer than a client may be silent is not cut off while it moves; nor is a client
+    cut off for what a command takes."""
+    code, _ = hasty.exec(hasty.box, "/bin/sh", "-c", "truncate -s 6M /tmp/some")
+    assert code == 0
+    with connect(hasty, 65536) as sock:
+        sock.sendall(head(hasty, "Connection: close", method="GET",
+                          path=f"/toolbox/{hasty.box}/files/download?path=/tmp/some"))
+        began, size = time.monotonic(), 0
+        while piece := sock.recv(200000):
+            size += len(piece)
+            time.sleep(0.05)
+        assert size > 6 << 20 and time.monotonic() - began > PATIENCE
+    answer = hasty.ann.ask("POST", f"/toolbox/{hasty.box}/process/execute",
+                           {"command": f"sleep {PATIENCE + 2}; echo late"})
+    assert answer.status == 200 and answer.json()["result"] == "late\n"
