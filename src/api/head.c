@@ -1,6 +1,5 @@
 #include "api/head.h"
 
-#include <ctype.h>
 #include <stdint.h>
 #include <string.h>
 #include <strings.h>
@@ -8,25 +7,12 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "client/http_answer.h"
 
 enum { SEEN_LENGTH, SEEN_CODING };
 static const char *const singles[] = {"Content-Length", "Transfer-Encoding", "Host",
                                       "Authorization", "Origin"};
 _Static_assert(ARRAY_LEN(singles) == ARRAY_LEN(((struct head *)0)->seen), "a count for each");
-
-static bool is_token(const char *name) {
-    for (const char *p = name; *p != '\0'; p++)
-        if (!isalnum((unsigned char)*p) && strchr("!#$%&'*+-.^_`|~", *p) == NULL)
-            return false;
-    return name[0] != '\0';
-}
-
-static bool is_one_line(const char *value) {
-    for (const char *p = value; *p != '\0'; p++)
-        if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f)
-            return false;
-    return true;
-}
 
 /* How many bytes lie between name and value with its colon; 0 if they do not belong together. */
 static size_t measure_gap(const char *name, const char *value) {
@@ -57,9 +43,9 @@ void head_add(struct head *h, const char *name, const char *value) {
         return;
     if (gap == 0)
         h->fault = "a header goes on in a second line";
-    else if (!is_token(name))
+    else if (!http_is_token(name))
         h->fault = "the name of a header is none";
-    else if (!is_one_line(value))
+    else if (!http_is_line(value))
         h->fault = "a header has a control character";
     else
         note_single(h, name, value);

@@ -259,7 +259,8 @@ enum MHD_Result http_answer(struct http_request *q) {
         add_origin(response, q);
     enum MHD_Result result = MHD_YES;
     for (size_t i = 0; i + 1 < headers->len && result == MHD_YES; i += 2)
-        result = MHD_add_response_header(response, headers->v[i], headers->v[i + 1]);
+        if (MHD_add_response_header(response, headers->v[i], headers->v[i + 1]) == MHD_NO)
+            result = c->answer.is_foreign ? MHD_YES : MHD_NO; /* what the library does not take */
     if (result == MHD_YES)
         result = MHD_queue_response(q->connection, c->answer.status, response);
     MHD_destroy_response(response);

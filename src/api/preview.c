@@ -26,6 +26,7 @@ enum {
     EARLY_MAX = 1024 * 1024,       /* of an answer that comes while the body is sent */
     REQUEST_MAX = 2 * 1024 * 1024, /* a head */
     CHUNK = 64 * 1024,
+    INTERIM_MAX = 32, /* heads before that of the answer */
     STATUS_BAD_GATEWAY = 502,
     STATUS_TIMEOUT = 504,
 };
@@ -187,13 +188,14 @@ static int read_head(struct passage *p, struct http_head *ret, struct cay_error 
 
 /* Without those that only say that there is more to come. */
 static int read_last_head(struct passage *p, struct http_head *ret, struct cay_error *err) {
-    for (;;) {
+    for (unsigned i = 0; i < INTERIM_MAX; i++) {
         *ret = (struct http_head){0};
         int r = read_head(p, ret, err);
         if (r < 0 || ret->status >= 200 || ret->status == 101)
             return r;
         http_head_free(ret);
     }
+    return fail(p->call, err, STATUS_BAD_GATEWAY, "promises an answer without end");
 }
 
 /* More bytes from the application into `in`: false at their end. */
@@ -255,6 +257,19 @@ static void close_stream(struct stream *s) {
 
 /* ---- the answer ---- */
 
+static int pass_cookie(struct call *c, const char *value, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf cookie = BUF_INIT(HTTP_HEAD_MAX + TARGET_SIZE);
+    size_t path_len = (size_t)(c->preview.rest + 1 - c->uri); /* with the slash behind the port */
+    preview_put_set_cookie(&cookie, value, c->uri, path_len);
+    return call_add_header(c, "Set-Cookie", buf_text(&cookie), err);
+}
+
+static int pass_field(struct call *c, const char *name, const char *value, struct cay_error *err) {
+    if (strcasecmp(name, "Set-Cookie") == 0 && !c->preview.by_host)
+        return pass_cookie(c, value, err);
+    return call_add_header(c, name, value, err);
+}
+
 static int pass_fields(struct call *c, const struct http_head *h, struct cay_error *err) {
     const char *connection = http_head_get(h, "Connection", NULL);
     int r = 0;
@@ -264,7 +279,7 @@ static int pass_fields(struct call *c, const struct http_head *h, struct cay_err
             *tab = ' '; /* the library for HTTP takes none */
         if (value[0] != '\0' &&
             preview_passes_back(h->fields[i].name, value, connection, c->preview.by_host))
-            r = call_add_header(c, h->fields[i].name, value, err);
+            r = pass_field(c, h->fields[i].name, value, err);
     }
     return r;
 }

@@ -109,6 +109,25 @@ void preview_put_end(struct buf *out) {
 
 /* ---- answers ---- */
 
+static bool is_attribute(const char *part, size_t len, const char *name) {
+    size_t name_len = strlen(name);
+    return len >= name_len && strncasecmp(part, name, name_len) == 0 &&
+           (len == name_len || strchr("= \t", part[name_len]) != NULL);
+}
+
+void preview_put_set_cookie(struct buf *out, const char *value, const char *path, size_t path_len) {
+    size_t len = strcspn(value, ";");
+    (void)buf_append(out, value, len);
+    for (const char *p = value + len; *p == ';'; p += len) {
+        p++;
+        p += strspn(p, " \t");
+        len = strcspn(p, ";");
+        if (!is_attribute(p, len, "Path") && !is_attribute(p, len, "Domain"))
+            (void)buf_printf(out, "; %.*s", (int)len, p);
+    }
+    (void)buf_printf(out, "; Path=%.*s", (int)path_len, path);
+}
+
 bool preview_passes_back(const char *name, const char *value, const char *connection,
                          bool by_host) {
     static const char *const of_origins[] = {"Service-Worker-Allowed", "Clear-Site-Data",

@@ -28,6 +28,10 @@ void preview_put_field(struct buf *out, const struct preview_head *h, const char
                        const char *value);
 void preview_put_end(struct buf *out);
 
+/* Appends a Set-Cookie value for the path of the preview only: on a host that previews share, one
+ * application would get what another one has set. */
+void preview_put_set_cookie(struct buf *out, const char *value, const char *path, size_t path_len);
+
 /* False if a field of an answer stays here; connection is its Connection field, or NULL. What would
  * change how a browser treats the daemon as a whole stays too, unless the preview has a host of its
  * own. */

@@ -30,11 +30,18 @@ static int parse_status(const char *line, int *ret) {
     return 0;
 }
 
-static bool is_token(const char *text) {
+bool http_is_token(const char *text) {
     for (const char *p = text; *p != '\0'; p++)
         if (!isalnum((unsigned char)*p) && strchr("!#$%&'*+-.^_`|~", *p) == NULL)
             return false;
     return text[0] != '\0';
+}
+
+bool http_is_line(const char *text) {
+    for (const char *p = text; *p != '\0'; p++)
+        if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f)
+            return false;
+    return true;
 }
 
 /* Splits "Name: value" in place. */
@@ -48,7 +55,8 @@ static int parse_field(char *line, struct http_field *ret) {
     while (len > 0 && (value[len - 1] == ' ' || value[len - 1] == '\t'))
         value[--len] = '\0';
     *ret = (struct http_field){line, value};
-    return is_token(line) ? 0 : -EPROTO; /* a continued line begins with a space, which is none */
+    return http_is_token(line) ? 0
+                               : -EPROTO; /* a continued line begins with a space, which is none */
 }
 
 /* What says how long the body is; two that say it are one too many. */
@@ -93,10 +101,7 @@ static char *next_line(char **text) {
         return NULL;
     *end = '\0';
     *text = end + 2;
-    for (const char *p = line; *p != '\0'; p++)
-        if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f)
-            return NULL;
-    return line;
+    return http_is_line(line) ? line : NULL;
 }
 
 static int parse_lines(struct http_head *h) {

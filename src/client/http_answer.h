@@ -24,6 +24,10 @@ struct http_head {
     char *text; /* what the fields point into */
 };
 
+/* True if it can be the name of a field; and if it has no control character but tabs. */
+bool http_is_token(const char *text);
+bool http_is_line(const char *text);
+
 /* Where the head ends, blank line included; 0 if it is not complete. `from` bytes were looked at
  * before. */
 size_t http_head_end(const char *data, size_t len, size_t from);

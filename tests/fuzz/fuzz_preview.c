@@ -50,6 +50,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
         if (was_plain && !out.failed)
             check(buf_text(&out));
     }
+    buf_clear(&out);
+    preview_put_set_cookie(&out, uri, "/p/", 3);
+    if (!str_ends(buf_text(&out), "; Path=/p/"))
+        abort();
     buf_free(&out);
     free(text);
     return 0;

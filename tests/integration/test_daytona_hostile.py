@@ -2,6 +2,8 @@
 are nothing, paths that lead elsewhere, pages of other origins, clients that take their time. They
 are refused in words, nothing dies of them, and others are served meanwhile."""
 
+import base64
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -46,13 +48,13 @@ def everything(sock):
     return data
 
 
-def say(d, data, more=b""):
-    """What is answered to bytes, until the daemon hangs up."""
+def say(d, data, hangs_up=False):
+    """What is answered to bytes, until the daemon hangs up; if it might wait for more, we do."""
     with socket.create_connection(("127.0.0.1", d.port), 60) as sock:
         with contextlib.suppress(ConnectionError):
             sock.sendall(data)
-            sock.sendall(more)
-            sock.shutdown(socket.SHUT_WR)
+            if hangs_up:
+                sock.shutdown(socket.SHUT_WR)
         return everything(sock)
 
 
@@ -88,7 +90,7 @@ def head(d, *lines, method="POST", path="/api/cay/volumes", version="HTTP/1.1"):
 ], ids=repr)
 def test_heads_that_can_be_read_in_two_ways(daemon, lines):
     """One answer, that it is refused, and what follows is no request."""
-    text = say(daemon, head(daemon, *lines) + b"0\r\n\r\n" + HEALTH + b"\r\n")
+    text = say(daemon, head(daemon, *lines) + b"0\r\n\r\n" + HEALTH + b"\r\n", True)
     assert statuses(text) and set(statuses(text)) <= {400, 413}, text
     assert b'"status":"ok"' not in text
 
@@ -103,7 +105,7 @@ def test_heads_that_can_be_read_in_two_ways(daemon, lines):
     b"POST /api/health HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 ])
 def test_lines_that_are_no_request(daemon, data):
-    text = say(daemon, data + HEALTH + b"\r\n")
+    text = say(daemon, data + HEALTH + b"\r\n", True)
     assert all(400 <= status < 500 or status == 505 for status in statuses(text)), text
     assert len(statuses(text)) <= 1
 
@@ -127,7 +129,7 @@ def test_large_heads(daemon):
     assert with_fields(300) == [400] and with_fields(10000) in ([400], [431], [])
     assert with_fields(4, 1 << 20) in ([431], [])
     for size in (5000, 2 << 20):
-        text = say(daemon, b"GET /" + b"a" * size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        text = say(daemon, b"GET /" + b"a" * size + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", True)
         assert statuses(text) in ([400], [401], [414], []), text[:100]
     assert daemon.ann.ask("GET", "/api/cay/sandbox").status == 200
 
@@ -330,6 +332,138 @@ def test_our_own_pages_and_programs_may(daemon):
     assert ask(daemon, "POST", f"/api/sandbox/{daemon.box}/last-activity", Host=host, Origin=f"http://{host}").status == 201
 
 
+# ---- previews ----
+
+# Answers with what the path has as base64, and with the request at /echo.
+SERVER = r'''
+import base64, socket, threading
+
+def head_of(c):
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = c.recv(65536)
+        if not piece:
+            return None
+        data += piece
+    return data
+
+def serve(c):
+    with c:
+        head = head_of(c)
+        word = head.split()[1].split(b"?")[0][1:] if head else b""
+        if word == b"echo":
+            c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(head) + head)
+        elif word == b"forever":
+            while True:
+                c.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+        else:
+            c.sendall(base64.urlsafe_b64decode(word))
+
+s = socket.create_server(("127.0.0.1", 7000), backlog=100)
+while True:
+    threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+'''
+
+
+@pytest.fixture(scope="module")
+def app(daemon):
+    code, out = daemon.exec(daemon.box, "/bin/sh", "-c", f"cat > /tmp/app.py <<'EOF'\n{SERVER}\nEOF\n"
+                            "(python3 /tmp/app.py >/tmp/app.log 2>&1 &)")
+    assert code == 0, out
+    assert until(lambda: daemon.ann.ask("GET", f"/preview/{daemon.box}/7000/echo").status == 200, 30)
+    return daemon
+
+
+def answered(d, answer, **headers):
+    """What a client gets of an application's answer."""
+    word = base64.urlsafe_b64encode(answer).decode()
+    return say(d, head(d, "Connection: close", *(f"{name}: {value}" for name, value in headers.items()),
+                       method="GET", path=f"/preview/{d.box}/7000/{word}"))
+
+
+@pytest.mark.parametrize("answer", [
+    b"", b"\r\n\r\n", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.1 099 x\r\n\r\n", b"HTTP/2 200\r\n\r\n",
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n", b"HTTP/1.1 101 x\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b=c\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: a\0b\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: a\nY: b\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\n\r\n", b"HTTP/1.1 200 OK\r\nX Y: a\r\n\r\n", b"HTTP/1.1 200 OK\r\n: a\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nX\r\n\r\n", b"HTTP/1.1 200 OK\nX: y\n\n", b"HTTP/1.1 100 Continue\r\n\r\n",
+], ids=repr)
+def test_answers_that_are_none(app, answer):
+    text = answered(app, answer)
+    assert statuses(text) == [502] and b"b=c" not in text, text
+
+
+def test_an_answer_that_is_promised_for_ever(app):
+    text = say(app, head(app, "Connection: close", method="GET", path=f"/preview/{app.box}/7000/forever"))
+    assert statuses(text) == [502], text
+
+
+@pytest.mark.parametrize("body", [b"zz\r\nabc", b"-1\r\nabc", b"ffffffffffffffff\r\nabc", b"3\r\nabcXX0\r\n\r\n", b"3\r\nab"])
+def test_bodies_of_answers_that_break_off(app, body):
+    """What is wrong behind the head is seen by the client as an end before its time."""
+    text = answered(app, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+    assert statuses(text) == [200] and not text.endswith(b"0\r\n\r\n")
+
+
+def test_what_stays_between_neighbours(app):
+    text = answered(app, b"HTTP/1.1 200 OK\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Authenticate: x\r\n"
+                    b"Upgrade: h2c\r\nTrailer: x\r\nX-Stays: 1\r\nClear-Site-Data: \"*\"\r\nContent-Length: 2\r\n\r\nok").lower()
+    assert b"x-stays: 1" in text and text.endswith(b"\r\n\r\nok")
+    for name in (b"x-hop", b"keep-alive", b"proxy-auth", b"upgrade", b"trailer", b"clear-site"):
+        assert name not in text, text
+    seen = say(app, head(app, "Connection: close, X-Hop", "X-Hop: 1", "TE: trailers", "Proxy-Authorization: x", "Keep-Alive: 5",
+                         "Upgrade: h2c", "HTTP2-Settings: x", "X-Forwarded-Proto: https", "X-Forwarded-Host: evil", "X-Stays: 1",
+                         "Cookie: a=b", method="GET", path=f"/preview/{app.box}/7000/echo")).split(b"\r\n\r\n", 1)[1].lower()
+    assert b"x-stays: 1" in seen and b"cookie: a=b" in seen and app.ann.key.lower().encode() not in seen
+    for name in (b"x-hop", b"te: ", b"proxy-auth", b"keep-alive", b"upgrade", b"http2", b"evil", b"authorization"):
+        assert name not in seen, seen
+
+
+def test_cookies_stay_with_the_application_that_set_them(app):
+    """On a host that all previews share, by their path; and none can be set for the daemon."""
+    text = answered(app, b"HTTP/1.1 200 OK\r\nSet-Cookie: one=1; Path=/; Domain=localhost; HttpOnly\r\nSet-Cookie: two=2\r\n"
+                    b"Set-Cookie: daytona-sandbox-auth-x=3\r\nContent-Length: 0\r\n\r\n").decode()
+    cookies = re.findall("Set-Cookie: (.*)\r", text)
+    path = f"; Path=/preview/{app.box}/7000/"
+    assert cookies == [f"one=1; HttpOnly{path}", f"two=2{path}"]
+
+
+def test_a_cookie_is_of_no_use_to_pages_elsewhere(app):
+    """The page of another sandbox is of the same site, so that browsers send the cookie along."""
+    token = app.ann.call("GET", f"/api/sandbox/{app.box}/ports/7000/preview-url")["token"]
+    host = f"7000-{app.box}.localhost:{app.port}"
+
+    def status(path="/echo", **headers):
+        return ask(app, "GET", path, key=None, Host=host, Cookie=f"daytona-sandbox-auth-{app.box}={token}", **headers).status
+
+    assert status() == 200 and status(Origin=f"http://{host}") == 200
+    assert status(Sec_Fetch_Site="same-origin", Sec_Fetch_Mode="cors") == 200
+    assert status(Sec_Fetch_Site="same-site", Sec_Fetch_Mode="navigate") == 200
+    assert status(Origin=f"http://7000-other.localhost:{app.port}") == 401
+    assert status(Origin="null") == 401 and status(Sec_Fetch_Site="same-site", Sec_Fetch_Mode="no-cors") == 401
+    assert status(Origin="http://evil", X_Daytona_Preview_Token=token) == 200  # who has the token says so
+    assert refused(app.port, "/echo", host=host, Origin="http://evil", Cookie=f"daytona-sandbox-auth-{app.box}={token}") == 401
+
+
+@pytest.mark.parametrize("path, wanted", [
+    ("7000@evil/", 400), ("7000/http://evil/", 200), ("127.0.0.1:22/", 400), ("localhost/", 400), ("07000/", 400), ("7000%2f/", 400),
+    ("+7000/", 400), ("7000.0/", 400), ("0x1b58/", 400), ("-1/", 400), ("65536/", 400), ("4294974296/", 400), ("", 404),
+])
+def test_ports_that_are_none(app, path, wanted):
+    """Only a port is named, and only inside: there is no way to say where to."""
+    text = say(app, head(app, "Connection: close", method="GET", path=f"/preview/{app.box}/{path}"))
+    assert statuses(text) in ([wanted], [400], [502] if wanted == 200 else [wanted]), text
+
+
+def test_other_upgrades_are_not_passed_on(app):
+    for upgrade in ("h2c", "cay-init", "websocket2", "TLS/1.0"):
+        seen = say(app, head(app, "Connection: Upgrade, close", f"Upgrade: {upgrade}", method="GET", path=f"/preview/{app.box}/7000/echo"))
+        assert statuses(seen) == [200] and f"upgrade: {upgrade}".encode() not in seen.lower()
+
+
 # ---- clients that take their time ----
 
 PATIENCE = 2
@@ -388,27 +522,35 @@ def others_are_served(d):
     return until(serves, 30)
 
 
-@pytest.mark.parametrize("start, word", [
-    (b"", b"G"), (b"GET / HTTP/1.1\r\n", b"X: y\r\n"), (b"GET /api/health HTTP/1.1\r\nHost: localhost\r\nX: ", b"y"),
-    (b"", b"\r\n"),
-])
-def test_slow_heads(hasty, start, word):
+def all_end(d, beginnings):
+    """Clients that begin so, and go on with a byte now and then, are cut off."""
+    done, ended = threading.Event(), []
+
+    def one(begin, word):
+        with connect(d) as sock:
+            sock.sendall(begin)
+            ended.append(drip(sock, word, done))
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(one, *zip(*beginnings)))
+    return ended == [True] * len(beginnings)
+
+
+def test_slow_heads(hasty):
     """A head has its time as a whole, however often something comes."""
-    done = threading.Event()
     before = threads(hasty)
-    with connect(hasty) as sock:
-        sock.sendall(start)
-        assert drip(sock, word, done)
+    assert all_end(hasty, [
+        (b"", b"G"), (b"GET / HTTP/1.1\r\n", b"X: y\r\n"), (b"", b"\r\n"),
+        (b"GET /api/health HTTP/1.1\r\nHost: localhost\r\nX: ", b"y"), (HEALTH + b"\r\nGET", b"/")])
     assert until(lambda: threads(hasty) <= before, 30)
 
 
 def test_slow_bodies(hasty):
-    """Whether it is kept or passed on as it comes."""
+    """Whether it is kept or passed on as it comes, whole or in chunks."""
     before = threads(hasty)
-    for path in ("/api/sandbox", f"/toolbox/{hasty.box}/files/upload?path=/tmp/slow"):
-        with connect(hasty) as sock:
-            sock.sendall(head(hasty, "Content-Length: 100000", path=path))
-            assert drip(sock, b"x", threading.Event()), path
+    upload = f"/toolbox/{hasty.box}/files/upload?path=/tmp/slow"
+    assert all_end(hasty, [(head(hasty, "Content-Length: 100000", path=path), b"x") for path in ("/api/sandbox", upload)]
+                   + [(head(hasty, "Transfer-Encoding: chunked"), b"1\r\nx\r\n")])
     assert until(lambda: threads(hasty) <= before, 30)
 
 
@@ -449,7 +591,7 @@ def test_who_does_not_read(hasty):
 def test_who_reads_slowly_but_reads_is_served(hasty):
     """What takes longer than a client may be silent is not cut off while it moves; nor is a client
     cut off for what a command takes."""
-    code, _ = hasty.exec(hasty.box, "/bin/sh", "-c", "truncate -s 6M /tmp/some")
+    code, _ = hasty.exec(hasty.box, "/bin/sh", "-c", "truncate -s 4M /tmp/some")
     assert code == 0
     with connect(hasty, 65536) as sock:
         sock.sendall(head(hasty, "Connection: close", method="GET",
@@ -457,8 +599,8 @@ def test_who_reads_slowly_but_reads_is_served(hasty):
         began, size = time.monotonic(), 0
         while piece := sock.recv(200000):
             size += len(piece)
-            time.sleep(0.05)
-        assert size > 6 << 20 and time.monotonic() - began > PATIENCE
+            time.sleep(0.1)
+        assert size > 4 << 20 and time.monotonic() - began > PATIENCE
     answer = hasty.ann.ask("POST", f"/toolbox/{hasty.box}/process/execute",
                            {"command": f"sleep {PATIENCE + 2}; echo late"})
     assert answer.status == 200 and answer.json()["result"] == "late\n"

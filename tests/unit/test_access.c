@@ -114,10 +114,22 @@ static void test_hosts(void **state) {
     strv_free(&more);
 }
 
+static void test_origin(void **state) {
+    (void)state;
+    assert_true(access_is_same_origin("http://localhost:80", "localhost:80"));
+    assert_true(access_is_same_origin("https://Box.Example", "box.example"));
+    assert_false(access_is_same_origin("http://localhost:80", "localhost:81"));
+    assert_false(access_is_same_origin("http://localhost.evil", "localhost"));
+    assert_false(access_is_same_origin("null", "localhost"));
+    assert_false(access_is_same_origin("", "localhost"));
+    assert_false(access_is_same_origin("http://localhost", NULL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bearer),
         cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_origin),
         cmocka_unit_test(test_hosts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

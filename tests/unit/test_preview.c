@@ -175,6 +175,27 @@ static void passes_answers(void **state) {
     }
 }
 
+static void keeps_cookies_apart(void **state) {
+    (void)state;
+    static const char path[] = "/preview/lab/8080/rest";
+    static const struct {
+        const char *given, *passed;
+    } cases[] = {
+        {"a=b", "a=b; Path=/preview/lab/8080/"},
+        {"a=b; Path=/; HttpOnly", "a=b; HttpOnly; Path=/preview/lab/8080/"},
+        {"a=b;path=/preview/other;DOMAIN = .localhost; Secure",
+         "a=b; Secure; Path=/preview/lab/8080/"},
+        {"a=b; Path; Domain;;", "a=b; ; ; Path=/preview/lab/8080/"},
+        {"a=b; Pathology=1", "a=b; Pathology=1; Path=/preview/lab/8080/"},
+        {"", "; Path=/preview/lab/8080/"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_(buf_free) struct buf out = BUF_INIT(1000);
+        preview_put_set_cookie(&out, cases[i].given, path, strlen("/preview/lab/8080/"));
+        assert_string_equal(buf_text(&out), cases[i].passed);
+    }
+}
+
 static void reads_ports(void **state) {
     (void)state;
     bool open[PORTS_LAST + 1] = {0};
@@ -192,9 +213,9 @@ static void reads_ports(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_place), cmocka_unit_test(finds_tokens),
-        cmocka_unit_test(passes_requests), cmocka_unit_test(passes_answers),
-        cmocka_unit_test(reads_ports),
+        cmocka_unit_test(finds_the_place),     cmocka_unit_test(finds_tokens),
+        cmocka_unit_test(passes_requests),     cmocka_unit_test(passes_answers),
+        cmocka_unit_test(keeps_cookies_apart), cmocka_unit_test(reads_ports),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
