@@ -12,7 +12,9 @@
 #include "base/log.h"
 
 enum {
-    RATE_MIN = 8 * 1024,                  /* bytes in a second, of bodies and answers */
+    BODY_RATE_MIN = 8 * 1024, /* bytes in a second */
+    ANSWER_RATE_MIN = 32 * 1024,
+    READER_FACTOR = 5,                    /* a download may be held for a while */
     CROWD = HTTP_CONNECTIONS_MAX / 4 * 3, /* from so many connections on … */
     CROWD_MS = 5 * 1000,                  /* … a head has no more than this */
     LOOK_MS = 500,
@@ -46,8 +48,8 @@ static int64_t patience_of(const struct http_peer *p) {
     return p == NULL ? 0 : atomic_load(&p->crowd->http->patience_ms);
 }
 
-static int64_t time_for(uint64_t bytes) {
-    return (int64_t)(MIN(bytes, (uint64_t)INT32_MAX * RATE_MIN) * 1000 / RATE_MIN);
+static int64_t time_for(uint64_t bytes, uint64_t rate) {
+    return (int64_t)(MIN(bytes / rate, (uint64_t)INT32_MAX) * 1000);
 }
 
 static void await_head(struct http_peer *p) {
@@ -62,13 +64,13 @@ void http_await_head(struct MHD_Connection *connection) {
 void http_await_body(const struct http_request *q) {
     struct http_peer *p = peer_of(q->connection);
     int64_t patience = patience_of(p);
-    int64_t by_rate = q->body_ms + patience + time_for(q->body_bytes);
+    int64_t by_rate = q->body_ms + patience + time_for(q->body_bytes, BODY_RATE_MIN);
     await(p, MIN(by_rate, clock_ms() + patience), 0);
 }
 
 void http_await_reader(struct MHD_Connection *connection, uint64_t bytes) {
     struct http_peer *p = peer_of(connection);
-    await(p, clock_ms() + patience_of(p) + time_for(bytes), 0);
+    await(p, clock_ms() + READER_FACTOR * patience_of(p) + time_for(bytes, ANSWER_RATE_MIN), 0);
 }
 
 void http_await_nothing(struct MHD_Connection *connection) {
