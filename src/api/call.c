@@ -278,6 +278,7 @@ static const struct route_table *const tables[] = {
     &daytona_sandbox_routes,
     &daytona_misc_routes,
     &daytona_snapshot_routes,
+    &daytona_build_routes,
     &sign_routes,
     &toolbox_files_routes,
     &toolbox_search_routes,

@@ -10,6 +10,7 @@
 #include "manager/audit.h"
 #include "manager/key.h"
 
+struct builds;
 struct image_ops;
 struct manager;
 struct operation;
@@ -51,6 +52,7 @@ struct answer {
 struct call {
     struct manager *manager;
     const struct image_ops *images;
+    struct builds *builds;
     struct target target;
     char *uri;                    /* as it was sent */
     struct preview_place preview; /* what it is a preview of, if it is one */

@@ -244,7 +244,7 @@ static bool is_wanted(const struct filter *f, const struct sandbox_record *r) {
            is_within(&f->disk, daytona_gib(r->disk_bytes)) &&
            is_within(&f->created, r->created_ms) && is_within(&f->active, r->active_ms) &&
            ends_within(&f->destroyed, r->destroy_ms) &&
-           is_among(f->target, "states", sandbox_state_name(r->state)) &&
+           is_among(f->target, "states", daytona_state(r)) &&
            is_among(f->target, "snapshots", r->image_name) &&
            is_among(f->target, "regionIds", DAYTONA_REGION);
 }

@@ -16,10 +16,9 @@ enum {
 
 /* ---- FROM ---- */
 
-static int refuse_dockerfile(struct cay_error *err, enum cay_code code, const char *why) {
-    error_set(err, code, "buildInfo.dockerfileContent: %s", why);
-    return error_remedy(err, "build the image with: cay image build -t NAME FOLDER, and name it as "
-                             "the snapshot, or in FROM alone");
+static int refuse_dockerfile(struct cay_error *err, const char *why) {
+    error_set(err, CAY_INVALID_ARGUMENT, "buildInfo.dockerfileContent: %s", why);
+    return error_remedy(err, "begin it with FROM and the name of an image");
 }
 
 /* The next line that says something, without the blanks around it. */
@@ -59,14 +58,13 @@ int daytona_read_from(const char *dockerfile, char *image, size_t size, struct c
     const char *line, *name = NULL, *more;
     size_t len, more_len;
     if (!next_line(&dockerfile, &line, &len))
-        return refuse_dockerfile(err, CAY_INVALID_ARGUMENT, "it has no FROM");
+        return refuse_dockerfile(err, "it has no FROM");
     size_t name_len = find_image(line, len, &name);
     if (name_len == 0 || name[0] == '-' || memchr(name, '$', name_len) != NULL ||
         next_line(&dockerfile, &more, &more_len))
-        return refuse_dockerfile(err, CAY_UNSUPPORTED,
-                                 "only 'FROM IMAGE' is served, without further instructions");
+        return 1;
     if (name_len >= size)
-        return refuse_dockerfile(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+        return refuse_dockerfile(err, "the image's name is too long");
     memcpy(image, name, name_len);
     image[name_len] = '\0';
     return 0;
@@ -118,6 +116,16 @@ static int check_lacks(const struct json *at, const struct lack *lacks, size_t c
 
 static const char no_network[] = "sandboxes have no network: leave it out, and copy files in";
 
+/* Who says that it is not to be blocked wants what there is none of. */
+static int check_blocks(const struct json *at, struct cay_error *err) {
+    bool blocks = true;
+    int r = json_get_bool(at, "networkBlockAll", JSON_OPTIONAL, &blocks, err);
+    if (r < 0 || blocks)
+        return r;
+    error_set(err, CAY_UNSUPPORTED, "networkBlockAll: sandboxes have no network to be opened");
+    return error_remedy(err, "leave it out, and copy files in; previews reach ports inside");
+}
+
 static int check_create(const struct json *at, struct cay_error *err) {
     static const struct lack lacks[] = {
         {"gpu", "leave it out, or give 0"},
@@ -130,7 +138,8 @@ static int check_create(const struct json *at, struct cay_error *err) {
         {"secrets", "pass them in env"},
         {"kvm", "leave it out"},
     };
-    return check_lacks(at, lacks, ARRAY_LEN(lacks), err);
+    int r = check_lacks(at, lacks, ARRAY_LEN(lacks), err);
+    return r < 0 ? r : check_blocks(at, err);
 }
 
 /* ---- values ---- */
@@ -151,11 +160,34 @@ static int read_cpus(const struct json *at, uint32_t *ret, struct cay_error *err
     return r;
 }
 
+/* What SDKs upload for COPY goes to an object store, which there is none of here. */
+static int check_context(const struct json *build, struct cay_error *err) {
+    static const struct lack lacks[] = {
+        {"contextHashes", "leave local files out, and upload them to the sandbox; or build with: "
+                          "cay image build -t NAME FOLDER, and name that as the snapshot"}};
+    return check_lacks(build, lacks, ARRAY_LEN(lacks), err);
+}
+
+/* The image of FROM alone, or the whole Dockerfile. */
+static int read_build(const struct json *build, char image[static REFERENCE_TEXT_SIZE],
+                      char **ret_dockerfile, struct cay_error *err) {
+    const char *text = NULL;
+    int r = json_get_string(build, "dockerfileContent", JSON_REQUIRED, &text, err);
+    if (r == 0)
+        r = check_context(build, err);
+    if (r == 0)
+        r = daytona_read_from(text, image, REFERENCE_TEXT_SIZE, err);
+    if (r <= 0)
+        return r;
+    *ret_dockerfile = strdup(text);
+    return *ret_dockerfile == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+}
+
 /* The image named by key, or that of buildInfo, but not both. */
 static int read_image(const struct json *at, const char *key,
-                      char image[static REFERENCE_TEXT_SIZE], struct cay_error *err) {
+                      char image[static REFERENCE_TEXT_SIZE], char **ret_dockerfile,
+                      struct cay_error *err) {
     struct json build = {0};
-    const char *dockerfile = NULL;
     int r = value_text(at, key, image, REFERENCE_TEXT_SIZE, err);
     if (r == 0)
         r = json_get_object(at, "buildInfo", JSON_OPTIONAL, &build, err);
@@ -165,8 +197,7 @@ static int read_image(const struct json *at, const char *key,
         error_set(err, CAY_INVALID_ARGUMENT, "%s and buildInfo exclude each other", key);
         return error_remedy(err, "send one of them");
     }
-    r = json_get_string(&build, "dockerfileContent", JSON_REQUIRED, &dockerfile, err);
-    return r < 0 ? r : daytona_read_from(dockerfile, image, REFERENCE_TEXT_SIZE, err);
+    return read_build(&build, image, ret_dockerfile, err);
 }
 
 static int read_ttl(const struct json *at, int64_t *ret, struct cay_error *err) {
@@ -183,7 +214,15 @@ static int read_texts(const struct json *at, struct sandbox_record *ret, struct 
         r = id_check_name("name", ret->name, err);
     if (r == 0)
         r = value_text(at, "user", ret->user, sizeof ret->user, err);
-    return r < 0 ? r : read_image(at, "snapshot", ret->image_name, err);
+    return r;
+}
+
+/* A snapshot is what is here: one of another name is not looked for elsewhere. */
+static int read_origin(const struct json *at, struct sandbox_record *ret, char **ret_dockerfile,
+                       struct cay_error *err) {
+    struct json ignored;
+    ret->is_local = asks(at, "snapshot", &ignored);
+    return read_image(at, "snapshot", ret->image_name, ret_dockerfile, err);
 }
 
 static int read_limits(const struct json *at, uint64_t *memory, uint64_t *disk, uint32_t *cpu,
@@ -213,7 +252,8 @@ static int read_create(const struct json *at, struct sandbox_record *ret, struct
 
 /* ---- bodies ---- */
 
-int daytona_read_create(const struct buf *body, struct sandbox_record *ret, struct cay_error *err) {
+int daytona_read_create(const struct buf *body, struct sandbox_record *ret, char **ret_dockerfile,
+                        struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     int r = value_parse(body, &doc, err);
     if (r < 0)
@@ -222,6 +262,8 @@ int daytona_read_create(const struct buf *body, struct sandbox_record *ret, stru
     r = json_as_object(&root, err);
     if (r == 0)
         r = check_create(&root, err);
+    if (r == 0)
+        r = read_origin(&root, ret, ret_dockerfile, err);
     return r < 0 ? r : read_create(&root, ret, err);
 }
 
@@ -244,7 +286,6 @@ int daytona_read_network(const struct buf *body, struct cay_error *err) {
         {"outboundProxyUrl", no_network},
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    bool blocks = true;
     int r = value_parse(body, &doc, err);
     if (r < 0)
         return r;
@@ -252,12 +293,7 @@ int daytona_read_network(const struct buf *body, struct cay_error *err) {
     r = json_as_object(&root, err);
     if (r == 0)
         r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
-    if (r == 0)
-        r = json_get_bool(&root, "networkBlockAll", JSON_OPTIONAL, &blocks, err);
-    if (r < 0 || blocks)
-        return r;
-    error_set(err, CAY_UNSUPPORTED, "sandboxes have no network that could be opened");
-    return error_remedy(err, "copy files in; ports inside are reached by previews");
+    return r < 0 ? r : check_blocks(&root, err);
 }
 
 static int check_given(const char *name, const char *key, struct cay_error *err) {
@@ -289,8 +325,10 @@ int daytona_read_snapshot(const struct buf *body, struct daytona_snapshot *ret,
     if (r == 0)
         r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
     if (r == 0)
-        r = read_image(&root, "imageName", ret->image, err);
-    return r < 0 ? r : check_given(ret->image, "imageName or buildInfo", err);
+        r = read_image(&root, "imageName", ret->image, &ret->dockerfile, err);
+    return r < 0 || ret->dockerfile != NULL
+               ? r
+               : check_given(ret->image, "imageName or buildInfo", err);
 }
 
 int daytona_read_keep(const struct buf *body, char name[static REFERENCE_TEXT_SIZE],

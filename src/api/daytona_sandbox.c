@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/builds.h"
 #include "api/call.h"
 #include "api/daytona.h"
 #include "api/daytona_era.h"
@@ -38,17 +39,18 @@ static int after(struct call *c, int r, struct cay_error *err) {
 
 /* ---- making and removing ---- */
 
-static int make(struct call *c, struct sandbox_record *request, struct cay_error *err) {
-    struct sandbox_record made = {0};
-    int64_t began = clock_us();
-    memcpy(request->owner, c->caller.id, sizeof request->owner);
-    int r = access_check_volumes(&c->caller, &request->volumes, err);
-    if (r == 0)
-        r = manager_create(c->manager, request, -1, &made, err);
-    const struct sandbox_record *shown = r < 0 ? request : &made;
+/* What the audit says of what was made, or wished for if that failed. */
+static void note(struct call *c, const struct sandbox_record *shown) {
     (void)snprintf(c->detail, sizeof c->detail, "name %.64s, image %.100s", shown->name,
                    shown->image_name);
     memcpy(c->object, shown->id, sizeof shown->id);
+}
+
+static int make(struct call *c, struct sandbox_record *request, struct cay_error *err) {
+    struct sandbox_record made = {0};
+    int64_t began = clock_us();
+    int r = manager_create(c->manager, request, -1, &made, err);
+    note(c, r < 0 ? request : &made);
     if (r == 0) {
         metrics_observe(METRICS_CREATE, clock_us() - began);
         answer_record(c, &made, NULL);
@@ -57,11 +59,37 @@ static int make(struct call *c, struct sandbox_record *request, struct cay_error
     return r;
 }
 
-static int create(struct call *c, struct cay_error *err) {
-    struct sandbox_record request = {0};
-    int r = daytona_read_create(&c->body, &request, err);
+/* Answered at once, since clients want to see the log meanwhile. */
+static int make_with_build(struct call *c, struct sandbox_record *request, const char *dockerfile,
+                           struct cay_error *err) {
+    _cleanup_(build_unrefp) struct build *build = NULL;
+    struct sandbox_record made = {0};
+    struct build_view view;
+    int r = builds_add(c->builds, c->caller.id, "", dockerfile, &build, err);
+    if (r < 0)
+        return r;
+    build_look(build, &view);
+    memcpy(request->image_name, view.name, sizeof request->image_name);
+    r = manager_create_later(c->manager, request, &made, err);
+    note(c, r < 0 ? request : &made);
     if (r == 0)
-        r = make(c, &request, err);
+        answer_record(c, &made, "pending_build");
+    else
+        (void)builds_drop(build);
+    sandbox_record_free(&made);
+    return r;
+}
+
+static int create(struct call *c, struct cay_error *err) {
+    _cleanup_(freep) char *dockerfile = NULL;
+    struct sandbox_record request = {0};
+    int r = daytona_read_create(&c->body, &request, &dockerfile, err);
+    memcpy(request.owner, c->caller.id, sizeof request.owner);
+    if (r == 0)
+        r = access_check_volumes(&c->caller, &request.volumes, err);
+    if (r == 0)
+        r = dockerfile != NULL ? make_with_build(c, &request, dockerfile, err)
+                               : make(c, &request, err);
     sandbox_record_free(&request);
     if (r != -CAY_NOT_FOUND)
         return r;

@@ -3,6 +3,7 @@
 #include <cay.h>
 #include <string.h>
 
+#include "api/builds.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "manager/volume.h"
@@ -59,11 +60,23 @@ static const char *desired(enum sandbox_state state) {
     }
 }
 
+/* One whose image is not there yet is being built, or could not be. */
+const char *daytona_state(const struct sandbox_record *r) {
+    if (r->image[0] == '\0' && builds_is_name(r->image_name)) {
+        if (r->state == SANDBOX_CREATING)
+            return "building_snapshot";
+        if (r->state == SANDBOX_ERROR)
+            return "build_failed";
+    }
+    return sandbox_state_name(r->state);
+}
+
 static void put_state(struct jsonw *w, const struct sandbox_record *r,
                       const struct daytona_view *view) {
     bool has_failed = r->state == SANDBOX_ERROR;
-    jsonw_put_string(w, "state", view->state != NULL ? view->state : sandbox_state_name(r->state));
-    jsonw_put_string(w, "desiredState", view->state != NULL ? view->state : desired(r->state));
+    bool is_gone = str_equal(view->state, "destroyed");
+    jsonw_put_string(w, "state", view->state != NULL ? view->state : daytona_state(r));
+    jsonw_put_string(w, "desiredState", is_gone ? view->state : desired(r->state));
     if (has_failed)
         jsonw_put_string(w, "errorReason", r->reason);
     jsonw_put_bool(w, "recoverable", has_failed);
@@ -121,7 +134,8 @@ void daytona_write_sandbox(struct jsonw *w, const struct sandbox_record *r,
     jsonw_put_string(w, "id", r->id);
     jsonw_put_string(w, "organizationId", DAYTONA_ORGANIZATION);
     jsonw_put_string(w, "name", r->name);
-    jsonw_put_string(w, "snapshot", r->image_name);
+    if (!builds_is_name(r->image_name))
+        jsonw_put_string(w, "snapshot", r->image_name);
     jsonw_put_string(w, "user", r->user[0] != '\0' ? r->user : "root");
     if (!view->is_item) {
         daytona_put_pairs(w, "env", &r->env);

@@ -21,6 +21,8 @@ struct daytona_view {
     bool is_item;       /* of a list: without env, by which clients tell it from the whole */
 };
 
+/* The name of its state, of which this protocol has some more than we have. */
+const char *daytona_state(const struct sandbox_record *r);
 void daytona_write_sandbox(struct jsonw *w, const struct sandbox_record *r,
                            const struct daytona_view *view);
 void daytona_write_volume(struct jsonw *w, const struct volume *v);

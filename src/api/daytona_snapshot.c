@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/builds.h"
 #include "api/call.h"
 #include "api/daytona.h"
 #include "api/daytona_read.h"
@@ -57,78 +58,147 @@ static int read_list(const struct call *c, struct buf *text, char **ret, struct 
 
 /* ---- answers ---- */
 
-static void put_row(struct jsonw *w, const struct row *row) {
-    int64_t created = 0;
-    if (clock_from_iso8601(row->created, &created) < 0)
-        created = 0;
+/* What is said of a snapshot, whether it is there or being built. */
+struct shown {
+    const char *name, *id, *state, *reason; /* id NULL: it has no image */
+    uint64_t bytes;
+    int64_t created_ms, updated_ms;
+};
+
+static void put_shown(struct jsonw *w, const struct shown *s) {
     jsonw_begin_object(w);
-    jsonw_put_string(w, "id", row->name);
+    jsonw_put_string(w, "id", s->name);
     jsonw_put_string(w, "organizationId", DAYTONA_ORGANIZATION);
     jsonw_put_bool(w, "general", false);
-    jsonw_put_string(w, "name", row->name);
-    jsonw_put_string(w, "imageName", row->name);
-    jsonw_put_string(w, "ref", row->id);
-    jsonw_put_string(w, "state", "active");
-    jsonw_put_number(w, "size", (double)row->bytes / (1 << 30));
+    jsonw_put_string(w, "name", s->name);
+    if (s->id != NULL) {
+        jsonw_put_string(w, "imageName", s->name);
+        jsonw_put_string(w, "ref", s->id);
+    }
+    jsonw_put_string(w, "state", s->state);
+    if (s->id != NULL)
+        jsonw_put_number(w, "size", (double)s->bytes / (1 << 30));
+    else
+        jsonw_put_string(w, "size", NULL);
     jsonw_put_string(w, "entrypoint", NULL);
     jsonw_put_integer(w, "cpu", 0); /* of these, 0 is: as configured */
     jsonw_put_integer(w, "gpu", 0);
     jsonw_put_integer(w, "mem", 0);
     jsonw_put_integer(w, "disk", 0);
-    jsonw_put_string(w, "errorReason", NULL);
-    daytona_put_time(w, "createdAt", created);
-    daytona_put_time(w, "updatedAt", created);
+    jsonw_put_string(w, "errorReason", s->reason);
+    daytona_put_time(w, "createdAt", s->created_ms);
+    daytona_put_time(w, "updatedAt", s->updated_ms);
     jsonw_put_string(w, "lastUsedAt", NULL);
     jsonw_put_string(w, "sourceSandboxId", NULL);
     jsonw_put_string(w, "sandboxClass", "container");
     jsonw_end_object(w);
 }
 
-static bool is_same(const char *name, const struct reference *wanted) {
-    struct cay_error ignored;
-    struct reference ref;
-    char a[REFERENCE_TEXT_SIZE], b[REFERENCE_TEXT_SIZE];
-    return reference_parse(name, &ref, &ignored) == 0 &&
-           str_equal(reference_format(&ref, a), reference_format(wanted, b));
+static void put_row(struct jsonw *w, const struct row *row, const char *name) {
+    struct shown s = {.name = name, .id = row->id, .state = "active", .bytes = row->bytes};
+    if (clock_from_iso8601(row->created, &s.created_ms) < 0)
+        s.created_ms = 0;
+    s.updated_ms = s.created_ms;
+    put_shown(w, &s);
 }
 
-static int answer_name(struct call *c, const char *name, struct cay_error *err) {
-    _cleanup_(buf_free) struct buf text = BUF_INIT(LIST_MAX);
-    struct reference wanted;
-    struct row row;
-    char *rest = NULL;
-    int r = reference_parse(name, &wanted, err);
-    if (r == 0)
-        r = read_list(c, &text, &rest, err);
-    while (r == 0 && next_row(&rest, &row)) {
-        if (!is_same(row.name, &wanted))
-            continue;
-        struct jsonw w = JSONW_INIT(&c->answer.body);
-        row.name = name; /* as the client writes it */
-        put_row(&w, &row);
-        return 0;
-    }
+static void put_build(struct jsonw *w, const struct build_view *view, const char *name) {
+    static const char *const states[] = {
+        [BUILD_PENDING] = "pending", [BUILD_RUNNING] = "building", [BUILD_FAILED] = "build_failed"};
+    bool has_failed = view->state == BUILD_FAILED;
+    put_shown(w, &(struct shown){.name = name,
+                                 .state = states[view->state],
+                                 .reason = has_failed ? view->reason : NULL,
+                                 .created_ms = view->created_ms,
+                                 .updated_ms = view->updated_ms});
+}
+
+int daytona_snapshot_name(const char *text, char name[static REFERENCE_TEXT_SIZE],
+                          struct cay_error *err) {
+    struct reference ref;
+    int r = reference_parse(text, &ref, err);
     if (r < 0)
         return r;
-    error_set(err, CAY_NOT_FOUND, "snapshot '%.200s' not found", name);
+    (void)reference_familiar(&ref, name);
+    if (str_ends(name, ":latest"))
+        name[strlen(name) - strlen(":latest")] = '\0';
+    return 0;
+}
+
+/* The row of an image; 1 if it is there. Its texts are in text. */
+static int find_row(const struct call *c, const char *name, struct buf *text, struct row *ret,
+                    struct cay_error *err) {
+    char *rest = NULL;
+    int r = read_list(c, text, &rest, err);
+    while (r == 0 && next_row(&rest, ret))
+        if (str_equal(ret->name, name))
+            return 1;
+    return r;
+}
+
+/* True if it is being built, or could not be. */
+static bool answer_build(struct call *c, const char *name, const char *as_asked) {
+    _cleanup_(build_unrefp) struct build *build = builds_find(c->builds, &c->caller, name);
+    struct build_view view;
+    if (build == NULL)
+        return false;
+    build_look(build, &view);
+    if (view.state == BUILD_DONE)
+        return false;
+    struct jsonw w = JSONW_INIT(&c->answer.body);
+    put_build(&w, &view, as_asked);
+    return true;
+}
+
+/* With the name as the client writes it. */
+static int answer_name(struct call *c, const char *as_asked, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf text = BUF_INIT(LIST_MAX);
+    char name[REFERENCE_TEXT_SIZE];
+    struct row row;
+    int r = daytona_snapshot_name(as_asked, name, err);
+    if (r < 0 || answer_build(c, name, as_asked))
+        return r;
+    r = find_row(c, name, &text, &row, err);
+    if (r < 0)
+        return r;
+    if (r == 1) {
+        struct jsonw w = JSONW_INIT(&c->answer.body);
+        put_row(&w, &row, as_asked);
+        return 0;
+    }
+    error_set(err, CAY_NOT_FOUND, "snapshot '%.200s' not found", as_asked);
     return error_remedy(err, "GET /api/snapshots lists them; cay image pull fetches more");
 }
 
-/* The rows of one page; returns how many there are on all. */
-static int64_t put_page(struct jsonw *w, char *rest, const char *part, int64_t from,
-                        int64_t limit) {
+/* A page in the making. */
+struct page {
+    struct jsonw *w;
+    const char *part; /* of the names; NULL: any */
+    int64_t from, limit, total;
+};
+
+/* Counts one more: true if it is on the page. */
+static bool is_on(struct page *p, const char *name) {
+    if (p->part != NULL && strcasestr(name, p->part) == NULL)
+        return false;
+    int64_t at = p->total++;
+    return at >= p->from && at - p->from < p->limit;
+}
+
+static void add_build(void *user, const struct build_view *view) {
+    struct page *p = user;
+    if (is_on(p, view->name))
+        put_build(p->w, view, view->name);
+}
+
+static void put_page(struct call *c, char *rest, struct page *p) {
     struct row row;
-    int64_t total = 0;
-    jsonw_begin_array(w);
-    while (next_row(&rest, &row)) {
-        if (part != NULL && strcasestr(row.name, part) == NULL)
-            continue;
-        if (total >= from && total - from < limit)
-            put_row(w, &row);
-        total++;
-    }
-    jsonw_end_array(w);
-    return total;
+    jsonw_begin_array(p->w);
+    builds_each(c->builds, &c->caller, add_build, p);
+    while (next_row(&rest, &row))
+        if (is_on(p, row.name))
+            put_row(p->w, &row, row.name);
+    jsonw_end_array(p->w);
 }
 
 /* ---- handlers ---- */
@@ -147,10 +217,11 @@ static int list(struct call *c, struct cay_error *err) {
     struct jsonw w = JSONW_INIT(&c->answer.body);
     jsonw_begin_object(&w);
     jsonw_key(&w, "items");
-    int64_t total = put_page(&w, rest, target_query(&c->target, "name"), (page - 1) * limit, limit);
-    jsonw_put_integer(&w, "total", total);
+    struct page p = {&w, target_query(&c->target, "name"), (page - 1) * limit, limit, 0};
+    put_page(c, rest, &p);
+    jsonw_put_integer(&w, "total", p.total);
     jsonw_put_integer(&w, "page", page);
-    jsonw_put_integer(&w, "totalPages", (total + limit - 1) / limit);
+    jsonw_put_integer(&w, "totalPages", (p.total + limit - 1) / limit);
     jsonw_end_object(&w);
     return 0;
 }
@@ -159,22 +230,45 @@ static int get(struct call *c, struct cay_error *err) {
     return answer_name(c, c->who, err);
 }
 
-static int create(struct call *c, struct cay_error *err) {
-    struct daytona_snapshot wish;
-    struct reference ref;
-    int r = daytona_read_snapshot(&c->body, &wish, err);
+/* In the background; clients ask until it is there, and see the log meanwhile. */
+static int build(struct call *c, const char *name, const char *dockerfile, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf text = BUF_INIT(LIST_MAX);
+    _cleanup_(build_unrefp) struct build *one = NULL;
+    struct row row;
+    int r = find_row(c, name, &text, &row, err);
+    if (r == 1) {
+        error_set(err, CAY_CONFLICT, "there is a snapshot '%.200s' already", name);
+        return error_remedy(err, "choose another name, or delete it first");
+    }
     if (r == 0)
-        r = reference_parse(wish.name, &ref, err);
+        r = builds_add(c->builds, c->caller.id, name, dockerfile, &one, err);
+    return r < 0 ? r : builds_start(one, err);
+}
+
+static int create(struct call *c, struct cay_error *err) {
+    struct daytona_snapshot wish = {0};
+    char name[REFERENCE_TEXT_SIZE];
+    int r = daytona_read_snapshot(&c->body, &wish, err);
     (void)str_escape(c->object, sizeof c->object, wish.name);
     if (r == 0)
-        r = c->images->name(c->images->user, wish.image, wish.name, err);
+        r = daytona_snapshot_name(wish.name, name, err);
+    if (r == 0)
+        r = wish.dockerfile != NULL ? build(c, name, wish.dockerfile, err)
+                                    : c->images->name(c->images->user, wish.image, wish.name, err);
+    free(wish.dockerfile);
     return r < 0 ? r : answer_name(c, wish.name, err);
 }
 
+/* One that is being built is given up; it may have come to its end in this moment. */
 static int remove_it(struct call *c, struct cay_error *err) {
-    struct reference ref;
-    int r = reference_parse(c->who, &ref, err);
-    return r < 0 ? r : c->images->unname(c->images->user, c->who, err);
+    char name[REFERENCE_TEXT_SIZE];
+    int r = daytona_snapshot_name(c->who, name, err);
+    if (r < 0)
+        return r;
+    _cleanup_(build_unrefp) struct build *one = builds_find(c->builds, &c->caller, name);
+    if (one != NULL && builds_drop(one) != BUILD_DONE)
+        return 0;
+    return c->images->unname(c->images->user, c->who, err);
 }
 
 static int check_can_stand(const struct sandbox_record *r, struct cay_error *err) {

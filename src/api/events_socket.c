@@ -131,7 +131,7 @@ static void write_event(struct jsonw *w, const struct watch_news *n,
         jsonw_key(w, "sandbox");
         daytona_write_sandbox(w, &n->record, view);
         jsonw_put_string(w, "oldState", n->old_state);
-        jsonw_put_string(w, "newState", n->new_state);
+        jsonw_put_string(w, "newState", daytona_state(&n->record));
         jsonw_end_object(w);
     }
     jsonw_end_array(w);

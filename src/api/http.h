@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 
+struct builds;
 struct cay_error;
 struct http;
 struct image_ops;
@@ -31,6 +32,7 @@ struct http_options {
     struct http_rules rules;     /* copied */
     const struct tls *tls;       /* of TCP */
     const struct image_ops *images;
+    struct builds *builds;
 };
 
 /* Serves from threads of its own. What options point to must stay. */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
 
@@ -128,4 +129,15 @@ int target_flag(const struct target *t, const char *key, bool *ret, struct cay_e
         return 0;
     error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.40s' is neither true nor false", key, value);
     return error_remedy(err, "use %s=true or %s=false", key, key);
+}
+
+void target_encode(struct buf *out, const char *text) {
+    for (const char *p = text; *p != '\0'; p++) {
+        bool is_word = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+                       (*p >= '0' && *p <= '9') || strchr("-._~", *p) != NULL;
+        if (is_word)
+            (void)buf_putc(out, *p);
+        else
+            (void)buf_printf(out, "%%%02X", (unsigned)(unsigned char)*p);
+    }
 }

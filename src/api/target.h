@@ -37,3 +37,7 @@ const char *target_query(const struct target *t, const char *key);
 
 /* "true", "1" and "" are true, "false" and "0" are not, and absent is not; all else is refused. */
 int target_flag(const struct target *t, const char *key, bool *ret, struct cay_error *err);
+
+/* A text as one part of a path: letters, digits and "-._~" as they are, all else as %XX. */
+struct buf;
+void target_encode(struct buf *out, const char *text);

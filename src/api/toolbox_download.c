@@ -120,14 +120,7 @@ static void put_filename(struct buf *out, const char *name) {
     if (is_plain)
         return;
     (void)buf_puts(out, "; filename*=utf-8''");
-    for (const char *p = name; *p != '\0'; p++) {
-        bool is_word = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
-                       (*p >= '0' && *p <= '9') || strchr("-._~", *p) != NULL;
-        if (is_word)
-            (void)buf_putc(out, *p);
-        else
-            (void)buf_printf(out, "%%%02X", (unsigned)(unsigned char)*p);
-    }
+    target_encode(out, name);
 }
 
 /* ---- a single one ---- */

@@ -55,6 +55,7 @@ struct config {
         int64_t timeout_ms;
         bool network_enabled;
         const char *engine;
+        const char *tier; /* "auto": by the daemon's rights */
         int64_t pids;
         uint64_t disk; /* bytes */
     } sandbox;
@@ -87,6 +88,7 @@ struct config {
         const char *pull;    /* "missing", "always", "never" */
         struct strv aliases; /* "NAME=NAME" */
         struct strv prepull, insecure_registries;
+        int64_t build_timeout_ms;
         struct strv credentials; /* "REGISTRY=USER:PASSWORD" */
         const char *ca_file;     /* "": none */
     } images;

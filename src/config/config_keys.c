@@ -29,6 +29,17 @@ static int check_engine(const char *what, const char *text, struct cay_error *er
     return error_remedy(err, "use native or docker");
 }
 
+static int check_tier(const char *what, const char *text, struct cay_error *err) {
+    static const char *const tiers[] = {"auto", "full", "rootless", "basic"};
+    for (size_t i = 0; i < ARRAY_LEN(tiers); i++)
+        if (str_equal(text, tiers[i]))
+            return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is no tier", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use auto, full, rootless or basic");
+}
+
 static int check_listen(const char *what, const char *text, struct cay_error *err) {
     const char *colon = strrchr(text, ':');
     uint64_t port;
@@ -114,6 +125,8 @@ static const struct config_key keys[] = {
      .help = "let sandboxes reach the network"},
     {"sandbox", "engine", CONFIG_STRING, "native", FIELD(sandbox.engine), .check = check_engine,
      .help = "what runs the sandboxes: native or docker"},
+    {"sandbox", "tier", CONFIG_STRING, "auto", FIELD(sandbox.tier), .check = check_tier,
+     .help = "least isolation of new sandboxes: full, rootless, basic; auto: what is usual here"},
     {"sandbox", "pids_limit", CONFIG_INTEGER, "256", FIELD(sandbox.pids), RANGE(1, 4194304),
      .help = "processes and threads of a sandbox"},
     {"sandbox", "disk_limit", CONFIG_SIZE, "5g", FIELD(sandbox.disk), RANGE(1, size_max),
@@ -176,6 +189,8 @@ static const struct config_key keys[] = {
      .help = "images to take in place of others, by name"},
     {"images", "prepull", CONFIG_LIST, "", FIELD(images.prepull),
      .help = "images that the daemon keeps ready"},
+    {"images", "build_timeout", CONFIG_DURATION, "1800", FIELD(images.build_timeout_ms),
+     RANGE(1000, day_ms), .help = "longest build that the daemon does for its clients"},
     {"images", "insecure_registries", CONFIG_LIST, "", FIELD(images.insecure_registries),
      .help = "registries with plain HTTP or certificates that nobody knows"},
     {"images", "credentials", CONFIG_MAP, "", FIELD(images.credentials), .secret = true,

@@ -12,7 +12,8 @@ enum control_op {
     CONTROL_READY = 1,   /* it serves */
     CONTROL_FAILED = 2,  /* it could not start: err; it ends next */
     CONTROL_PULL = 3,    /* make sure that image `name` is there; with two descriptors: one for the
-                          * answer of cay-image, one for its progress */
+                          * answer of cay-image, one for its progress. `number` is not 0: it is not
+                          * fetched */
     CONTROL_RECORD = 4,  /* the record of the image whose id is `name`; with a socket, which gets it
                           * as a descriptor, or is closed if there is none */
     CONTROL_ARCHIVE = 5, /* archive the sandbox whose id is `name`; with two descriptors: one for
@@ -23,6 +24,8 @@ enum control_op {
     CONTROL_REFUSED = 9,   /* it is not: err */
     CONTROL_STORE = 10,    /* what `number` (enum store_verb) says, by cay-image store with `name`
                             * and `other`; with one for the answer */
+    CONTROL_BUILD = 11,    /* build an image and give it `name`, which must be free ("": none); with
+                            * three: for the answer, for the log, and the Dockerfile to be read */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */
@@ -38,7 +41,7 @@ enum store_verb {
     STORE_KEEP,   /* make image `other` of the sandbox whose id is `name` */
 };
 
-enum { CONTROL_FDS_MAX = 2 };
+enum { CONTROL_FDS_MAX = 3 };
 
 struct control_message {
     uint32_t op;

@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "api/builds.h"
 #include "api/http.h"
 #include "api/images.h"
 #include "api/metrics.h"
@@ -41,6 +42,7 @@ struct front {
     struct engine *engine;
     struct http *http;
     struct image_ops images;
+    struct builds *builds;
     pthread_rwlock_t config_lock;
     struct config *config; /* what counts now; the first is the settings' */
 };
@@ -81,15 +83,18 @@ static int drop(const struct settings *s, struct cay_error *err) {
 
 /* ---- the manager ---- */
 
-static int ensure(void *user, const char *name, int progress, int cancel, char id[static HEX_SIZE],
-                  struct cay_error *err) {
+static int ensure(void *user, const char *name, bool is_local, int progress, int cancel,
+                  char id[static HEX_SIZE], struct cay_error *err) {
     struct front *f = user;
     char other[REFERENCE_TEXT_SIZE];
+    if (builds_is_name(name))
+        return builds_run(f->builds, name, cancel, id, err);
     (void)pthread_rwlock_rdlock(&f->config_lock);
     int r = image_alias(&f->config->images.aliases, name, other, err);
     (void)pthread_rwlock_unlock(&f->config_lock);
     return r < 0 ? r
-                 : pulls_ask(f->options->control, r == 1 ? other : name, progress, cancel, id, err);
+                 : pulls_ask(f->options->control, r == 1 ? other : name, is_local, progress, cancel,
+                             id, err);
 }
 
 static int describe(void *user, struct sandbox_record *r, struct cay_error *err) {
@@ -145,7 +150,7 @@ static int list_images(void *user, struct buf *text, struct cay_error *err) {
 
 static int name_image(void *user, const char *image, const char *name, struct cay_error *err) {
     char id[HEX_SIZE];
-    int r = ensure(user, image, -1, -1, id, err);
+    int r = ensure(user, image, false, -1, -1, id, err);
     return r < 0 ? r : change_store(user, STORE_NAME, id, name, err);
 }
 
@@ -157,6 +162,15 @@ static int keep_sandbox(void *user, const char *sandbox, const char *name, struc
     return change_store(user, STORE_KEEP, sandbox, name, err);
 }
 
+static int build_image(void *user, const struct image_build_order *order, char id[static HEX_SIZE],
+                       struct cay_error *err) {
+    struct front *f = user;
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    int64_t timeout_ms = f->config->images.build_timeout_ms;
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    return pulls_ask_build(f->options->control, order, timeout_ms, id, err);
+}
+
 /* The work folder is left open: the image has a say before the configuration. */
 static int fill_defaults(const struct settings *s, const struct config *c,
                          struct sandbox_record *ret, struct cay_error *err) {
@@ -166,7 +180,8 @@ static int fill_defaults(const struct settings *s, const struct config *c,
     ret->disk_bytes = s->no_disk_limits.code == CAY_OK ? c->sandbox.disk : 0;
     ret->cpu_quota_us = (uint32_t)(c->sandbox.cpus * 100000);
     ret->pids = (uint32_t)c->sandbox.pids;
-    ret->tier = s->is_root ? TIER_FULL : TIER_ROOTLESS;
+    ret->tier = str_equal(c->sandbox.tier, "auto") ? (s->is_root ? TIER_FULL : TIER_ROOTLESS)
+                                                   : tier_from_name(c->sandbox.tier);
     ret->auto_stop_minutes = c->manager.auto_stop_minutes;
     ret->auto_archive_minutes = c->manager.auto_archive_minutes;
     ret->auto_delete_minutes = c->manager.auto_delete_minutes;
@@ -220,7 +235,6 @@ static struct http_rules rules_of(const struct config *c) {
 
 static int start_http(struct front *f, struct cay_error *err) {
     const struct settings *s = f->options->settings;
-    f->images = (struct image_ops){list_images, name_image, unname_image, keep_sandbox, f};
     struct http_options options = {
         .manager = f->manager,
         .unix_socket = f->options->sockets.local,
@@ -230,6 +244,7 @@ static int start_http(struct front *f, struct cay_error *err) {
         .rules = rules_of(f->config),
         .tls = &s->tls,
         .images = &f->images,
+        .builds = f->builds,
     };
     return http_start(&options, &f->http, err);
 }
@@ -250,7 +265,7 @@ static void *fetch_ahead(void *user) {
     for (size_t i = 0; i < a->names.len; i++) {
         struct cay_error err;
         char id[HEX_SIZE];
-        if (ensure(a->front, a->names.v[i], -1, -1, id, &err) == 0)
+        if (ensure(a->front, a->names.v[i], false, -1, -1, id, &err) == 0)
             log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", a->names.v[i]);
         else
             log_event(LOG_LEVEL_WARN, "image could not be fetched", "why", "%s; %s", err.message,
@@ -292,6 +307,10 @@ static int start(struct front *f, struct cay_error *err) {
     int r = drop(f->options->settings, err);
     if (r == 0)
         r = tie_to(f->options->supervisor, err); /* changing ids would untie it */
+    f->images =
+        (struct image_ops){list_images, name_image, unname_image, keep_sandbox, build_image, f};
+    if (r == 0)
+        r = builds_new(&f->images, &f->builds, err);
     if (r == 0)
         r = start_manager(f, err);
     if (r == 0)
@@ -383,8 +402,8 @@ static int64_t serve(struct front *f) {
         }
         if (m.op == CONTROL_RELOAD)
             take_reload(f, &m, fds);
-        fd_close(&fds[0]);
-        fd_close(&fds[1]);
+        for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
+            fd_close(&fds[i]);
         if (m.op == CONTROL_DRAIN)
             return DRAIN_MS;
     }

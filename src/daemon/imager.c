@@ -13,24 +13,26 @@
 
 enum { ANSWER_MAX = 8192 };
 
-static int spawn(const char *program, const char *const *argv, int answer, int progress, pid_t *ret,
-                 struct cay_error *err) {
+static int spawn(const char *program, const char *const *argv, const struct imager_streams *s,
+                 pid_t *ret, struct cay_error *err) {
     posix_spawn_file_actions_t actions;
     (void)posix_spawn_file_actions_init(&actions);
-    int r = posix_spawn_file_actions_adddup2(&actions, answer, STDOUT_FILENO);
-    if (r == 0 && progress >= 0)
-        r = posix_spawn_file_actions_adddup2(&actions, progress, STDERR_FILENO);
+    int r = posix_spawn_file_actions_adddup2(&actions, s->answer, STDOUT_FILENO);
+    if (r == 0 && s->progress >= 0)
+        r = posix_spawn_file_actions_adddup2(&actions, s->progress, STDERR_FILENO);
+    if (r == 0 && s->input >= 0)
+        r = posix_spawn_file_actions_adddup2(&actions, s->input, STDIN_FILENO);
     if (r == 0)
         r = posix_spawn(ret, program, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);
     return r == 0 ? 0 : error_sys(err, r, "starting %s", program);
 }
 
-int imager_spawn(const char *const *argv, int answer, int progress, pid_t *ret,
+int imager_spawn(const char *const *argv, const struct imager_streams *streams, pid_t *ret,
                  struct cay_error *err) {
     char program[PATH_MAX];
     int r = program_find("cay-image", program, sizeof program, err);
-    return r < 0 ? r : spawn(program, argv, answer, progress, ret, err);
+    return r < 0 ? r : spawn(program, argv, streams, ret, err);
 }
 
 void imager_answer(int answer, struct cay_error *err) {

@@ -6,8 +6,12 @@
 struct cay_error;
 
 /* Starts `cay-image` with these arguments (argv[0] included, NULL-terminated); its standard output
- * is `answer`, its standard error `progress` (-1: ours). Both stay open here. */
-int imager_spawn(const char *const *argv, int answer, int progress, pid_t *ret,
+ * is `answer`, its standard error `progress` and its standard input `input` (-1: ours). All stay
+ * open here. */
+struct imager_streams {
+    int answer, progress, input;
+};
+int imager_spawn(const char *const *argv, const struct imager_streams *streams, pid_t *ret,
                  struct cay_error *err);
 
 /* Answers in its place, in the same form: what kept it from starting, or CAY_OK as "ok". */

@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/images.h"
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
@@ -25,23 +27,40 @@ static int check_name(const char *name, struct cay_error *err) {
     return reference_is_id(name) ? 0 : reference_parse(name, &ref, err);
 }
 
-/* The words of `cay-image ensure`. */
-static void put_ensure(const struct settings *s, const char *name, int progress,
-                       const char **argv) {
+/* A verb, and where state and configuration are; returns how many words that is. */
+static size_t put_place(const struct settings *s, const char *verb, const char **argv) {
     size_t n = 0;
-    argv[n++] = "ensure";
+    argv[n++] = verb;
     argv[n++] = "--state-dir";
     argv[n++] = s->state_dir;
-    argv[n++] = "--pull";
-    argv[n++] = s->config->images.pull;
     if (s->config_file != NULL) {
         argv[n++] = "--config";
         argv[n++] = s->config_file;
     }
-    if (progress < 0)
+    return n;
+}
+
+static void put_ensure(const struct settings *s, const struct control_message *m, bool is_quiet,
+                       const char **argv) {
+    size_t n = put_place(s, "ensure", argv);
+    argv[n++] = "--pull";
+    argv[n++] = m->number != 0 ? "never" : s->config->images.pull;
+    if (is_quiet)
         argv[n++] = "--quiet";
     argv[n++] = "--";
-    argv[n] = name;
+    argv[n] = m->name;
+}
+
+/* Without a context: the Dockerfile comes on standard input. */
+static void put_build(const struct settings *s, const struct control_message *m,
+                      const char **argv) {
+    size_t n = put_place(s, "make", argv);
+    if (m->name[0] != '\0') {
+        argv[n++] = "--tag";
+        argv[n++] = m->name;
+    }
+    argv[n++] = "--";
+    argv[n] = "-";
 }
 
 static const struct {
@@ -79,48 +98,61 @@ static void put_store(const struct settings *s, const struct control_message *m,
         argv[n] = m->other;
 }
 
-static int start(const struct settings *s, const struct control_message *m, int answer,
-                 int progress, pid_t *ret, struct cay_error *err) {
+static int check(const struct control_message *m, const int *fds, struct cay_error *err) {
+    struct reference ref;
+    if (m->op == CONTROL_STORE)
+        return check_store(m, err);
+    if (m->op == CONTROL_PULL)
+        return check_name(m->name, err);
+    if (fds[1] < 0 || fds[2] < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "a build without a log or a Dockerfile");
+    return m->name[0] == '\0' ? 0 : reference_parse(m->name, &ref, err);
+}
+
+static int start(const struct settings *s, const struct control_message *m, const int *fds,
+                 pid_t *ret, struct cay_error *err) {
     const char *argv[14] = {"cay-image"};
-    int r = m->op == CONTROL_STORE ? check_store(m, err) : check_name(m->name, err);
+    int r = check(m, fds, err);
     if (r < 0)
         return r;
     if (m->op == CONTROL_STORE)
         put_store(s, m, argv + 1);
+    else if (m->op == CONTROL_BUILD)
+        put_build(s, m, argv + 1);
     else
-        put_ensure(s, m->name, progress, argv + 1);
-    return imager_spawn(argv, answer, progress, ret, err);
+        put_ensure(s, m, fds[1] < 0, argv + 1);
+    return imager_spawn(argv, &(struct imager_streams){fds[0], fds[1], fds[2]}, ret, err);
 }
 
 /* Our end of the answer tells when nobody reads it any more. */
 static int start_watched(struct pulls *p, size_t slot, const struct settings *s,
-                         const struct control_message *m, int answer, int progress,
-                         struct cay_error *err) {
-    _cleanup_(closep) int ours = fcntl(answer, F_DUPFD_CLOEXEC, 3);
+                         const struct control_message *m, const int *fds, struct cay_error *err) {
+    _cleanup_(closep) int ours = fcntl(fds[0], F_DUPFD_CLOEXEC, 3);
     if (ours < 0)
         return error_errno(err, "keeping the way of an answer");
-    int r = start(s, m, answer, progress, &p->pid[slot], err);
+    int r = start(s, m, fds, &p->pid[slot], err);
     if (r == 0)
         p->answer[slot] = TAKE_FD(ours);
     return r;
 }
 
 void pulls_start(struct pulls *p, const struct settings *s, const struct control_message *m,
-                 int answer, int progress) {
+                 const int *fds) {
     struct cay_error err;
     size_t slot = 0;
     while (slot < PULLS_MAX && p->pid[slot] != 0)
         slot++;
     int r = 0;
     if (slot == PULLS_MAX) {
-        r = error_set(&err, CAY_UNAVAILABLE, "%d images are being fetched already", PULLS_MAX);
+        r = error_set(&err, CAY_UNAVAILABLE, "%d images are being fetched or built already",
+                      PULLS_MAX);
         (void)error_remedy(&err, "try again later");
     }
     if (r == 0)
-        r = start_watched(p, slot, s, m, answer, progress, &err);
+        r = start_watched(p, slot, s, m, fds, &err);
     if (r == 0)
         return;
-    imager_answer(answer, &err);
+    imager_answer(fds[0], &err);
 }
 
 bool pulls_ended(struct pulls *p, pid_t pid) {
@@ -153,14 +185,14 @@ void pulls_cancel(const struct pulls *p) {
 
 /* ---- the front's side ---- */
 
-/* False if it was given up. What is cut short is no answer. */
-static bool read_answer(int in, int cancel, struct buf *text) {
+/* False if it was given up, or takes too long. What is cut short is no answer. */
+static bool read_answer(int in, int cancel, int64_t deadline, struct buf *text) {
     struct pollfd p[2] = {{.fd = in, .events = POLLIN}, {.fd = cancel, .events = POLLIN}};
     for (;;) {
         char chunk[1024];
-        if (poll(p, ARRAY_LEN(p), -1) < 0 && errno != EINTR)
+        if (poll(p, ARRAY_LEN(p), clock_poll_timeout(deadline)) < 0 && errno != EINTR)
             return true;
-        if (p[1].revents != 0)
+        if (p[1].revents != 0 || clock_expired(deadline))
             return false;
         if (p[0].revents == 0)
             continue;
@@ -170,30 +202,54 @@ static bool read_answer(int in, int cancel, struct buf *text) {
     }
 }
 
-static int ask(int control, const struct control_message *m, int progress, int cancel,
+/* What goes along with a message, and how long to wait for its answer. */
+struct question {
+    int progress, input; /* -1: none */
+    int cancel;          /* the wait ends when it is readable; -1: it does not */
+    int64_t deadline;    /* 0: never */
+};
+
+static int ask(int control, const struct control_message *m, const struct question *q,
                struct buf *text, struct cay_error *err) {
     int answer[2];
     if (pipe2(answer, O_CLOEXEC) < 0)
         return error_errno(err, "making a pipe");
     _cleanup_(closep) int in = answer[0];
-    int fds[2] = {answer[1], progress};
-    int r = control_send(control, m, fds, progress >= 0 ? 2 : 1);
+    int fds[CONTROL_FDS_MAX] = {answer[1], q->progress, q->input};
+    int r = control_send(control, m, fds, q->input >= 0 ? 3 : q->progress >= 0 ? 2 : 1);
     (void)close(answer[1]);
     if (r < 0)
         return error_sys(err, -r, "asking for image '%s'", m->name);
-    if (!read_answer(in, cancel, text))
+    if (!read_answer(in, q->cancel, q->deadline, text)) {
+        if (clock_expired(q->deadline))
+            return error_set(err, CAY_TIMEOUT, "it took too long");
         return error_set(err, CAY_CONFLICT, "nobody wants image '%s' any more", m->name);
+    }
     (void)buf_putc(text, '\n');
     return text->data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
-int pulls_ask(int control, const char *name, int progress, int cancel, char id[static HEX_SIZE],
-              struct cay_error *err) {
-    struct control_message m = {.op = CONTROL_PULL};
+int pulls_ask(int control, const char *name, bool is_local, int progress, int cancel,
+              char id[static HEX_SIZE], struct cay_error *err) {
+    struct control_message m = {.op = CONTROL_PULL, .number = is_local};
+    struct question q = {.progress = progress, .input = -1, .cancel = cancel};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     if (str_copy(m.name, sizeof m.name, name) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
-    int r = ask(control, &m, progress, cancel, &text, err);
+    int r = ask(control, &m, &q, &text, err);
+    return r < 0 ? r : image_answer(text.data, id, err);
+}
+
+int pulls_ask_build(int control, const struct image_build_order *order, int64_t timeout_ms,
+                    char id[static HEX_SIZE], struct cay_error *err) {
+    struct control_message m = {.op = CONTROL_BUILD};
+    struct question q = {order->log, order->dockerfile, order->cancel, clock_deadline(timeout_ms)};
+    _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
+    if (str_copy(m.name, sizeof m.name, order->name) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+    int r = ask(control, &m, &q, &text, err);
+    if (r == -CAY_TIMEOUT && clock_expired(q.deadline))
+        (void)error_remedy(err, "make the build shorter, or raise [images] build_timeout");
     return r < 0 ? r : image_answer(text.data, id, err);
 }
 
@@ -201,7 +257,7 @@ int pulls_ask(int control, const char *name, int progress, int cancel, char id[s
 int pulls_ask_store(int control, const struct control_message *m, struct buf *text,
                     struct cay_error *err) {
     char id[HEX_SIZE];
-    int r = ask(control, m, -1, -1, text, err);
+    int r = ask(control, m, &(struct question){-1, -1, -1, 0}, text, err);
     if (r == 0 && text->failed)
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "the store's answer is too long");
     if (r < 0 || str_starts(text->data, "ok\n"))

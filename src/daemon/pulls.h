@@ -16,11 +16,11 @@ struct pulls {
 
 struct control_message;
 
-/* Starts what a message asks for (CONTROL_PULL, CONTROL_STORE). The answer of cay-image goes to
- * `answer`, or what kept it from starting in the same form; its progress to `progress` (-1:
- * nowhere). Both stay open here. */
+/* Starts what a message asks for (CONTROL_PULL, CONTROL_STORE, CONTROL_BUILD). fds are those of the
+ * message, and stay open here; the answer of cay-image, or what kept it from starting in the same
+ * form, goes to the first. */
 void pulls_start(struct pulls *p, const struct settings *s, const struct control_message *m,
-                 int answer, int progress);
+                 const int *fds);
 /* True if this child was one of them. */
 bool pulls_ended(struct pulls *p, pid_t pid);
 /* Fills what to wait for: PULLS_MAX entries, of which some are ready when pulls_tend has something
@@ -33,8 +33,13 @@ void pulls_cancel(const struct pulls *p);
 
 /* The front's side: asks for one over its control socket, and waits for the answer, or until cancel
  * (or -1) is readable: -CAY_CONFLICT then. */
-int pulls_ask(int control, const char *name, int progress, int cancel, char id[static 65],
-              struct cay_error *err);
+int pulls_ask(int control, const char *name, bool is_local, int progress, int cancel,
+              char id[static 65], struct cay_error *err);
+
+/* The same for a build; beyond timeout_ms it is given up: -CAY_TIMEOUT. */
+struct image_build_order;
+int pulls_ask_build(int control, const struct image_build_order *order, int64_t timeout_ms,
+                    char id[static 65], struct cay_error *err);
 
 /* The same for the store (control.h): the lines of the answer go to text. */
 struct buf;

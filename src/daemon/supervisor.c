@@ -288,16 +288,17 @@ static void take_message(struct supervisor *s) {
         served(s);
     else if (m.op == CONTROL_FAILED)
         fail(s, &m.err);
-    else if ((m.op == CONTROL_PULL || m.op == CONTROL_STORE) && fds[0] >= 0)
-        pulls_start(&s->pulls, s->settings, &m, fds[0], fds[1]);
+    else if ((m.op == CONTROL_PULL || m.op == CONTROL_STORE || m.op == CONTROL_BUILD) &&
+             fds[0] >= 0)
+        pulls_start(&s->pulls, s->settings, &m, fds);
     else if (m.op >= CONTROL_ARCHIVE && m.op <= CONTROL_UNARCHIVE && fds[0] >= 0)
         archive_jobs_handle(&s->archives, s->settings, &m, fds[0], fds[1]);
     else if (m.op == CONTROL_RELOADED || m.op == CONTROL_REFUSED)
         end_reload(s, &m);
     else if (m.op == CONTROL_RECORD && fds[0] >= 0)
         describe_send(s->settings->state_dir, m.name, fds[0]);
-    fd_close(&fds[0]);
-    fd_close(&fds[1]);
+    for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
+        fd_close(&fds[i]);
 }
 
 /* ---- the loop ---- */

@@ -21,6 +21,7 @@ static const struct {
     {&verb_image_import, do_import},
     {&verb_image_export, do_export},
     {&verb_image_build, do_build},
+    {&verb_image_make, do_make},
     {&verb_image_login, do_login},
     {&verb_image_logout, do_logout},
     {&verb_image_snapshot, do_snapshot},

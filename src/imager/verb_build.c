@@ -1,4 +1,4 @@
-/* build */
+/* build, make */
 #include "imager/build.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ struct build {
     int context;
     struct buf dockerfile, ignore;
     int64_t dockerfile_mtime;
-    bool has_ignore;
+    bool has_ignore, is_new; /* is_new: its names must be free */
     struct strv args;
     struct reference *names;
     int64_t epoch;
@@ -184,6 +184,14 @@ static int prepare(struct build *b, const char *context, struct cay_error *err) 
 
 /* ---- building ---- */
 
+static int check_names(const struct build *b, const struct image_store *store,
+                       struct cay_error *err) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && b->is_new && i < b->options->tags.len; i++)
+        r = verbs_check_new(store, &b->names[i], err);
+    return r;
+}
+
 static int build(struct build *b, struct world *world, struct cay_error *err) {
     const struct image_build_options *o = b->options;
     const struct config *config = b->access.config;
@@ -210,33 +218,56 @@ static int build(struct build *b, struct world *world, struct cay_error *err) {
         .log = b->log,
         .runner = world->runner,
     };
-    int r = access_pull_options(&b->access, &o->registry, world, progress, &options.pull, err);
+    int r = check_names(b, &world->store, err); /* before, and after what may take long */
+    if (r == 0)
+        r = access_pull_options(&b->access, &o->registry, world, progress, &options.pull, err);
     if (r < 0)
         return r;
     options.pull.policy = o->pull ? PULL_ALWAYS : (enum pull_policy)access_policy(&b->access);
     r = image_build(&world->store, &options, b->id, err);
+    if (r == 0)
+        r = check_names(b, &world->store, err);
     for (size_t i = 0; r == 0 && i < o->tags.len; i++)
         r = image_store_set_name(&world->store, &b->names[i], b->id, err);
     return r;
 }
 
+static int prepare_and_build(struct build *b, const char *context, struct world *world,
+                             struct cay_error *err) {
+    int r = prepare(b, context, err);
+    if (r == 0)
+        r = verbs_enter(&b->options->registry.common, true, world, err);
+    return r < 0 ? r : build(b, world, err);
+}
+
+#define BUILD_NEW(values, new)                                                                     \
+    ((struct build){.options = (values),                                                           \
+                    .is_new = (new),                                                               \
+                    .context = -1,                                                                 \
+                    .log = -1,                                                                     \
+                    .dockerfile = BUF_INIT(DOCKERFILE_MAX),                                        \
+                    .ignore = BUF_INIT(DOCKERFILE_MAX)})
+
 int do_build(const void *values, int argc, char **argv) {
     (void)argc;
     struct cay_error err;
     struct world world = WORLD_NONE;
-    _cleanup_(build_free) struct build b = {.options = values,
-                                            .context = -1,
-                                            .log = -1,
-                                            .dockerfile = BUF_INIT(DOCKERFILE_MAX),
-                                            .ignore = BUF_INIT(DOCKERFILE_MAX)};
-    int r = prepare(&b, argv[0], &err);
-    if (r == 0)
-        r = verbs_enter(&b.options->registry.common, true, &world, &err);
-    if (r == 0)
-        r = build(&b, &world, &err);
+    _cleanup_(build_free) struct build b = BUILD_NEW(values, false);
+    int r = prepare_and_build(&b, argv[0], &world, &err);
     int code = r < 0 ? verb_fail(&err)
                      : verbs_print_id(&b.options->registry.common, b.id,
                                       b.options->tags.len > 0 ? &b.names[0] : NULL);
+    verbs_leave(&world);
+    return code;
+}
+
+int do_make(const void *values, int argc, char **argv) {
+    (void)argc;
+    struct cay_error err;
+    struct world world = WORLD_NONE;
+    _cleanup_(build_free) struct build b = BUILD_NEW(values, true);
+    int r = prepare_and_build(&b, argv[0], &world, &err);
+    int code = verbs_answer(r, (const char *const[]){b.id, NULL}, &err);
     verbs_leave(&world);
     return code;
 }

@@ -30,6 +30,7 @@ int do_save(const void *values, int argc, char **argv);
 int do_import(const void *values, int argc, char **argv);
 int do_export(const void *values, int argc, char **argv);
 int do_build(const void *values, int argc, char **argv);
+int do_make(const void *values, int argc, char **argv);
 int do_login(const void *values, int argc, char **argv);
 int do_logout(const void *values, int argc, char **argv);
 int do_snapshot(const void *values, int argc, char **argv);

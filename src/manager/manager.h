@@ -31,9 +31,9 @@ struct manager_limits {
 
 /* Makes sure that an image is there: id of "NAME", progress lines to progress_fd (or -1). May take
  * minutes, in the caller's thread, but gives up when cancel_fd (or -1) becomes readable; "host" is
- * not asked for. */
-typedef int (*ensure_image)(void *user, const char *name, int progress_fd, int cancel_fd,
-                            char id[static HEX_SIZE], struct cay_error *err);
+ * not asked for. is_local: it is not fetched, -CAY_NOT_FOUND if it is not there. */
+typedef int (*ensure_image)(void *user, const char *name, bool is_local, int progress_fd,
+                            int cancel_fd, char id[static HEX_SIZE], struct cay_error *err);
 
 /* What commands get by the image of a new sandbox: fills user, work_dir and what is missing in env
  * of its record. */

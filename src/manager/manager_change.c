@@ -106,7 +106,8 @@ static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
     (void)pthread_mutex_unlock(&m->lock);
     int r = str_equal(s->record.image_name, "host")
                 ? 0
-                : m->ensure(m->user, s->record.image_name, progress_fd, cancel, id, err);
+                : m->ensure(m->user, s->record.image_name, s->record.is_local, progress_fd, cancel,
+                            id, err);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&m->lock);

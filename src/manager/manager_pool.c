@@ -81,7 +81,8 @@ static int look_up_image(struct manager *m, struct sandbox_record *wanted) {
     struct cay_error ignored; /* whoever makes one fails in the same way, and tells */
     int r = str_equal(wanted->image_name, "host")
                 ? 0
-                : m->ensure(m->user, wanted->image_name, -1, -1, wanted->image, &ignored);
+                : m->ensure(m->user, wanted->image_name, wanted->is_local, -1, -1, wanted->image,
+                            &ignored);
     return r == 0 && m->describe != NULL ? m->describe(m->user, wanted, &ignored) : r;
 }
 
@@ -198,7 +199,7 @@ static int describe_target(struct manager *m, const char *image, struct sandbox_
     request.auto_stop_minutes = request.auto_delete_minutes = -1;
     int r = request_complete(m, &request, ret, err);
     if (r == 0 && !str_equal(image, "host"))
-        r = m->ensure(m->user, image, -1, -1, ret->image, err);
+        r = m->ensure(m->user, image, false, -1, -1, ret->image, err);
     return r;
 }
 

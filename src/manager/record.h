@@ -67,6 +67,7 @@ struct sandbox_record {
     bool read_only;
     bool pooled;    /* made ahead, nobody's yet: not to be seen */
     bool is_public; /* its previews need no token */
+    bool is_local;  /* its image is taken from the store, and never fetched; not kept on disk */
     enum on_failure on_failure;
     struct strv env;                                /* "K=V" of every command */
     struct strv labels;                             /* "K=V", sorted */

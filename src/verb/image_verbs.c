@@ -422,22 +422,24 @@ const struct opt_command verb_image_build = {
     .defaults = &build_defaults,
 };
 
-const struct opt_command *const verb_image_all[] = {&verb_image_ls,
-                                                    &verb_image_inspect,
-                                                    &verb_image_pull,
-                                                    &verb_image_build,
-                                                    &verb_image_tag,
-                                                    &verb_image_rm,
-                                                    &verb_image_prune,
-                                                    &verb_image_load,
-                                                    &verb_image_save,
-                                                    &verb_image_import,
-                                                    &verb_image_export,
-                                                    &verb_image_login,
-                                                    &verb_image_logout,
-                                                    &verb_image_ensure,
-                                                    &verb_image_snapshot,
-                                                    &verb_image_archive,
-                                                    &verb_image_restore,
-                                                    &verb_image_store,
-                                                    NULL};
+/* What the daemon starts for its clients: the same, but what it says is an answer in lines, and a
+ * name that is taken is refused. */
+const struct opt_command verb_image_make = {
+    .name = "make",
+    .path = "cay image make",
+    .synopsis = "[OPTIONS] CONTEXT",
+    .summary = "build an image, and print its id",
+    .options = build_options,
+    .hidden = true,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_size = sizeof(struct image_build_options),
+    .defaults = &build_defaults,
+};
+
+const struct opt_command *const verb_image_all[] = {
+    &verb_image_ls,      &verb_image_inspect, &verb_image_pull,   &verb_image_build,
+    &verb_image_tag,     &verb_image_rm,      &verb_image_prune,  &verb_image_load,
+    &verb_image_save,    &verb_image_import,  &verb_image_export, &verb_image_login,
+    &verb_image_logout,  &verb_image_ensure,  &verb_image_make,   &verb_image_snapshot,
+    &verb_image_archive, &verb_image_restore, &verb_image_store,  NULL};

@@ -97,29 +97,29 @@ static void test_more_than_from(void **state) {
     (void)state;
     static const struct {
         const char *dockerfile;
-        enum cay_code code;
+        int result; /* 1: it has to be built */
     } rows[] = {
-        {"", CAY_INVALID_ARGUMENT},
-        {" \n# nothing\n", CAY_INVALID_ARGUMENT},
-        {"FROM a\nRUN b\n", CAY_UNSUPPORTED},
-        {"RUN b\n", CAY_UNSUPPORTED},
-        {"FROM", CAY_UNSUPPORTED},
-        {"FROMa b", CAY_UNSUPPORTED},
-        {"FROM a AS", CAY_UNSUPPORTED},
-        {"FROM a b", CAY_UNSUPPORTED},
-        {"FROM a ASb", CAY_UNSUPPORTED},
-        {"FROM --platform=x a", CAY_UNSUPPORTED},
-        {"FROM $BASE", CAY_UNSUPPORTED},
-        {"FROM a \\\n  AS b", CAY_UNSUPPORTED},
-        {"FROM aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", CAY_INVALID_ARGUMENT},
+        {"", -CAY_INVALID_ARGUMENT},
+        {" \n# nothing\n", -CAY_INVALID_ARGUMENT},
+        {"FROM a\nRUN b\n", 1},
+        {"RUN b\n", 1},
+        {"FROM", 1},
+        {"FROMa b", 1},
+        {"FROM a AS", 1},
+        {"FROM a b", 1},
+        {"FROM a ASb", 1},
+        {"FROM --platform=x a", 1},
+        {"FROM $BASE", 1},
+        {"FROM a \\\n  AS b", 1},
+        {"FROM aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", -CAY_INVALID_ARGUMENT},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char image[32];
         struct cay_error err = {0};
         int r = daytona_read_from(rows[i].dockerfile, image, sizeof image, &err);
-        if (r != -(int)rows[i].code)
+        if (r != rows[i].result)
             fail_msg("'%s' is %d", rows[i].dockerfile, r);
-        assert_string_not_equal(err.remedy, "");
+        assert_int_equal(r < 0, err.remedy[0] != '\0');
     }
 }
 
@@ -129,7 +129,26 @@ static int read_create(const char *text, struct sandbox_record *ret, struct cay_
     _cleanup_(buf_free) struct buf body = BUF_INIT(1024 * 1024);
     *ret = (struct sandbox_record){0};
     assert_int_equal(buf_puts(&body, text), 0);
-    return daytona_read_create(&body, ret, err);
+    char *dockerfile = NULL;
+    int r = daytona_read_create(&body, ret, &dockerfile, err);
+    assert_null(dockerfile);
+    return r;
+}
+
+/* What has to be built is handed over whole, and names no image. */
+static void test_create_from_dockerfile(void **state) {
+    (void)state;
+    _cleanup_(buf_free) struct buf body = BUF_INIT(4096);
+    _cleanup_(freep) char *dockerfile = NULL;
+    struct sandbox_record r = {0};
+    assert_int_equal(buf_puts(&body, "{\"buildInfo\": {\"dockerfileContent\": \"FROM x\\nRUN y\", "
+                                     "\"contextHashes\": []}}"),
+                     0);
+    assert_int_equal(daytona_read_create(&body, &r, &dockerfile, NULL), 0);
+    assert_string_equal(dockerfile, "FROM x\nRUN y");
+    assert_string_equal(r.image_name, "");
+    assert_false(r.is_local);
+    sandbox_record_free(&r);
 }
 
 static void test_create(void **state) {
@@ -192,7 +211,11 @@ static void test_bad_creates(void **state) {
         {"{\"networkAllowList\": \"10.0.0.0/8\"}", CAY_UNSUPPORTED},
         {"{\"secrets\": [{\"A\": \"b\"}]}", CAY_UNSUPPORTED},
         {"{\"autoPauseInterval\": 5}", CAY_UNSUPPORTED},
-        {"{\"buildInfo\": {\"dockerfileContent\": \"FROM a\\nRUN b\"}}", CAY_UNSUPPORTED},
+        {"{\"networkBlockAll\": false}", CAY_UNSUPPORTED},
+        {"{\"networkBlockAll\": 0}", CAY_INVALID_ARGUMENT},
+        {"{\"buildInfo\": {\"dockerfileContent\": \"FROM a\\nRUN b\", "
+         "\"contextHashes\": [\"0\"]}}",
+         CAY_UNSUPPORTED},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct sandbox_record r;
@@ -292,6 +315,35 @@ static void test_sandbox(void **state) {
     sandbox_record_free(&r);
 }
 
+/* A sandbox whose image is not there yet: its build is what clients see. */
+static void test_build_states(void **state) {
+    (void)state;
+    static const struct {
+        enum sandbox_state state;
+        const char *image, *name, *seen;
+    } rows[] = {
+        {SANDBOX_CREATING, "", "cay-build/00", "building_snapshot"},
+        {SANDBOX_ERROR, "", "cay-build/00", "build_failed"},
+        {SANDBOX_CREATING, "c", "cay-build/00", "creating"},
+        {SANDBOX_ERROR, "c", "cay-build/00", "error"},
+        {SANDBOX_ERROR, "", "x:1", "error"},
+        {SANDBOX_STARTED, "c", "cay-build/00", "started"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct sandbox_record r = {.state = rows[i].state};
+        (void)snprintf(r.image, sizeof r.image, "%s", rows[i].image);
+        (void)snprintf(r.image_name, sizeof r.image_name, "%s", rows[i].name);
+        assert_string_equal(daytona_state(&r), rows[i].seen);
+    }
+    struct sandbox_record r = {.state = SANDBOX_CREATING, .image_name = "cay-build/00"};
+    const struct daytona_view view = {.origin = "", .state = "pending_build"};
+    _cleanup_(json_freep) struct json_document *doc = write_sandbox(&r, &view);
+    struct json root = json_root(doc, ""), found;
+    check_text(&root, "state", "pending_build");
+    check_text(&root, "desiredState", "started");
+    assert_false(json_child(&root, "snapshot", &found));
+}
+
 static void test_list_item(void **state) {
     (void)state;
     struct sandbox_record r = sample();
@@ -351,12 +403,20 @@ static void test_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions),       cmocka_unit_test(test_rewrite),
-        cmocka_unit_test(test_public_paths),   cmocka_unit_test(test_from),
-        cmocka_unit_test(test_more_than_from), cmocka_unit_test(test_create),
-        cmocka_unit_test(test_bad_creates),    cmocka_unit_test(test_network),
-        cmocka_unit_test(test_sandbox),        cmocka_unit_test(test_list_item),
-        cmocka_unit_test(test_gone),           cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_rewrite),
+        cmocka_unit_test(test_public_paths),
+        cmocka_unit_test(test_from),
+        cmocka_unit_test(test_more_than_from),
+        cmocka_unit_test(test_create),
+        cmocka_unit_test(test_create_from_dockerfile),
+        cmocka_unit_test(test_build_states),
+        cmocka_unit_test(test_bad_creates),
+        cmocka_unit_test(test_network),
+        cmocka_unit_test(test_sandbox),
+        cmocka_unit_test(test_list_item),
+        cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
