@@ -157,9 +157,20 @@ int builds_new(const struct image_ops *ops, struct builds **ret, struct cay_erro
     return 0;
 }
 
+/* With the lock held. */
+static void wait_for_runner(struct build *one) {
+    while (one->has_runner)
+        (void)pthread_cond_wait(&one->all->changed, &one->all->lock);
+}
+
 void builds_free(struct builds *b) {
-    while (b->first != NULL)
+    (void)pthread_mutex_lock(&b->lock);
+    while (b->first != NULL) {
+        (void)eventfd_write(b->first->cancel, 1);
+        wait_for_runner(b->first);
         forget(b, b->first);
+    }
+    (void)pthread_mutex_unlock(&b->lock);
     (void)pthread_cond_destroy(&b->changed);
     (void)pthread_mutex_destroy(&b->lock);
     free(b);
@@ -365,7 +376,6 @@ static void settle(struct build *one, int result, const struct cay_error *err) {
                        line[0] != '\0' ? "; its log ends with: " : "", line);
     }
     one->updated_ms = clock_wall_ms();
-    one->has_runner = false;
     (void)pthread_cond_broadcast(&b->changed);
     (void)pthread_mutex_unlock(&b->lock);
 }
@@ -383,13 +393,22 @@ static int run(struct build *one, int cancel, char id[static HEX_SIZE], struct c
     return r;
 }
 
-/* With the lock held: true if nobody else runs it. */
+/* With the lock held: true if nobody else runs it. Its runner has a reference. */
 static bool claim(struct build *one) {
     bool is_mine = one->state == BUILD_PENDING && !one->has_runner;
     one->has_runner |= is_mine;
     if (is_mine)
         one->references++;
     return is_mine;
+}
+
+static void unclaim(struct build *one) {
+    struct builds *b = one->all;
+    (void)pthread_mutex_lock(&b->lock);
+    one->has_runner = false;
+    (void)pthread_cond_broadcast(&b->changed);
+    put(one);
+    (void)pthread_mutex_unlock(&b->lock);
 }
 
 /* What ran before, and is asked for again by whoever starts its sandbox. */
@@ -411,7 +430,7 @@ int builds_run(struct builds *b, const char *name, int cancel, char id[static HE
     if (r < 0)
         return r;
     r = run(one, cancel, id, err);
-    build_unref(one);
+    unclaim(one);
     return r;
 }
 
@@ -420,7 +439,7 @@ static void *run_apart(void *arg) {
     struct cay_error ignored; /* kept in it */
     char id[HEX_SIZE];
     (void)run(one, one->cancel, id, &ignored);
-    build_unref(one);
+    unclaim(one);
     return NULL;
 }
 
@@ -435,10 +454,13 @@ int builds_start(struct build *one, struct cay_error *err) {
     int r = pthread_create(&thread, NULL, run_apart, one);
     if (r == 0)
         return -pthread_detach(thread);
-    (void)error_sys(err, r, "starting a build");
-    settle(one, -(int)err->code, err);
-    build_unref(one);
-    return -(int)err->code;
+    struct cay_error why;
+    r = error_sys(&why, r, "starting a build");
+    settle(one, r, &why);
+    unclaim(one);
+    if (err != NULL)
+        *err = why;
+    return r;
 }
 
 /* ---- looking ---- */
@@ -488,8 +510,7 @@ enum build_state builds_drop(struct build *one) {
     struct builds *b = one->all;
     (void)pthread_mutex_lock(&b->lock);
     (void)eventfd_write(one->cancel, 1); /* full: it was told before */
-    while (one->has_runner)
-        (void)pthread_cond_wait(&b->changed, &b->lock);
+    wait_for_runner(one);
     enum build_state state = one->state;
     forget(b, one);
     (void)pthread_mutex_unlock(&b->lock);

@@ -24,7 +24,7 @@ struct build_view {
 
 /* ops must stay. */
 int builds_new(const struct image_ops *ops, struct builds **ret, struct cay_error *err);
-/* For tests, when none is under way. */
+/* For tests; those that builds_start began are given up. */
 void builds_free(struct builds *b);
 
 /* Takes note of a build. With a name the image gets it; without ("") it is for a sandbox, and the

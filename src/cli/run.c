@@ -206,7 +206,9 @@ static struct cay_spec make_spec(const struct run *r) {
     spec.cpus = o->cpus > 0 ? o->cpus : r->config->sandbox.cpus;
     spec.pids = (uint32_t)(o->pids != 0 ? o->pids : r->config->sandbox.pids);
     spec.read_only = o->read_only;
-    spec.tier = o->tier == 0 ? NULL : tiers[o->tier];
+    spec.tier = o->tier != 0 ? tiers[o->tier] : r->config->sandbox.tier;
+    if (str_equal(spec.tier, tiers[0]))
+        spec.tier = NULL;
     spec.profile = profiles[o->profile];
     spec.user = o->user;
     spec.volumes = (const char *const *)o->volumes.v;

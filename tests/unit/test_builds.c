@@ -1,0 +1,195 @@
+/* Tests of builds: who runs them, what they say, how they end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include <cmocka.h>
+
+#include "api/builds.h"
+#include "api/images.h"
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+
+/* What the Dockerfile says is what happens: "ok", "wait" until it is given up, or an error. */
+static int fake_build(void *user, const struct image_build_order *order, char id[static HEX_SIZE],
+                      struct cay_error *err) {
+    (void)user;
+    _cleanup_(buf_free) struct buf text = BUF_INIT(4096);
+    assert_int_equal(fd_read_to_end(order->dockerfile, &text), 0);
+    assert_int_equal(fd_write_all(order->log, "one\ntwo\x1b\n\n", 10), 0);
+    if (str_equal(text.data, "wait")) {
+        struct pollfd p = {.fd = order->cancel, .events = POLLIN};
+        assert_int_equal(poll(&p, 1, -1), 1);
+        return error_set(err, CAY_CONFLICT, "given up");
+    }
+    memset(id, 'a', HEX_SIZE - 1);
+    id[HEX_SIZE - 1] = '\0';
+    if (str_equal(text.data, "ok"))
+        return 0;
+    error_set(err, CAY_INTERNAL, "%s", text.data);
+    return error_remedy(err, "do better");
+}
+
+static const struct image_ops ops = {.build = fake_build};
+static const struct key admin = {.scopes = SCOPE_ADMIN};
+static const struct key ann = {.id = "ann", .scopes = SCOPE_SANDBOXES};
+static const struct key bob = {.id = "bob", .scopes = SCOPE_SANDBOXES};
+
+static int setup(void **state) {
+    return builds_new(&ops, (struct builds **)state, NULL);
+}
+
+static int teardown(void **state) {
+    builds_free(*state);
+    return 0;
+}
+
+static struct build *add(struct builds *b, const char *name, const char *text) {
+    struct build *one = NULL;
+    assert_int_equal(builds_add(b, "ann", name, text, &one, NULL), 0);
+    return one;
+}
+
+static enum build_state state_of(struct build *one) {
+    struct build_view view;
+    build_look(one, &view);
+    return view.state;
+}
+
+static enum build_state wait_for_end(struct build *one) {
+    char piece[64];
+    size_t at = 0;
+    ssize_t n;
+    while ((n = build_read_log(one, at, piece, sizeof piece, 60000)) > 0)
+        at += (size_t)n;
+    assert_int_equal(n, 0);
+    return state_of(one);
+}
+
+static void test_for_a_sandbox(void **state) {
+    char id[HEX_SIZE], log[64];
+    struct build_view view;
+    struct cay_error err = {0};
+    _cleanup_(build_unrefp) struct build *one = add(*state, "", "ok");
+    build_look(one, &view);
+    assert_true(builds_is_name(view.name));
+    assert_int_equal(view.state, BUILD_PENDING);
+    assert_int_equal(build_read_log(one, 0, log, sizeof log, 0), -EAGAIN);
+    assert_int_equal(builds_run(*state, view.name, -1, id, &err), 0);
+    assert_int_equal(id[0], 'a');
+    assert_int_equal(state_of(one), BUILD_DONE);
+    assert_int_equal(build_read_log(one, 8, log, sizeof log, 0), 2);
+    assert_int_equal(build_read_log(one, 10, log, sizeof log, 0), 0);
+    /* once is enough */
+    assert_int_equal(builds_run(*state, view.name, -1, id, &err), -CAY_NOT_FOUND);
+    assert_int_equal(builds_run(*state, "cay-build/00", -1, id, &err), -CAY_NOT_FOUND);
+    assert_false(builds_is_name("x"));
+}
+
+static void test_a_failure_says_why(void **state) {
+    char id[HEX_SIZE], log[256] = "";
+    struct build_view view;
+    struct cay_error err = {0};
+    _cleanup_(build_unrefp) struct build *one = add(*state, "", "it broke");
+    build_look(one, &view);
+    for (int i = 0; i < 2; i++) { /* who asks again is told the same */
+        assert_int_equal(builds_run(*state, view.name, -1, id, &err), -CAY_INTERNAL);
+        assert_string_equal(err.message, "it broke; its log ends with: two\\x1b");
+        assert_string_not_equal(err.remedy, "");
+    }
+    build_look(one, &view);
+    assert_int_equal(view.state, BUILD_FAILED);
+    assert_string_equal(view.reason, err.message);
+    assert_true(build_read_log(one, 0, log, sizeof log - 1, 0) > 0);
+    assert_non_null(strstr(log, "error: it broke; do better\n"));
+}
+
+static void test_cancelled_by_who_runs_it(void **state) {
+    char id[HEX_SIZE];
+    struct build_view view;
+    _cleanup_(closep) int cancel = eventfd(1, EFD_CLOEXEC);
+    _cleanup_(build_unrefp) struct build *one = add(*state, "", "wait");
+    build_look(one, &view);
+    assert_int_equal(builds_run(*state, view.name, cancel, id, NULL), -CAY_CONFLICT);
+}
+
+static void test_snapshots(void **state) {
+    struct cay_error err = {0};
+    struct build *again = NULL;
+    struct build *one = add(*state, "a", "wait"), *two = add(*state, "b", "wait"),
+                 *three = add(*state, "c", "ok");
+    assert_int_equal(builds_start(one, NULL), 0);
+    assert_int_equal(builds_start(two, NULL), 0);
+    assert_int_equal(builds_start(three, NULL), 0);
+    assert_int_equal(state_of(one), BUILD_RUNNING);
+    assert_int_equal(state_of(two), BUILD_RUNNING);
+    assert_int_equal(state_of(three), BUILD_PENDING); /* two at a time */
+    assert_int_equal(builds_start(one, &err), -CAY_CONFLICT);
+    assert_int_equal(builds_add(*state, "ann", "a", "ok", &again, &err), -CAY_CONFLICT);
+    assert_int_equal(builds_drop(one), BUILD_FAILED);
+    assert_int_equal(wait_for_end(three), BUILD_DONE);
+    assert_int_equal(builds_drop(two), BUILD_FAILED);
+    assert_null(builds_find(*state, &ann, "a"));
+    assert_int_equal(builds_drop(three), BUILD_DONE);
+    build_unref(one);
+    build_unref(two);
+    build_unref(three);
+}
+
+static void count(void *user, const struct build_view *view) {
+    assert_string_equal(view->name, "a");
+    ++*(int *)user;
+}
+
+static void test_who_sees_what(void **state) {
+    static const struct {
+        const struct key *key;
+        int seen;
+    } rows[] = {{&ann, 1}, {&bob, 0}, {&admin, 1}};
+    _cleanup_(build_unrefp) struct build *one = add(*state, "a", "x");
+    _cleanup_(build_unrefp) struct build *other = add(*state, "", "x");
+    assert_int_equal(builds_start(one, NULL), 0);
+    assert_int_equal(wait_for_end(one), BUILD_FAILED);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int seen = 0;
+        builds_each(*state, rows[i].key, count, &seen);
+        assert_int_equal(seen, rows[i].seen);
+        _cleanup_(build_unrefp) struct build *found = builds_find(*state, rows[i].key, "a");
+        assert_int_equal(found != NULL, rows[i].seen);
+    }
+    /* a failed one is in nobody's way */
+    _cleanup_(build_unrefp) struct build *again = add(*state, "a", "ok");
+    assert_int_equal(state_of(again), BUILD_PENDING);
+}
+
+static void test_limits(void **state) {
+    struct cay_error err = {0};
+    struct build *one = NULL;
+    for (int i = 0; i < 8; i++)
+        build_unref(add(*state, "", "ok"));
+    assert_int_equal(builds_add(*state, "ann", "", "ok", &one, &err), -CAY_LIMIT_REACHED);
+    assert_int_equal(builds_add(*state, "bob", "", "ok", &one, &err), 0);
+    build_unref(one);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_for_a_sandbox, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_failure_says_why, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cancelled_by_who_runs_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_snapshots, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_sees_what, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
