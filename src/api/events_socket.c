@@ -119,6 +119,12 @@ static bool admit(struct viewer *v) {
 
 /* ---- what it hears ---- */
 
+/* "destroyed" is no state of a record; builds are none of ours. */
+static const char *new_state(const struct watch_news *n) {
+    bool is_its_own = str_equal(n->new_state, sandbox_state_name(n->record.state));
+    return is_its_own ? daytona_state(&n->record) : n->new_state;
+}
+
 static void write_event(struct jsonw *w, const struct watch_news *n,
                         const struct daytona_view *view) {
     jsonw_begin_array(w);
@@ -131,7 +137,7 @@ static void write_event(struct jsonw *w, const struct watch_news *n,
         jsonw_key(w, "sandbox");
         daytona_write_sandbox(w, &n->record, view);
         jsonw_put_string(w, "oldState", n->old_state);
-        jsonw_put_string(w, "newState", daytona_state(&n->record));
+        jsonw_put_string(w, "newState", new_state(n));
         jsonw_end_object(w);
     }
     jsonw_end_array(w);
