@@ -111,9 +111,14 @@ static void put_volumes(struct jsonw *w, const struct strv *volumes) {
         if (text[0] == '/' || colon == NULL)
             continue;
         size_t len = str_ends(colon + 1, ":ro") ? strlen(colon + 1) - 3 : strlen(colon + 1);
+        size_t id = strcspn(text, ":/");
         jsonw_begin_object(w);
         jsonw_key(w, "volumeId");
-        jsonw_bytes(w, text, (size_t)(colon - text));
+        jsonw_bytes(w, text, id);
+        if (text[id] == '/') {
+            jsonw_key(w, "subpath");
+            jsonw_bytes(w, text + id + 1, (size_t)(colon - text) - id - 1);
+        }
         jsonw_key(w, "mountPath");
         jsonw_bytes(w, colon + 1, len);
         jsonw_end_object(w);

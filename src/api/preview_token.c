@@ -1,9 +1,10 @@
 #include "api/preview_token.h"
 
 #include <pthread.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "api/sign.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -11,33 +12,18 @@
 #include "manager/manager.h"
 #include "manager/secret.h"
 
-enum { REVOKED_MAX = 4096 };
+/* Those of one sandbox that were revoked before they expired are kept as one text: what follows the
+ * id in each, with a space behind it. */
+enum { TAIL_LEN = PREVIEW_SIGNED_LEN - ID_LEN, REVOKED_MAX = 256 };
+enum { REVOKED_SIZE = REVOKED_MAX * (TAIL_LEN + 1) + 1 };
+static const char revoked_kind[] = "revoked";
+static pthread_mutex_t revoking = PTHREAD_MUTEX_INITIALIZER;
 
-/* Tokens that were revoked before they expired. It needs no place on disk, since no signed token
- * outlives the process: see nonce. */
-static struct {
-    pthread_mutex_t lock;
-    bool has_nonce;
-    unsigned char nonce[16];
-    char (*tokens)[PREVIEW_SIGNED_SIZE];
-    size_t count;
-} revoked = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static int get_nonce(char out[static 33], struct cay_error *err) {
-    (void)pthread_mutex_lock(&revoked.lock);
-    int r = revoked.has_nonce ? 0 : id_random(revoked.nonce, sizeof revoked.nonce);
-    revoked.has_nonce = r == 0;
-    for (size_t i = 0; i < sizeof revoked.nonce; i++)
-        (void)snprintf(out + 2 * i, 3, "%02x", revoked.nonce[i]);
-    (void)pthread_mutex_unlock(&revoked.lock);
-    return r < 0 ? error_sys(err, -r, "making a token") : 0;
-}
-
-/* HMAC of a text under the sandbox's own secret. */
-static int sign(struct manager *m, const char *id, const char *text,
+/* HMAC of a text under a secret of the sandbox's own. */
+static int sign(struct manager *m, const char *id, const char *kind, const char *text,
                 unsigned char ret[static HASH_SIZE], struct cay_error *err) {
     char secret[SECRET_SIZE];
-    int r = manager_secret(m, id, "preview", secret, err);
+    int r = manager_secret(m, id, kind, secret, err);
     if (r == 0)
         hash_sign(secret, strlen(secret), text, strlen(text), ret);
     explicit_bzero(secret, sizeof secret);
@@ -47,7 +33,7 @@ static int sign(struct manager *m, const char *id, const char *text,
 int preview_token(struct manager *m, const char *id, char out[static HASH_TEXT_SIZE],
                   struct cay_error *err) {
     unsigned char mac[HASH_SIZE];
-    int r = sign(m, id, "preview", mac, err);
+    int r = sign(m, id, "preview", "preview", mac, err);
     if (r == 0)
         hash_text(mac, out);
     return r;
@@ -70,13 +56,10 @@ bool preview_token_fits(struct manager *m, const char *id, const char *token, si
 
 int preview_sign(struct manager *m, const char *id, uint16_t port, int64_t expires_s,
                  char out[static PREVIEW_SIGNED_SIZE], struct cay_error *err) {
-    char nonce[33] = "", text[128];
+    char text[128];
     unsigned char mac[HASH_SIZE] = {0};
-    int r = get_nonce(nonce, err);
-    (void)snprintf(text, sizeof text, "signed:%s:%s:%u:%lld", nonce, id, port,
-                   (long long)expires_s);
-    if (r == 0)
-        r = sign(m, id, text, mac, err);
+    (void)snprintf(text, sizeof text, "preview:%s:%u:%lld", id, port, (long long)expires_s);
+    int r = sign(m, id, SIGN_KIND, text, mac, err);
     if (r < 0)
         return r;
     (void)snprintf(out, PREVIEW_SIGNED_SIZE, "%.*s%08llx", ID_LEN, id,
@@ -86,56 +69,65 @@ int preview_sign(struct manager *m, const char *id, uint16_t port, int64_t expir
     return 0;
 }
 
-static int64_t expiry_of(const char *token) {
+/* Of what follows the id in a token. */
+static int64_t expiry_of(const char *tail) {
     uint32_t seconds = 0;
-    for (size_t i = ID_LEN; i < ID_LEN + 8; i++)
-        seconds = seconds << 4 | (uint32_t)str_hex_digit(token[i]);
+    for (size_t i = 0; i < 8; i++)
+        seconds = seconds << 4 | (uint32_t)str_hex_digit(tail[i]);
     return seconds;
 }
 
-static bool is_revoked(const char *token) {
-    bool found = false;
-    (void)pthread_mutex_lock(&revoked.lock);
-    for (size_t i = 0; i < revoked.count && !found; i++)
-        found = str_equal(revoked.tokens[i], token);
-    (void)pthread_mutex_unlock(&revoked.lock);
-    return found;
+/* What cannot be read opens nothing. */
+static bool is_revoked(struct manager *m, const char *id, const char *tail) {
+    char text[REVOKED_SIZE];
+    return manager_secret_note(m, id, revoked_kind, text, sizeof text, NULL) < 0 ||
+           strstr(text, tail) != NULL;
 }
 
 bool preview_signed_fits(struct manager *m, const char *token, uint16_t port) {
     char id[ID_SIZE], right[PREVIEW_SIGNED_SIZE];
     memcpy(id, token, ID_LEN);
     id[ID_LEN] = '\0';
-    int64_t expires_s = expiry_of(token);
+    int64_t expires_s = expiry_of(token + ID_LEN);
     return expires_s > clock_wall_ms() / 1000 &&
            preview_sign(m, id, port, expires_s, right, NULL) == 0 &&
-           is_same(right, strlen(right), token, strlen(token)) && !is_revoked(token);
+           is_same(right, strlen(right), token, strlen(token)) &&
+           !is_revoked(m, id, token + ID_LEN);
 }
 
 /* Those that expired since then take no place any more. */
-static void forget_expired(void) {
-    size_t kept = 0;
+static void forget_expired(char *text) {
     int64_t now_s = clock_wall_ms() / 1000;
-    for (size_t i = 0; i < revoked.count; i++)
-        if (expiry_of(revoked.tokens[i]) > now_s)
-            memcpy(revoked.tokens[kept++], revoked.tokens[i], PREVIEW_SIGNED_SIZE);
-    revoked.count = kept;
+    char *kept = text;
+    for (const char *at = text; strlen(at) > TAIL_LEN; at += TAIL_LEN + 1) {
+        if (expiry_of(at) <= now_s)
+            continue;
+        memmove(kept, at, TAIL_LEN + 1);
+        kept += TAIL_LEN + 1;
+    }
+    *kept = '\0';
 }
 
-int preview_revoke(const char *token, struct cay_error *err) {
-    int r = 0;
-    (void)pthread_mutex_lock(&revoked.lock);
-    if (revoked.tokens == NULL)
-        revoked.tokens = calloc(REVOKED_MAX, sizeof *revoked.tokens);
-    forget_expired();
-    if (revoked.tokens == NULL) {
-        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    } else if (revoked.count == REVOKED_MAX) {
+static int add_revoked(struct manager *m, const char *id, const char *tail, struct cay_error *err) {
+    char text[REVOKED_SIZE];
+    int r = manager_secret_note(m, id, revoked_kind, text, sizeof text, err);
+    if (r < 0)
+        return r;
+    forget_expired(text);
+    size_t len = strlen(text);
+    if (len + TAIL_LEN + 1 >= sizeof text) {
         error_set(err, CAY_RESOURCE_EXHAUSTED, "%d signed URLs were revoked already", REVOKED_MAX);
-        r = error_remedy(err, "wait until some of them have expired");
-    } else {
-        memcpy(revoked.tokens[revoked.count++], token, PREVIEW_SIGNED_SIZE);
+        return error_remedy(err, "wait until some of them have expired, or rotate the signing key");
     }
-    (void)pthread_mutex_unlock(&revoked.lock);
+    (void)snprintf(text + len, sizeof text - len, "%s ", tail);
+    return manager_secret_set_note(m, id, revoked_kind, text, err);
+}
+
+int preview_revoke(struct manager *m, const char *token, struct cay_error *err) {
+    char id[ID_SIZE];
+    (void)snprintf(id, sizeof id, "%s", token);
+    (void)pthread_mutex_lock(&revoking);
+    int r = add_revoked(m, id, token + ID_LEN, err);
+    (void)pthread_mutex_unlock(&revoking);
     return r;
 }

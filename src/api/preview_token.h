@@ -1,5 +1,6 @@
 /* What opens a preview: a token of the sandbox for all its ports, which lasts as long as it does,
- * or a signed one for one port and a time, which also ends with the daemon's process. */
+ * or a signed one for one port and a time, which also ends when the sandbox's signing key is
+ * rotated. Both outlive the daemon's process. */
 #pragma once
 
 #include "api/preview_place.h"
@@ -19,6 +20,6 @@ int preview_sign(struct manager *m, const char *id, uint16_t port, int64_t expir
                  char out[static PREVIEW_SIGNED_SIZE], struct cay_error *err);
 /* True if it is a token for this port of the sandbox that it names, neither expired nor revoked. */
 bool preview_signed_fits(struct manager *m, const char *token, uint16_t port);
-/* From now on it, which fits, opens nothing. -CAY_RESOURCE_EXHAUSTED if too many were revoked
- * lately. */
-int preview_revoke(const char *token, struct cay_error *err);
+/* From now on it, which fits, opens nothing. -CAY_RESOURCE_EXHAUSTED if too many of its sandbox
+ * were revoked lately. */
+int preview_revoke(struct manager *m, const char *token, struct cay_error *err);

@@ -163,7 +163,7 @@ static int expire(struct call *c, struct cay_error *err) {
         return r;
     if (strlen(token) == PREVIEW_SIGNED_LEN && str_starts(token, c->who) &&
         preview_signed_fits(c->manager, token, port))
-        return preview_revoke(token, err);
+        return preview_revoke(c->manager, token, err);
     error_set(err, CAY_NOT_FOUND, "this is no token of a signed URL of this port, or it expired");
     return error_remedy(err, "nothing opens by it");
 }

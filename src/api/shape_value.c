@@ -117,7 +117,15 @@ int value_pairs(const struct json *at, const char *key, size_t max, struct strv 
     return 0;
 }
 
-/* A text as flags have it, or Daytona's {"volumeId", "mountPath"}. */
+/* Which ends where a colon or its first part ends. */
+static int check_subpath(const char *below, struct cay_error *err) {
+    if (below[0] != '/' && strchr(below, ':') == NULL)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "subpath: '%.100s' is no path in a volume", below);
+    return error_remedy(err, "write it without a slash at the beginning, and without colons");
+}
+
+/* A text as flags have it, or Daytona's {"volumeId", "mountPath", "subpath"}. */
 static int read_volume(const struct json *at, struct strv *ret, struct cay_error *err) {
     static const char *const keys[] = {"volumeId", "mountPath", "subpath"};
     const char *text = NULL, *path = NULL, *below = "";
@@ -130,13 +138,12 @@ static int read_volume(const struct json *at, struct strv *ret, struct cay_error
         r = json_get_string(at, "mountPath", JSON_REQUIRED, &path, err);
     if (r == 0 && is_object)
         r = json_get_string(at, "subpath", JSON_OPTIONAL, &below, err);
+    if (r == 0)
+        r = check_subpath(below, err);
     if (r < 0)
         return r;
-    if (below[0] != '\0') {
-        error_set(err, CAY_UNSUPPORTED, "a part of a volume (subpath) cannot be mounted");
-        return error_remedy(err, "mount the volume as a whole");
-    }
-    r = is_object ? strv_pushf(ret, "%s:%s", text, path) : strv_push(ret, text);
+    r = is_object ? strv_pushf(ret, "%s%s%s:%s", text, below[0] != '\0' ? "/" : "", below, path)
+                  : strv_push(ret, text);
     return r < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 

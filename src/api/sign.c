@@ -9,8 +9,6 @@
 #include "manager/manager.h"
 #include "manager/secret.h"
 
-static const char kind[] = "files"; /* of the secret */
-
 /* ---- requests ---- */
 
 bool sign_admit(struct manager *m, const char *method, const struct target *target,
@@ -21,7 +19,8 @@ bool sign_admit(struct manager *m, const char *method, const struct target *targ
     if (!sign_read(method, target, &claim) || manager_get(m, claim.id, &r, NULL) < 0)
         return false;
     /* a name could look like an id */
-    bool admitted = str_equal(r.id, claim.id) && manager_secret(m, r.id, kind, secret, NULL) == 0 &&
+    bool admitted = str_equal(r.id, claim.id) &&
+                    manager_secret(m, r.id, SIGN_KIND, secret, NULL) == 0 &&
                     sign_is_valid(&claim, secret, clock_wall_ms() / 1000);
     explicit_bzero(secret, sizeof secret);
     if (admitted) {
@@ -42,7 +41,7 @@ static void answer_secret(struct call *c, char secret[static SECRET_SIZE]) {
 
 static int get_key(struct call *c, struct cay_error *err) {
     char secret[SECRET_SIZE];
-    int r = manager_secret(c->manager, c->who, kind, secret, err);
+    int r = manager_secret(c->manager, c->who, SIGN_KIND, secret, err);
     if (r == 0)
         answer_secret(c, secret);
     return r;
@@ -50,7 +49,7 @@ static int get_key(struct call *c, struct cay_error *err) {
 
 static int rotate_key(struct call *c, struct cay_error *err) {
     char secret[SECRET_SIZE];
-    int r = manager_secret_renew(c->manager, c->who, kind, secret, err);
+    int r = manager_secret_renew(c->manager, c->who, SIGN_KIND, secret, err);
     if (r == 0)
         answer_secret(c, secret);
     return r;

@@ -12,6 +12,9 @@ struct cay_error;
 struct key;
 struct manager;
 
+/* The kind of the secret that signs URLs of a sandbox, of files and of previews. */
+#define SIGN_KIND "files"
+
 enum { SIGN_SIZE = 3 + HASH_TEXT_SIZE }; /* "v1_" and 32 bytes in base64url */
 
 /* What a signed URL says; points into its target. */

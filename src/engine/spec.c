@@ -109,6 +109,22 @@ static int check_source(const char *text, const char *source, struct cay_error *
     return 0;
 }
 
+bool spec_is_volume(const char *source) {
+    char id[ID_SIZE] = "";
+    (void)snprintf(id, sizeof id, "%s", source);
+    if (!id_is_valid(id))
+        return false;
+    const char *part = source + ID_LEN;
+    while (*part == '/') {
+        size_t len = strcspn(++part, "/");
+        bool is_dots = part[0] == '.' && (len == 1 || (len == 2 && part[1] == '.'));
+        if (len == 0 || is_dots)
+            return false;
+        part += len;
+    }
+    return *part == '\0';
+}
+
 static int add(struct sandbox_spec *spec, const char *text, bool named, struct cay_error *err) {
     char copy[2 * SPEC_PATH_SIZE];
     if (spec->mount_count == SPEC_MOUNTS_MAX) {
@@ -133,8 +149,8 @@ static int add(struct sandbox_spec *spec, const char *text, bool named, struct c
     r = check_target(spec, text, m.target, err);
     if (r < 0)
         return r;
-    if (named && !id_is_valid(m.source))
-        return bad_volume(err, text, "has no id of a volume");
+    if (named && !spec_is_volume(m.source))
+        return bad_volume(err, text, "has no id of a volume, or no plain path in it");
     r = named ? 0 : check_source(text, m.source, err);
     if (r < 0)
         return r;

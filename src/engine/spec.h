@@ -29,7 +29,7 @@ enum tier { TIER_NONE, TIER_BASIC, TIER_ROOTLESS, TIER_FULL };
 enum profile { PROFILE_STRICT, PROFILE_BUILD };
 
 struct mount_spec {
-    char source[SPEC_PATH_SIZE]; /* on the host; absolute; or the id of a named volume */
+    char source[SPEC_PATH_SIZE]; /* on the host; absolute; or of a named volume */
     char target[SPEC_PATH_SIZE]; /* inside; absolute, normalised, never "/" */
     bool read_only;
     bool named;
@@ -61,7 +61,10 @@ enum tier tier_from_name(const char *name);
 /* Parses "HOST:BOX[:ro|:rw]" and adds it. The host path must exist, unless it is hidden from this
  * user; the target may not be "/", lie in /proc, /dev or /sys, or occur twice. */
 int spec_add_mount(struct sandbox_spec *spec, const char *text, struct cay_error *err);
-/* The same for a named volume: "ID:BOX[:ro|:rw]". */
+/* True for the source of a named volume: its id, or "ID/PATH" for a folder in it, whose path has no
+ * empty part, "." or "..". */
+bool spec_is_volume(const char *source);
+/* The same for a named volume: "ID[/PATH]:BOX[:ro|:rw]". */
 int spec_add_volume(struct sandbox_spec *spec, const char *text, struct cay_error *err);
 /* True for a target as spec_add_mount leaves it: absolute, normalised, not "/", not in /proc, /dev
  * or /sys. */

@@ -32,3 +32,15 @@ int manager_secret_renew(struct manager *m, const char *id, const char *kind,
     int r = make(text, err);
     return r < 0 ? r : db_secret_set(m->db, id, kind, text, true, err);
 }
+
+int manager_secret_note(struct manager *m, const char *id, const char *kind, char *text,
+                        size_t size, struct cay_error *err) {
+    text[0] = '\0';
+    int r = db_secret_get(m->db, id, kind, text, size, err);
+    return r == -CAY_NOT_FOUND ? 0 : r;
+}
+
+int manager_secret_set_note(struct manager *m, const char *id, const char *kind, const char *text,
+                            struct cay_error *err) {
+    return db_secret_set(m->db, id, kind, text, true, err);
+}

@@ -76,7 +76,7 @@ static int find(const struct manager *m, const struct key *caller, const char *w
 
 static bool uses(const struct sandbox_record *r, const char *id) {
     for (size_t i = 0; i < r->volumes.len; i++)
-        if (str_starts(r->volumes.v[i], id) && r->volumes.v[i][ID_LEN] == ':')
+        if (str_starts(r->volumes.v[i], id) && strchr(":/", r->volumes.v[i][ID_LEN]) != NULL)
             return true;
     return false;
 }
@@ -110,7 +110,7 @@ int volumes_load(struct manager *m, struct cay_error *err) {
 int volumes_resolve(struct manager *m, const char *owner, const char *text, struct strv *ret,
                     struct cay_error *err) {
     char name[NAME_MAX_LEN + 1] = "";
-    size_t len = strcspn(text, ":");
+    size_t len = strcspn(text, ":/"); /* "NAME:BOX" or "NAME/PATH:BOX" */
     if (len >= sizeof name || text[len] == '\0')
         return refuse_unknown(text, err);
     memcpy(name, text, len);

@@ -824,3 +824,15 @@ def test_serve_hands_over(folder):
         process.terminate()
         assert process.wait(20) == 0
         process.communicate()
+
+
+def test_the_tier_of_the_configuration(folder):
+    """Who cannot say it, as clients of Daytona's protocol, gets what is configured."""
+    with serving(folder, env={"CAY_SANDBOX_TIER": "basic"}) as daemon:
+        made = daemon.call("POST", "/api/sandbox", {"env": {}})
+        assert made["state"] == "started"
+        assert daemon.call("GET", f"/api/cay/sandbox/{made['id']}")["tier"] == "basic"
+    refused = subprocess.run([support.BUILD / "cayd", "--state-dir", folder / "state"],
+                             env={**os.environ, "CAY_SANDBOX_TIER": "soft"}, capture_output=True,
+                             stdin=subprocess.DEVNULL, text=True, timeout=60)
+    assert refused.returncode != 0 and "is no tier" in refused.stderr

@@ -412,6 +412,37 @@ def test_volumes(sdk):
     refusal(sdk, 404)("GET", "/volumes/by-name/data")
 
 
+def run(sdk, who, command):
+    """What a command prints, in a sandbox."""
+    client = Client(sdk.port, sdk.key)
+    done = client.call("POST", f"/toolbox/{who}/process/execute", {"command": command})
+    return done["exitCode"], done["result"]
+
+
+def test_a_folder_in_a_volume(sdk):
+    """One that is not there is made; a link that a sandbox left leads nowhere."""
+    made = sdk.call("POST", "/volumes", {"name": "parts"})
+    part = {"volumeId": made["id"], "mountPath": "/part", "subpath": "a/b"}
+    one = sdk.make(volumes=[part], user="0")
+    assert one["volumes"] == [part]
+    assert run(sdk, one["id"], "echo kept >/part/x; stat -c '%u %a' /part") == (0, "0 755\n")
+    whole = sdk.make(volumes=[{"volumeId": "parts", "mountPath": "/all"}])
+    script = "cat /all/a/b/x; ln -s /etc /all/link; ln -s .. /all/up; echo >/all/file"
+    assert run(sdk, whole["id"], script) == (0, "kept\n")
+    for path, words in (("link", "link"), ("up/x", "up"), ("file", "file"), ("a/b/x", "a/b/x")):
+        answer = sdk.ask("POST", "/sandbox", {"volumes": [{**part, "subpath": path}]})
+        assert 400 <= answer.status < 600 and words in answer.json()["message"], answer.text
+    for path in ("..", "a/../..", "a//b", "./a", "a/", "/a", "a:b"):
+        refusal(sdk, 400)("POST", "/sandbox", {"volumes": [{**part, "subpath": path}]})
+    assert sdk.post(one["id"], "/stop")["state"] == "stopped"
+    refusal(sdk, 409)("DELETE", f"/volumes/{made['id']}")
+    assert sdk.post(one["id"], "/start")["volumes"] == [part]
+    assert run(sdk, one["id"], "cat /part/x") == (0, "kept\n")
+    for box in (one, whole):
+        sdk.ask("DELETE", f"/sandbox/{box['id']}")
+    assert sdk.ask("DELETE", f"/volumes/{made['id']}").status == 200
+
+
 def test_a_key_sees_its_own(daemon, sdk):
     sdk.make(name="mine")
     other = Sdk(daemon.port, make_key(daemon, "other").key)

@@ -323,6 +323,31 @@ def test_signed(daemon):
     assert until(lambda: ask(daemon, path_of(short["url"]) + "/status/200")[0] == 401, 10)
 
 
+def test_signed_ones_outlive_the_daemon_and_end_with_the_key(daemon):
+    base = f"/api/sandbox/{daemon.box}/ports/8080/signed-preview-url"
+    opened, given_up = (daemon.ann.call("GET", f"{base}?expiresInSeconds={s}") for s in (600, 601))
+    assert daemon.ann.ask("POST", f"{base}/{given_up['token']}/expire").status == 200
+    daemon.stop()
+    daemon.start()
+    assert until(lambda: ask(daemon, path_of(opened["url"]) + "/status/200")[0] == 200, 20)
+    assert ask(daemon, path_of(given_up["url"]) + "/status/200")[0] == 401
+    assert daemon.ann.ask("POST", f"/api/sandbox/{daemon.box}/signing-key/rotate").status == 200
+    assert ask(daemon, path_of(opened["url"]) + "/status/200")[0] == 401
+    again = daemon.ann.call("GET", base)
+    assert ask(daemon, path_of(again["url"]) + "/status/200")[0] == 200
+
+
+def test_revoking_many(daemon):
+    base = f"/api/sandbox/{daemon.box}/ports/8081/signed-preview-url"
+    statuses = set()
+    for seconds in range(1000, 1000 + 260):
+        token = daemon.ann.call("GET", f"{base}?expiresInSeconds={seconds}")["token"]
+        statuses.add(daemon.ann.ask("POST", f"{base}/{token}/expire").status)
+        if 507 in statuses:
+            break
+    assert statuses == {200, 507}
+
+
 def test_public_but_for_what_runs_commands(daemon):
     daemon.ann.call("POST", f"/api/sandbox/{daemon.box}/public/true")
     try:

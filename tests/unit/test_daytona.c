@@ -161,7 +161,8 @@ static void test_create(void **state) {
                     "\"autoStopInterval\": 0, \"autoArchiveInterval\": 1440, "
                     "\"autoDeleteInterval\": 0, \"ttlMinutes\": 2, \"target\": \"us\", "
                     "\"user\": \"daytona\", \"secrets\": [], \"networkAllowList\": \"\", "
-                    "\"volumes\": [{\"volumeId\": \"data\", \"mountPath\": \"/data\"}], "
+                    "\"volumes\": [{\"volumeId\": \"data\", \"mountPath\": \"/data\"}, "
+                    "{\"volumeId\": \"data\", \"mountPath\": \"/b\", \"subpath\": \"a/b\"}], "
                     "\"somethingNew\": {\"a\": 1}}",
                     &r, NULL),
         0);
@@ -171,6 +172,7 @@ static void test_create(void **state) {
     assert_string_equal(r.env.v[0], "A=b");
     assert_string_equal(r.labels.v[0], "code-toolbox-language=python");
     assert_string_equal(r.volumes.v[0], "data:/data");
+    assert_string_equal(r.volumes.v[1], "data/a/b:/b");
     assert_true(r.is_public);
     assert_int_equal(r.cpu_quota_us, 200000);
     assert_int_equal(r.memory_bytes, UINT64_C(4) << 30);
@@ -205,8 +207,10 @@ static void test_bad_creates(void **state) {
         {"{\"public\": \"yes\"}", CAY_INVALID_ARGUMENT},
         {"{\"ttlMinutes\": -1}", CAY_INVALID_ARGUMENT},
         {"{\"volumes\": [{\"volumeId\": \"a\"}]}", CAY_INVALID_ARGUMENT},
-        {"{\"volumes\": [{\"volumeId\": \"a\", \"mountPath\": \"/a\", \"subpath\": \"b\"}]}",
-         CAY_UNSUPPORTED},
+        {"{\"volumes\": [{\"volumeId\": \"a\", \"mountPath\": \"/a\", \"subpath\": \"/b\"}]}",
+         CAY_INVALID_ARGUMENT},
+        {"{\"volumes\": [{\"volumeId\": \"a\", \"mountPath\": \"/a\", \"subpath\": \"b:c\"}]}",
+         CAY_INVALID_ARGUMENT},
         {"{\"gpu\": 1}", CAY_UNSUPPORTED},
         {"{\"networkAllowList\": \"10.0.0.0/8\"}", CAY_UNSUPPORTED},
         {"{\"secrets\": [{\"A\": \"b\"}]}", CAY_UNSUPPORTED},
@@ -285,6 +289,7 @@ static struct sandbox_record sample(void) {
     assert_int_equal(strv_push(&r.labels, "k=v"), 0);
     assert_int_equal(strv_push(&r.volumes, "1122334455667788:/data:ro"), 0);
     assert_int_equal(strv_push(&r.volumes, "/srv:/host"), 0);
+    assert_int_equal(strv_push(&r.volumes, "1122334455667788/a/b:/part"), 0);
     return r;
 }
 
@@ -307,10 +312,15 @@ static void test_sandbox(void **state) {
     assert_int_equal(json_get_object(&root, "env", JSON_REQUIRED, &env, NULL), 0);
     check_text(&env, "A", "b=c");
     assert_int_equal(json_get_array(&root, "volumes", JSON_REQUIRED, &volumes, NULL), 0);
-    assert_int_equal(json_count(&volumes), 1); /* a folder of the host is nobody's business */
+    assert_int_equal(json_count(&volumes), 2); /* a folder of the host is nobody's business */
     assert_true(json_item(&volumes, 0, &volume));
     check_text(&volume, "volumeId", "1122334455667788");
     check_text(&volume, "mountPath", "/data");
+    assert_false(json_child(&volume, "subpath", &env));
+    assert_true(json_item(&volumes, 1, &volume));
+    check_text(&volume, "volumeId", "1122334455667788");
+    check_text(&volume, "subpath", "a/b");
+    check_text(&volume, "mountPath", "/part");
     assert_false(json_child(&root, "errorReason", &env));
     sandbox_record_free(&r);
 }

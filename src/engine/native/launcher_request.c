@@ -24,7 +24,7 @@ static bool is_flag(const bool *flag) {
 static bool mount_is_sane(const struct mount_spec *m) {
     return is_text(m->source, sizeof m->source) && is_text(m->target, sizeof m->target) &&
            is_flag(&m->read_only) && is_flag(&m->named) &&
-           (m->named ? id_is_valid(m->source) : m->source[0] == '/') &&
+           (m->named ? spec_is_volume(m->source) : m->source[0] == '/') &&
            spec_target_is_allowed(m->target);
 }
 

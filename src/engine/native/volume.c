@@ -53,6 +53,42 @@ int volume_make(const struct volume_rules *rules, const char *id, struct cay_err
     return fd < 0 ? error_errno(err, "opening volume %s", id) : fd;
 }
 
+/* A folder in a named volume, made if it is not there. Sandboxes write above it, perhaps at this
+ * moment: each part is opened by itself, and no link is followed. Only we make folders that belong
+ * to the host's root, so that nothing but ours is given away. */
+static int step_into(const struct volume_rules *rules, int dir, const char *name) {
+    struct stat st;
+    if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    _cleanup_(closep) int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!rules->own_userns && st.st_uid == 0 && fchown(fd, IMAGE_IDS_FIRST, IMAGE_IDS_FIRST) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
+static int refuse_part(const char *source, int sys, struct cay_error *err) {
+    char shown[200];
+    (void)str_escape(shown, sizeof shown, source + ID_LEN);
+    error_sys(err, sys, "opening '%s' in volume %.*s", shown, ID_LEN, source);
+    return error_remedy(err, "name a folder in it, not a file or a link");
+}
+
+/* "ID" or "ID/PATH". */
+static int open_named(const struct volume_rules *rules, const char *source, struct cay_error *err) {
+    char id[ID_SIZE], parts[SPEC_PATH_SIZE], *rest = parts;
+    (void)snprintf(id, sizeof id, "%s", source);
+    (void)snprintf(parts, sizeof parts, "%s", source + strlen(id));
+    int fd = volume_make(rules, id, err);
+    for (const char *name; fd >= 0 && (name = strtok_r(rest, "/", &rest)) != NULL;) {
+        int next = step_into(rules, fd, name);
+        (void)close(fd);
+        fd = next < 0 ? refuse_part(source, -next, err) : next;
+    }
+    return fd;
+}
+
 /* ---- folders of the host ---- */
 
 static bool is_below(const char *path, const char *folder) {
@@ -134,7 +170,7 @@ static int check_not_ours(const struct volume_rules *rules, int fd, const char *
 int volume_open(const struct volume_rules *rules, const struct mount_spec *m,
                 struct cay_error *err) {
     if (m->named)
-        return volume_make(rules, m->source, err);
+        return open_named(rules, m->source, err);
     _cleanup_(closep) int fd = open_allowed(rules, m->source, err);
     if (fd < 0)
         return fd;

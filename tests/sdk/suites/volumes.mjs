@@ -33,6 +33,23 @@ export const tests = {
         await t.refused(t.daytona.volume.get('sdk-data'), t.sdk.DaytonaNotFoundError, 404)
     },
 
+    async 'a folder in a volume'(t) {
+        const { id } = await t.daytona.volume.create('sdk-parts')
+        const part = { volumeId: id, mountPath: '/mnt/part', subpath: 'users/alice' }
+        const a = await t.create({ volumes: [part] })
+        t.check.equal(a.volumes[0].subpath, 'users/alice')
+        await a.fs.uploadFile(Buffer.from('of alice'), '/mnt/part/x')
+        const b = await t.create({ volumes: [{ volumeId: id, mountPath: '/mnt/all' }] })
+        t.check.equal(String(await b.fs.downloadFile('/mnt/all/users/alice/x')), 'of alice')
+        const e = await t.refused(t.create({ volumes: [{ ...part, subpath: '../x' }] }),
+            t.sdk.DaytonaValidationError, 400)
+        t.check.match(e.message, /no plain path/)
+        await a.delete(60, true)
+        await t.refused(t.daytona.volume.delete({ id }), t.sdk.DaytonaConflictError, 409)
+        await b.delete(60, true)
+        await t.daytona.volume.delete({ id })
+    },
+
     async 'a volume that is not there'(t) {
         const params = { volumes: [{ volumeId: 'sdk-none', mountPath: '/mnt/data' }] }
         await t.refused(t.daytona.create(params), t.sdk.DaytonaError)
