@@ -14,7 +14,6 @@ SUCCESSOR = "@daytona/sdk"
 OLD = "sdk-0-21"
 RUNS = [(suite, NEWEST) for suite in (
     "lifecycle", "process", "sessions", "pty", "files", "streams", "git", "preview", "images",
-    "lifecycle", "process", "sessions", "pty", "files", "streams", "git", "preview", "images",
     "builds", "snapshots", "volumes", "errors", "clients", "lsp", "more")]
 RUNS += [("lifecycle", SUCCESSOR), ("process", SUCCESSOR), ("files", SUCCESSOR), ("legacy", OLD)]
 LEAST_CHECKS = 360
