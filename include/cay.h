@@ -172,3 +172,4 @@ void cay_result_free(struct cay_result *result);
 #endif
 
 #include <cay/manager.h>
+#include <cay/remote.h>
