@@ -129,10 +129,8 @@ static void *run_beside(void *arg) {
     struct operation_run *o = arg;
     struct hangup h = {0};
     log_set_field("request", o->q->log.id);
-    if (hangup_watch(&h, o->client, o->sock) == 0)
-        pass_bytes(o, &h);
-    else
-        (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);
+    bool watched = hangup_watch(&h, o->client, o->sock) == 0;
+    pass_bytes(o, watched ? &h : NULL);
     http_put_request(o->q);
     free(o->early);
     free(o);

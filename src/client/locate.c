@@ -65,6 +65,7 @@ static int read_own_key(const char *given_state_dir, struct daemon *d, struct ca
 /* What the user says about a remote; NULL and "" where nothing. */
 struct place {
     const char *url, *key, *key_variable, *key_file, *ca_file, *target;
+    bool needs_key;
 };
 
 static int find_key(const struct daemon_choice *choice, const struct place *place, struct daemon *d,
@@ -108,6 +109,11 @@ static int open_place(const struct daemon_choice *choice, const struct place *pl
     if (r < 0 || !ret->address.tcp)
         return r;
     r = find_key(choice, place, ret, err);
+    if (r == 0 && place->needs_key && ret->key[0] == '\0') {
+        error_set(err, CAY_UNAUTHORIZED, "the remote 'daytona' has no key");
+        return error_remedy(err,
+                            "set DAYTONA_API_KEY, or daytona_api_key in the section [daytona]");
+    }
     bool plain = !ret->address.tls && !ret->address.is_api && ret->address.prefix[0] == '\0';
     return r < 0 || plain ? r : reach(place, ret, err);
 }
@@ -123,12 +129,9 @@ static int open_daytona(const struct daemon_choice *choice, const struct config 
         .key_file = "",
         .ca_file = config->remote.ca_file,
         .target = target != NULL ? target : config->daytona.target,
+        .needs_key = true,
     };
-    int r = open_place(choice, &place, ret, err);
-    if (r != -CAY_UNAUTHORIZED || ret->key[0] != '\0')
-        return r;
-    error_set(err, CAY_UNAUTHORIZED, "the remote 'daytona' has no key");
-    return error_remedy(err, "set DAYTONA_API_KEY, or daytona_api_key in the section [daytona]");
+    return open_place(choice, &place, ret, err);
 }
 
 static int open_named(const struct daemon_choice *choice, const char *host,

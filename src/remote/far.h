@@ -1,7 +1,7 @@
 /* Daytona's control plane, as far as cay asks for it. Sandboxes are found by id or name. */
 #pragma once
 
-#include "base/str.h"
+#include "remote/far_read.h"
 #include "remote/rest.h"
 
 struct cay_error;
@@ -35,11 +35,3 @@ void far_list_free(struct far_list *list);
  * be NULL. */
 int far_await(struct world *w, const char *who, const char *state, struct json_document **ret,
               struct cay_error *err);
-
-/* A member, or the fallback where it is absent or something else. */
-const char *far_string(const struct json *at, const char *key, const char *fallback);
-double far_number(const struct json *at, const char *key, double fallback);
-int64_t far_integer(const struct json *at, const char *key, int64_t fallback);
-bool far_bool(const struct json *at, const char *key);
-/* An object of strings as "K=V". */
-int far_pairs(const struct json *at, const char *key, struct strv *ret);

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "remote/far.h"
+#include "remote/far_read.h"
 
 enum { GIB = 1024 * 1024 * 1024 };
 

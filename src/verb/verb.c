@@ -201,8 +201,13 @@ int verb_main(const struct verb_program *program, int argc, char **argv) {
     const char *verb = argc > 1 ? argv[1] : "help";
     bool wants_help =
         strcmp(verb, "help") == 0 || strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0;
-    if (wants_help && argc <= 2)
+    if (wants_help && (argc <= 2 || argv[2][0] == '-'))
         return overview(program);
+    if (argc > 1 && option_words(argv + 1) > 0) {
+        error_set(&err, CAY_INVALID_ARGUMENT, "no command given");
+        (void)error_remedy(&err, "see '%s --help'", program->path);
+        return verb_fail(&err);
+    }
     const struct opt_command *cmd = find(program, wants_help ? argv[2] : verb, &err);
     if (cmd == NULL)
         return verb_fail(&err);

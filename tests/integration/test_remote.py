@@ -421,9 +421,16 @@ def test_the_key_does_not_go_to_a_toolbox_in_the_clear(folder):
                 "not reached by HTTPS", code=125)
 
 
-def test_another_version_of_cay(lab, by_tls, remote):
+def test_another_version_of_cay():
     """What this one does not know is told, and nothing breaks."""
     status = json.dumps({"version": "99.0", "sandboxes": 0}).encode()
     with Answering(http_answer(200, status)) as server:
         result = cay("ls", "--host", server.url, "--key", "k")
         assert result.returncode in (1, 10) and result.stderr.startswith(b"cay: "), result
+
+
+def test_options_without_a_command():
+    refused(cay("--host", "unix:///nowhere"), "no command", code=2)
+    assert "Usage:" in ok(cay("--quiet", "--help"))
+    refused(cay("--host", "unix:///nowhere", "session", "ls", "x"), "/nowhere", code=10)
+    assert json.loads(ok(cay("-o", "json", "version")))["version"]

@@ -179,6 +179,24 @@ static void we_close(void **state) {
     expect(p, "\x88\x10\x03\xf3{\"exitCode\":3}", 18);
 }
 
+/* Both sides are ours: what one masks, the other reads. */
+static void client_side(void **state) {
+    struct pair *p = *state;
+    struct ws *client = NULL;
+    struct ws_message m;
+    assert_int_equal(ws_new_client(p->client, MAX_LEN, &client), 0);
+    assert_int_equal(ws_send(client, WS_BINARY, "to the server", 13, clock_deadline(SOON_MS)), 0);
+    expect_message(p, WS_BINARY, "to the server");
+    assert_int_equal(ws_send(p->ws, WS_TEXT, "and back", 8, clock_deadline(SOON_MS)), 0);
+    assert_int_equal(ws_wait(client, -1, clock_deadline(SOON_MS), &m), WS_MESSAGE);
+    assert_string_equal(m.data, "and back");
+    /* a server that masks breaks the protocol */
+    static const unsigned char masked[] = {0x81, 0x81, 0, 0, 0, 0, 'x'};
+    assert_int_equal(write(p->server, masked, sizeof masked), sizeof masked);
+    assert_int_not_equal(ws_wait(client, -1, clock_deadline(SOON_MS), &m), WS_MESSAGE);
+    ws_free(client);
+}
+
 int main(void) {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -193,6 +211,7 @@ int main(void) {
         CASE(not_masked),
         CASE(client_vanishes),
         CASE(we_close),
+        CASE(client_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
