@@ -31,6 +31,8 @@ bench: all
 	bench/run
 	bench/images
 	bench/daemon
+	bench/api
+	bench/sdk
 
 # Images from Debian packages: cay/python, cay/data.
 image-python image-data: image-%: all

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "manager/manager.h"
 
-enum { HEADER_MAX = 896 * 1024 }; /* of all defaults together */
+enum { HEADER_MAX = 192 * 1024 }; /* of all defaults together */
 
 /* Bytes that a header cannot carry, and '%', as %XX. */
 static void encode(struct buf *out, const char *text) {

@@ -20,7 +20,7 @@
 enum {
     BACKLOG = 1024,
     STACK_SIZE = 512 * 1024,
-    MEMORY_MAX = 1024 * 1024,              /* heads of request and answer */
+    MEMORY_MAX = 256 * 1024, /* heads of request and answer; the library clears it each time */
     IGNORED_MAX = 16 * CALL_BODY_MAX,      /* of a body that is too large, before we hang up */
     SINK_IGNORED_MAX = 1024 * 1024 * 1024, /* of one that its sink has refused: files are large */
 };

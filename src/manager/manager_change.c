@@ -193,8 +193,10 @@ enum { LAST_WORDS_MS = 100 }; /* for how a command ended to reach who waits for 
 
 static void wait_for_operations(struct manager *m, struct sandbox *s, int64_t until) {
     (void)pthread_mutex_lock(&m->lock);
+    m->awaiting++;
     while (s->operations > 0 && clock_ms() < until)
         table_wait(m, until);
+    m->awaiting--;
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -344,8 +346,10 @@ static bool await_no_operation(struct manager *m, const char *who, char id[stati
     if (table_find(m, who, &s, NULL) == 0) {
         (void)sandbox_ref(s);
         memcpy(id, s->record.id, ID_SIZE);
+        m->awaiting++;
         for (; s->operations > 0 && !s->gone && !m->closing; waited = true)
             table_wait(m, 0);
+        m->awaiting--;
         sandbox_unref(s);
     }
     (void)pthread_mutex_unlock(&m->lock);

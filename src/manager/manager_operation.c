@@ -75,7 +75,8 @@ static void count_out(struct manager *m, struct sandbox *s, bool failed) {
     else
         stamp(s);
     sandbox_unref(s);
-    (void)pthread_cond_broadcast(&m->changed);
+    if (m->awaiting > 0 || m->closing) /* else every command would wake every thread */
+        (void)pthread_cond_broadcast(&m->changed);
     (void)pthread_mutex_unlock(&m->lock);
 }
 

@@ -13,7 +13,7 @@ enum {
     LABEL_KEY_MAX = 63,
     LABEL_VALUE_MAX = 255,
     ENV_MAX = 1024,
-    ENV_BYTES_MAX = 256 * 1024,
+    ENV_BYTES_MAX = 128 * 1024,
     MINUTES_MAX = 10 * 366 * 24 * 60,
 };
 
