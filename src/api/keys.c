@@ -34,6 +34,7 @@ static void write_key(struct sheet *s, const void *row) {
     sheet_time(s, "createdAt", k->key.created_ms);
     sheet_optional_time(s, "expiresAt", k->key.expires_ms);
     sheet_integer(s, "maxSandboxes", k->key.max_sandboxes);
+    sheet_integer(s, "maxVolumes", k->key.max_volumes);
     sheet_unsigned(s, "maxMemory", k->key.max_memory_bytes);
     sheet_unsigned(s, "maxDisk", k->key.max_disk_bytes);
     sheet_number(s, "maxCpus", (double)k->key.max_cpu_quota_us / 100000);

@@ -175,6 +175,8 @@ static int read_key_limits(const struct json *at, struct key *ret, struct cay_er
     int r =
         json_get_integer(at, "maxSandboxes", JSON_OPTIONAL, 0, 1000000, &ret->max_sandboxes, err);
     if (r == 0)
+        r = json_get_integer(at, "maxVolumes", JSON_OPTIONAL, 0, 1000000, &ret->max_volumes, err);
+    if (r == 0)
         r = value_size(at, "maxMemory", &ret->max_memory_bytes, err);
     if (r == 0)
         r = value_size(at, "maxDisk", &ret->max_disk_bytes, err);
@@ -190,7 +192,7 @@ static int read_key_limits(const struct json *at, struct key *ret, struct cay_er
 
 int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *err) {
     static const char *const keys[] = {"name",      "permissions", "expiresAt", "maxSandboxes",
-                                       "maxMemory", "maxDisk",     "maxCpus"};
+                                       "maxMemory", "maxDisk",     "maxCpus",   "maxVolumes"};
     const char *name = "";
     _cleanup_(json_freep) struct json_document *doc = NULL;
     int r = value_parse(body, &doc, err);

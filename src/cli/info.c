@@ -26,6 +26,7 @@ static const struct {
     {"tier", "tier", false},
     {"profile", "profile", false},
     {"labels", "labels", false},
+    {"volumes", "volumes", false},
     {"createdAt", "created", false},
     {"updatedAt", "updated", false},
     {"lastActivityAt", "active", false},

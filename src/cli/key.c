@@ -15,7 +15,7 @@
 struct create_options {
     struct verb_common common;
     struct strv scopes;
-    int64_t max_sandboxes;
+    int64_t max_sandboxes, max_volumes;
     uint64_t memory, disk;
     double cpus;
     int64_t expires_ms;
@@ -32,6 +32,12 @@ static const struct opt create_table[] = {
      .min = 1,
      .max = 1000000,
      .help = "limit of the number of its sandboxes"},
+    {.name = "max-volumes",
+     OPT_TO_INTEGER(struct create_options, max_volumes),
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "the same of its named volumes"},
     {.letter = 'm',
      .name = "memory",
      OPT_TO_SIZE(struct create_options, memory),
@@ -82,6 +88,8 @@ static void put_key(struct buf *body, const struct create_options *o, const char
         put_scopes(&w, &o->scopes);
     if (o->max_sandboxes > 0)
         jsonw_put_integer(&w, "maxSandboxes", o->max_sandboxes);
+    if (o->max_volumes > 0)
+        jsonw_put_integer(&w, "maxVolumes", o->max_volumes);
     if (o->memory > 0)
         jsonw_put_unsigned(&w, "maxMemory", o->memory);
     if (o->disk > 0)

@@ -43,7 +43,8 @@ static int check_tier(const char *what, const char *text, struct cay_error *err)
 static int check_listen(const char *what, const char *text, struct cay_error *err) {
     const char *colon = strrchr(text, ':');
     uint64_t port;
-    if (colon != NULL && colon != text && str_to_u64(colon + 1, UINT16_MAX, &port) == 0)
+    if (text[0] == '\0' ||
+        (colon != NULL && colon != text && str_to_u64(colon + 1, UINT16_MAX, &port) == 0))
         return 0;
     char shown[64];
     error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is not ADDRESS:PORT", what,
@@ -162,8 +163,8 @@ static const struct config_key keys[] = {
     {"manager", "warn_after", CONFIG_DURATION, "60", FIELD(manager.warn_after_ms), RANGE(0, day_ms),
      .help = "time near a limit until a warning is logged; 0: never"},
 
-    {"server", "listen", CONFIG_STRING, "127.0.0.1:3986", FIELD(server.listen),
-     .check = check_listen, .help = "address and port of the daemon"},
+    {"server", "listen", CONFIG_STRING, "", FIELD(server.listen), .check = check_listen,
+     .help = "address and port of the daemon on TCP; empty: the unix socket only"},
     {"server", "socket", CONFIG_STRING, "", FIELD(server.socket),
      .help = "unix socket of the daemon; empty: in the state folder"},
     {"server", "tls_cert", CONFIG_STRING, "", FIELD(server.tls_cert),

@@ -61,7 +61,7 @@ static int split_address(const char *text, char host[static 64], char port[stati
     size_t len = colon == NULL ? 0 : (size_t)(colon - text);
     bool brackets = len > 2 && text[0] == '[' && text[len - 1] == ']';
     if (len == 0 || len >= 64 || str_to_u64(colon + 1, UINT16_MAX, &number) < 0) {
-        error_set(err, CAY_INVALID_ARGUMENT, "--listen: '%.60s' is not ADDRESS:PORT", text);
+        error_set(err, CAY_INVALID_ARGUMENT, "listen: '%.60s' is not ADDRESS:PORT", text);
         return error_remedy(err, "use for example 127.0.0.1:3986 or [::1]:3986");
     }
     (void)snprintf(host, 64, "%.*s", (int)(brackets ? len - 2 : len), text + (brackets ? 1 : 0));
@@ -85,8 +85,8 @@ static int check_clear_text(const struct settings *s, const struct addrinfo *at,
                             struct cay_error *err) {
     if (is_loopback(at->ai_addr) || s->tls.cert != NULL || s->insecure_listen)
         return 0;
-    error_set(err, CAY_INVALID_ARGUMENT, "--listen %s: anybody on the way could read keys and data",
-              s->listen);
+    error_set(err, CAY_INVALID_ARGUMENT,
+              "listening on %s: anybody on the way could read keys and data", s->listen);
     return error_remedy(err, "set tls_cert and tls_key in [server], listen on 127.0.0.1, or say "
                              "--insecure-listen");
 }
@@ -99,7 +99,8 @@ static int bind_tcp(const struct addrinfo *at, const char *text, bool has_tls,
     if (sock < 0 || setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) < 0 ||
         bind(sock, at->ai_addr, at->ai_addrlen) < 0) {
         (void)error_errno(err, "listening on %s", text);
-        return error_remedy(err, "name another address or port with --listen");
+        return error_remedy(err,
+                            "name another address or port with --listen, or in [server] listen");
     }
     if (!is_loopback(at->ai_addr) && !has_tls)
         log_event(LOG_LEVEL_WARN, "keys and data cross the network in clear text", "listen", "%s",
@@ -117,7 +118,7 @@ static int listen_tcp(const struct settings *s, struct cay_error *err) {
                              .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
     if (getaddrinfo(host, port, &hints, &found) != 0 || found == NULL) {
-        error_set(err, CAY_INVALID_ARGUMENT, "--listen: '%.60s' is no numeric address", host);
+        error_set(err, CAY_INVALID_ARGUMENT, "listen: '%.60s' is no numeric address", host);
         return error_remedy(err, "use for example 127.0.0.1:3986 or [::1]:3986");
     }
     r = check_clear_text(s, found, err);

@@ -82,6 +82,17 @@ static int keep_socket(struct settings *s, const char *given, char path[static P
     return path_normalize("--socket", given[0] == '/' ? given : whole, path, PATH_MAX, err);
 }
 
+/* A copy: the configuration is another one when it has been read again. */
+static int keep_listen(struct settings *s, struct cay_error *err) {
+    static char address[80];
+    if (s->listen != NULL || s->config->server.listen[0] == '\0')
+        return 0;
+    s->listen = address;
+    return str_copy(address, sizeof address, s->config->server.listen) < 0
+               ? error_set(err, CAY_INVALID_ARGUMENT, "[server] listen is too long")
+               : 0;
+}
+
 /* What the command line says counts more than the configuration, also when that is read again. */
 static int keep_level(struct settings *s, const struct daemon_options *o, struct cay_error *err) {
     s->log_level = o->log_level != NULL ? o->log_level : o->common.verbose ? "debug" : NULL;
@@ -110,6 +121,8 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
         r = keep_level(ret, o, err);
     if (r == 0)
         settings_apply_level(ret->log_level, ret->config);
+    if (r == 0)
+        r = keep_listen(ret, err);
     return r < 0 ? r : keep_socket(ret, o->socket, socket_path, err);
 }
 

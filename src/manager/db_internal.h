@@ -70,14 +70,15 @@ int db_migrate(sqlite3 *sql, const char *path, const struct db_steps *to, struct
     "id, name, state, reason, remedy, image_name, image, user, work_dir, memory_bytes, "           \
     "disk_bytes, cpu_quota_us, pids, tier, profile, read_only, env, labels, volumes, "             \
     "created_ms, updated_ms, active_ms, auto_stop_minutes, auto_delete_minutes, "                  \
-    "auto_archive_minutes, owner, on_failure, pooled, archive_bytes, is_public, destroy_ms"
+    "auto_archive_minutes, owner, on_failure, pooled, archive_bytes, is_public, destroy_ms, "      \
+    "failures, failed_ms, recover_ms"
 int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r);
 int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error *err);
 
 /* The columns of a key. */
 #define DB_KEY_COLUMNS                                                                             \
     "id, name, hash, scopes, max_sandboxes, max_memory_bytes, max_disk_bytes, "                    \
-    "max_cpu_quota_us, created_ms, expires_ms"
+    "max_cpu_quota_us, created_ms, expires_ms, max_volumes"
 
 /* False if the row makes no sense. */
 bool db_read_key(sqlite3_stmt *q, struct key *ret);

@@ -13,7 +13,8 @@ static int bind_key(sqlite3_stmt *q, const struct key *k) {
                                      (sqlite3_int64)k->max_disk_bytes,
                                      (sqlite3_int64)k->max_cpu_quota_us,
                                      k->created_ms,
-                                     k->expires_ms};
+                                     k->expires_ms,
+                                     k->max_volumes};
     int e = sqlite3_bind_text(q, 1, k->id, -1, SQLITE_TRANSIENT);
     if (e == SQLITE_OK)
         e = sqlite3_bind_text(q, 2, k->name, -1, SQLITE_TRANSIENT);
@@ -53,6 +54,7 @@ bool db_read_key(sqlite3_stmt *q, struct key *ret) {
     ret->max_cpu_quota_us = (uint64_t)sqlite3_column_int64(q, 7);
     ret->created_ms = sqlite3_column_int64(q, 8);
     ret->expires_ms = sqlite3_column_int64(q, 9);
+    ret->max_volumes = sqlite3_column_int64(q, 10);
     return true;
 }
 

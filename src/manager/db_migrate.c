@@ -153,6 +153,11 @@ static const char *const steps[] = {
 
     ("ALTER TABLE sandbox ADD COLUMN is_public INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE sandbox ADD COLUMN destroy_ms INTEGER NOT NULL DEFAULT 0;"),
+
+    ("ALTER TABLE sandbox ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE sandbox ADD COLUMN failed_ms INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE sandbox ADD COLUMN recover_ms INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_volumes INTEGER NOT NULL DEFAULT 0;"),
 };
 const struct db_steps db_layout = {steps, ARRAY_LEN(steps)};
 

@@ -64,7 +64,10 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
         e = sqlite3_bind_int64(q, at++, r->archive_bytes);
     if (e == SQLITE_OK)
         e = sqlite3_bind_int(q, at++, r->is_public);
-    return e == SQLITE_OK ? sqlite3_bind_int64(q, at, r->destroy_ms) : e;
+    const sqlite3_int64 plans[] = {r->destroy_ms, r->failures, r->failed_ms, r->recover_ms};
+    for (size_t i = 0; e == SQLITE_OK && i < ARRAY_LEN(plans); i++)
+        e = sqlite3_bind_int64(q, at++, plans[i]);
+    return e;
 }
 
 static int read_text(sqlite3_stmt *q, int at, char *out, size_t size) {
@@ -139,6 +142,9 @@ static int read_numbers(sqlite3_stmt *q, struct sandbox_record *r) {
     r->archive_bytes = MAX(sqlite3_column_int64(q, 28), (sqlite3_int64)0);
     r->is_public = sqlite3_column_int(q, 29) != 0;
     r->destroy_ms = MAX(sqlite3_column_int64(q, 30), (sqlite3_int64)0);
+    r->failures = (uint32_t)sqlite3_column_int(q, 31);
+    r->failed_ms = sqlite3_column_int64(q, 32);
+    r->recover_ms = sqlite3_column_int64(q, 33);
     int64_t *const times[] = {&r->created_ms,          &r->updated_ms,
                               &r->active_ms,           &r->auto_stop_minutes,
                               &r->auto_delete_minutes, &r->auto_archive_minutes};

@@ -33,7 +33,7 @@ struct key {
     char name[NAME_MAX_LEN + 1]; /* "admin" for admin.key, "uid:N" for users of the socket */
     unsigned char hash[HASH_SIZE];
     unsigned scopes;
-    int64_t max_sandboxes; /* of this and the following, 0 is no limit */
+    int64_t max_sandboxes, max_volumes; /* of these and the following, 0 is no limit */
     uint64_t max_memory_bytes, max_disk_bytes, max_cpu_quota_us;
     int64_t created_ms, expires_ms; /* since 1970; expires_ms 0: never */
 };

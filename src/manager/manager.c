@@ -49,6 +49,7 @@ static int load(struct manager *m, struct cay_error *err) {
         }
         s->record = rows[i];
         s->saved_active_ms = rows[i].active_ms;
+        failure_resume(m, s);
         (void)sandbox_ref(s);
         r = table_add(m, s, err);
         sandbox_unref(s);

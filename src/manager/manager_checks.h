@@ -56,3 +56,5 @@ int volumes_check(const struct manager *m, const struct sandbox_record *r, struc
 int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err);
 /* SANDBOX_ERROR; by its policy with a start to come. */
 void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why);
+/* What was planned when the daemon ended, from the row. */
+void failure_resume(const struct manager *m, struct sandbox *s);

@@ -45,13 +45,29 @@ static bool is_failure(const struct sandbox *s, bool first) {
  * lock held. */
 static int64_t next_start(const struct manager *m, struct sandbox *s) {
     int64_t now = clock_ms();
-    if (s->failures == 0 || now - s->first_failure > WINDOW_MS) {
-        s->failures = 0;
+    struct sandbox_record *r = &s->record;
+    if (r->failures == 0 || now - s->first_failure > WINDOW_MS) {
+        r->failures = 0;
+        r->failed_ms = clock_wall_ms();
         s->first_failure = now;
     }
-    if (++s->failures > FAILURES_MAX)
+    if (++r->failures > FAILURES_MAX)
         return 0;
-    return s->failures == 1 ? now : now + (m->limits.recover_ms << (s->failures - 2));
+    return r->failures == 1 ? now : now + (m->limits.recover_ms << (r->failures - 2));
+}
+
+static int64_t between(int64_t value, int64_t low, int64_t high) {
+    return MIN(MAX(value, low), high);
+}
+
+/* Clocks jump, so what the row says is taken within reason only. */
+void failure_resume(const struct manager *m, struct sandbox *s) {
+    const struct sandbox_record *r = &s->record;
+    int64_t now = clock_ms(), wall = clock_wall_ms();
+    s->first_failure = now - between(wall - r->failed_ms, 0, WINDOW_MS + 1);
+    if (r->recover_ms != 0 && r->state == SANDBOX_ERROR && r->failures <= FAILURES_MAX)
+        s->recover_at =
+            now + between(r->recover_ms - wall, 0, m->limits.recover_ms << FAILURES_MAX);
 }
 
 static void plan_start(struct manager *m, struct sandbox *s, struct cay_error *why) {
@@ -64,10 +80,16 @@ static void plan_start(struct manager *m, struct sandbox *s, struct cay_error *w
     turn_fail(m, s, why);
     (void)pthread_mutex_lock(&m->lock);
     s->recover_at = at;
-    if (at != 0) /* nobody has to do anything */
+    if (at != 0) { /* nobody has to do anything */
+        s->record.recover_ms = clock_wall_ms() + at - clock_ms();
         (void)snprintf(s->record.remedy, sizeof s->record.remedy,
                        "it is started again by itself in a moment");
+    }
     (void)pthread_mutex_unlock(&m->lock);
+    struct cay_error late;
+    if (at != 0 && turn_save(m, s, DB_FLUSH_LATER, &late) < 0)
+        log_event(LOG_LEVEL_WARN, "a restart would not start it again", "why", "%s: %s",
+                  s->record.id, late.message);
 }
 
 void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why) {

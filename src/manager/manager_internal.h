@@ -45,9 +45,8 @@ struct sandbox {
     int64_t active_at;  /* monotonic, as all that is compared */
     int64_t stopped_at; /* or when we learned of it */
     int64_t saved_active_ms;
-    const int *progress; /* of the change: where lines that tell of it go; NULL: nowhere */
-    unsigned failures;   /* since first_failure: how often it ended unasked */
-    int64_t first_failure;
+    const int *progress;       /* of the change: where lines that tell of it go; NULL: nowhere */
+    int64_t first_failure;     /* of record.failures */
     int64_t recover_at;        /* it is started again then; 0: not by itself */
     struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
     int64_t usage_at;

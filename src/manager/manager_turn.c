@@ -127,7 +127,7 @@ static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state s
     (void)str_escape(s->record.reason, sizeof s->record.reason, reason);
     (void)str_escape(s->record.remedy, sizeof s->record.remedy, remedy);
     s->missed = false;
-    s->recover_at = 0;
+    s->recover_at = s->record.recover_ms = 0;
     if (state == SANDBOX_STARTED)
         s->active_at = now;
     if (state == SANDBOX_STARTING || state == SANDBOX_STOPPED)

@@ -142,6 +142,20 @@ int volumes_check(const struct manager *m, const struct sandbox_record *r, struc
 
 /* ---- for callers ---- */
 
+/* The key as it is now: the caller's copy may be of before a change. */
+static int check_quota(const struct manager *m, const char *owner, struct cay_error *err) {
+    const struct key *k = owner[0] == '\0' ? NULL : keys_find(m, owner);
+    int64_t count = 0;
+    for (size_t i = 0; k != NULL && i < m->volume_count; i++)
+        count += str_equal(m->volumes[i].owner, owner);
+    if (k == NULL || k->max_volumes == 0 || count < k->max_volumes)
+        return 0;
+    error_set(err, CAY_LIMIT_REACHED, "Maximum number of volumes (%lld) of key '%s' reached",
+              (long long)k->max_volumes, k->name);
+    return error_remedy(err, "remove one with: cay volume rm NAME, or ask for a key with a higher "
+                             "--max-volumes");
+}
+
 static int take_place(struct manager *m, const struct volume *v, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
     int r = table_check_open(m, err);
@@ -149,6 +163,8 @@ static int take_place(struct manager *m, const struct volume *v, struct cay_erro
         error_set(err, CAY_CONFLICT, "a volume with the name '%s' exists", v->name);
         r = error_remedy(err, "choose another name");
     }
+    if (r == 0)
+        r = check_quota(m, v->owner, err);
     if (r == 0)
         r = add(m, v, err);
     if (r == 0)

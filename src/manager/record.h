@@ -76,6 +76,9 @@ struct sandbox_record {
     int64_t auto_stop_minutes, auto_delete_minutes; /* 0, -1: never */
     int64_t auto_archive_minutes;                   /* after it has stopped; 0: never */
     int64_t destroy_ms;    /* since 1970: removed then, whatever it does; 0: never */
+    uint32_t failures;     /* how often it ended unasked since failed_ms; see manager_failure.c */
+    int64_t failed_ms;     /* since 1970, as the next: */
+    int64_t recover_ms;    /* of SANDBOX_ERROR: when it is started again by itself; 0: it is not */
     int64_t archive_bytes; /* how large its archive is; 0: it has none; else there may be one */
 };
 

@@ -583,6 +583,18 @@ def test_operations_over_tcp(folder):
                 assert c.finish()[:2] == (0, "far away\n")
 
 
+def test_the_configuration_names_an_address(folder):
+    port = free_port()
+    config = folder / "cay.toml"
+    config.write_text(f'[server]\nlisten = "127.0.0.1:{port}"\n')
+    with serving(folder, "--config", config) as daemon:
+        key = (daemon.state / "admin.key").read_text().strip()
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/healthz", headers={"Authorization": f"Bearer {key}"})
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
 def test_no_tcp_unless_asked_for(daemon):
     def listening(pid):
         inodes = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}

@@ -316,6 +316,21 @@ def test_twenty_at_once_and_five_allowed(daemon, key):
     client.create(memory="32m")
 
 
+def test_volumes_of_a_key_are_counted(daemon, key):
+    client = key("two", maxVolumes=2)
+    made = [client.call("POST", "/api/cay/volumes", {"name": f"v{i}"})["id"] for i in range(2)]
+    answer = client.ask("POST", "/api/cay/volumes", {"name": "v2"})
+    assert answer.status == 429 and \
+        "Maximum number of volumes (2) of key 'two' reached" in answer.text
+    box = client.create(memory="32m", volumes=["v0:/data:ro"])
+    assert box["volumes"] == [f"{made[0]}:/data:ro"]
+    client.call("DELETE", f"/api/cay/sandbox/{box['id']}?force=true")
+    for volume in made:
+        client.call("DELETE", f"/api/cay/volumes/{volume}")
+    again = client.call("POST", "/api/cay/volumes", {"name": "v2"})
+    client.call("DELETE", f"/api/cay/volumes/{again['id']}")
+
+
 @pytest.mark.parametrize("limit, fits, too_much, words", [
     ({"maxMemory": "100m"}, {"memory": "60m"}, {"memory": "60m"}, "memory (100.0 MB)"),
     ({"maxCpus": 1.5}, {"cpus": 1}, {"cpus": 1}, "processors (1.5)"),

@@ -85,7 +85,7 @@ static void defaults(void **state) {
     assert_int_equal(c->manager.max_sandboxes, 100);
     assert_int_equal(c->manager.idle_timeout_ms, 3600000);
     assert_int_equal(c->manager.auto_delete_minutes, -1);
-    assert_string_equal(c->server.listen, "127.0.0.1:3986");
+    assert_string_equal(c->server.listen, "");
     assert_int_equal(c->server.allowed_hosts.len, 0);
     char origin[64];
     assert_string_equal(config_origin(c, 0, origin, sizeof origin), "default");

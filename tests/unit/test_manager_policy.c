@@ -60,6 +60,52 @@ static void test_recreate(void **state) {
     assert_int_equal(manager_start_sandbox(w->m, id, NULL), 0);
 }
 
+/* Restarts of the daemon are no new beginning. */
+static void test_failures_are_counted_across_restarts(void **state) {
+    struct world *w = *state;
+    struct sandbox_record r = {0};
+    w->options.limits.recover_ms = 10;
+    open_manager(w);
+    char id[ID_SIZE];
+    memcpy(id, make_with(w, FAILURE_RECREATE), ID_SIZE);
+    for (unsigned n = 1; n <= 5; n++) {
+        kill_box(w, id);
+        await_starts(w, n + 1);
+        await_state(w, id, "started", 2000);
+        close_manager(w);
+        open_manager(w);
+    }
+    kill_box(w, id);
+    await_state(w, id, "error", 2000);
+    assert_int_equal(manager_get(w->m, id, &r, NULL), 0);
+    assert_non_null(strstr(r.reason, "6 times"));
+    sandbox_record_free(&r);
+    close_manager(w);
+    open_manager(w);
+    assert_string_equal(state_of(w, id), "error");
+}
+
+static void test_a_planned_start_survives_a_restart(void **state) {
+    struct world *w = *state;
+    w->options.limits.recover_ms = 3600 * 1000;
+    open_manager(w);
+    char id[ID_SIZE];
+    memcpy(id, make_with(w, FAILURE_RECREATE), ID_SIZE);
+    kill_box(w, id);
+    await_starts(w, 2); /* the first time at once */
+    await_state(w, id, "started", 2000);
+    kill_box(w, id);
+    await_state(w, id, "error", 2000);
+    close_manager(w);
+    open_manager(w);
+    assert_string_equal(state_of(w, id), "error"); /* not at once: it waits as it did */
+    close_manager(w);
+    w->options.limits.recover_ms = 1; /* what bounds it, whatever the clock says */
+    open_manager(w);
+    await_starts(w, 3);
+    await_state(w, id, "started", 2000);
+}
+
 /* Who comes meanwhile waits for it. */
 static void test_recreate_is_waited_for(void **state) {
     struct world *w = *state;
@@ -503,6 +549,8 @@ static void test_health_of_a_full_disk(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_recreate, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failures_are_counted_across_restarts, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_planned_start_survives_a_restart, setup, teardown),
         cmocka_unit_test_setup_teardown(test_recreate_is_waited_for, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_is_no_failure, setup, teardown),
         cmocka_unit_test_setup_teardown(test_remove_on_failure, setup, teardown),
