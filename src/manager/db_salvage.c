@@ -31,7 +31,7 @@ struct source {
     const char *table;
     char columns[QUERY_MAX / 2];
     int count;
-    sqlite3_stmt *insert;
+    sqlite3_stmt *insert, *upwards, *downwards; /* NULL: its table is not known there */
     int64_t rows;
     bool is_whole;
 };
@@ -58,48 +58,56 @@ static void copy_row(struct source *s, sqlite3_stmt *q) {
     (void)sqlite3_reset(s->insert);
 }
 
-/* Rows from first to last, in the order that is asked for; *ret_last is the last number that could
- * be read. True if there was no damage. */
-static bool copy_rows(const struct salvage *v, struct source *s, int64_t first, int64_t last,
-                      bool downwards, int64_t *ret_last) {
-    _cleanup_(finalizep) sqlite3_stmt *q = NULL;
-    char text[QUERY_MAX];
-    if (str_format(text, sizeof text,
-                   "SELECT rowid, %s FROM %s WHERE rowid BETWEEN ?1 AND ?2 ORDER BY rowid %s",
-                   s->columns, s->table, downwards ? "DESC" : "ASC") < 0 ||
-        sqlite3_prepare_v2(v->from, text, -1, &q, NULL) != SQLITE_OK ||
-        sqlite3_bind_int64(q, 1, first) != SQLITE_OK || sqlite3_bind_int64(q, 2, last) != SQLITE_OK)
+/* Rows from first to last, by one of the two queries; *ret_last is the last number that could be
+ * read. True if there was no damage. */
+static bool copy_rows(struct source *s, sqlite3_stmt *q, int64_t first, int64_t last,
+                      int64_t *ret_last) {
+    if (q == NULL || sqlite3_bind_int64(q, 1, first) != SQLITE_OK ||
+        sqlite3_bind_int64(q, 2, last) != SQLITE_OK)
         return false;
     int step;
     while ((step = sqlite3_step(q)) == SQLITE_ROW) {
         int64_t number = sqlite3_column_int64(q, 0);
         if (number < first || number > last)
-            return false;
-        if (downwards)
+            break;
+        if (q == s->downwards)
             last = number - 1; /* a tree that leads in circles does not get any further */
         else
             first = number + 1;
         *ret_last = number;
         copy_row(s, q);
     }
+    (void)sqlite3_reset(q);
     return step == SQLITE_DONE;
 }
 
-static void copy_table(const struct salvage *v, struct source *s) {
+static void copy_table(struct source *s) {
     int64_t low = 0, high = 0, ignored;
     s->is_whole = true;
-    if (copy_rows(v, s, 1, INT64_MAX, false, &low))
+    if (copy_rows(s, s->upwards, 1, INT64_MAX, &low))
         return;
     s->is_whole = false;
-    if (copy_rows(v, s, low + 1, INT64_MAX, true, &high))
+    if (copy_rows(s, s->downwards, low + 1, INT64_MAX, &high))
         return;
     if (high == 0)
         high = low + PROBES_MAX;
     for (int64_t i = low + 1; i < high && i - low < PROBES_MAX; i++)
-        (void)copy_rows(v, s, i, i, false, &ignored);
+        (void)copy_rows(s, s->upwards, i, i, &ignored);
 }
 
 /* ---- tables ---- */
+
+static sqlite3_stmt *prepare_rows(const struct salvage *v, const struct source *s,
+                                  const char *order) {
+    char text[QUERY_MAX];
+    sqlite3_stmt *q = NULL;
+    if (str_format(text, sizeof text,
+                   "SELECT rowid, %s FROM %s WHERE rowid BETWEEN ?1 AND ?2 ORDER BY rowid %s",
+                   s->columns, s->table, order) < 0 ||
+        sqlite3_prepare_v2(v->from, text, -1, &q, NULL) != SQLITE_OK)
+        return NULL;
+    return q;
+}
 
 /* The columns of the new table, and how to add a row. */
 static int prepare_source(const struct salvage *v, struct source *s) {
@@ -121,7 +129,15 @@ static int prepare_source(const struct salvage *v, struct source *s) {
     if (str_format(text, sizeof text, "INSERT OR ABORT INTO %s (%s) VALUES (%s)", s->table,
                    s->columns, marks) < 0)
         return -ENOBUFS;
+    s->upwards = prepare_rows(v, s, "ASC");
+    s->downwards = prepare_rows(v, s, "DESC");
     return sqlite3_prepare_v2(v->to, text, -1, &s->insert, NULL) == SQLITE_OK ? 0 : -EINVAL;
+}
+
+static void release_source(struct source *s) {
+    (void)sqlite3_finalize(s->insert);
+    (void)sqlite3_finalize(s->upwards);
+    (void)sqlite3_finalize(s->downwards);
 }
 
 static int copy_tables(const struct salvage *v, struct cay_error *err) {
@@ -135,8 +151,8 @@ static int copy_tables(const struct salvage *v, struct cay_error *err) {
         struct source s = {.table = (const char *)sqlite3_column_text(q, 0)};
         int r = prepare_source(v, &s);
         if (r == 0)
-            copy_table(v, &s);
-        (void)sqlite3_finalize(s.insert);
+            copy_table(&s);
+        release_source(&s);
         if (r < 0)
             return error_sys(err, -r, "copying table %s", s.table);
         (void)buf_printf(v->report, "  %-14s%8lld rows%s\n", s.table, (long long)s.rows,
@@ -247,7 +263,10 @@ static int open_new(const char *path, int version, sqlite3 **ret, struct cay_err
     if (fd < 0 || sqlite3_open_v2(file, ret, FLAGS, NULL) != SQLITE_OK)
         return error_errno(err, "making '%s'", file);
     struct db_steps layout = {db_layout.steps, version};
-    int r = db_migrate(*ret, file, &layout, err);
+    int r =
+        db_run(*ret, "PRAGMA synchronous = OFF", "making a database", err); /* once, at the end */
+    if (r == 0)
+        r = db_migrate(*ret, file, &layout, err);
     (void)sqlite3_db_config(*ret, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* events are copied */
     return r;
 }
@@ -309,9 +328,12 @@ static int write_mark(const char *mark, const struct buf *report, struct cay_err
 /* The old log first: the new file must never meet it. */
 static int put_in_place(const char *path, struct cay_error *err) {
     char file[PATH_MAX];
+    name(file, path, ".new");
+    _cleanup_(closep) int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) < 0)
+        return error_errno(err, "writing '%s' to the disk", file);
     remove_file(path, "-wal");
     remove_file(path, "-shm");
-    name(file, path, ".new");
     return rename(file, path) < 0 ? error_errno(err, "renaming '%s'", file) : 0;
 }
 

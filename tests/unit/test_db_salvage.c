@@ -356,6 +356,7 @@ static void an_older_layout(void **state) {
     const struct db_steps old = {db_layout.steps, 1};
     assert_int_equal(sqlite3_open(p->file, &sql), SQLITE_OK);
     assert_int_equal(db_migrate(sql, p->file, &old, &err), 0);
+    assert_int_equal(db_run(sql, "BEGIN", "adding rows", &err), 0);
     for (int i = 0; i < ROWS; i++) {
         char text[512];
         (void)snprintf(
@@ -365,6 +366,7 @@ static void an_older_layout(void **state) {
             i + 1, i, i);
         assert_int_equal(db_run(sql, text, "adding a row", &err), 0);
     }
+    assert_int_equal(db_run(sql, "COMMIT", "adding rows", &err), 0);
     assert_int_equal(sqlite3_close(sql), SQLITE_OK);
     read_file(p->file, &p->good);
     put_junk(p->file, (off_t)(p->good.len - PAGE), PAGE);
