@@ -3,6 +3,7 @@
 #include <cay.h>
 #include <string.h>
 
+#include "api/openapi_shapes.h"
 #include "base/auto.h"
 #include "base/jsonw.h"
 #include "base/str.h"
@@ -24,20 +25,10 @@ static const struct route *next(struct cursor *c) {
     return c->table < c->count ? &c->tables[c->table]->rows[c->row++] : NULL;
 }
 
-/* True if both match the same paths: names in braces do not matter. */
-static bool is_same(const char *a, const char *b) {
-    while (*a != '\0' && *a == *b) {
-        bool is_name = *a == '{';
-        a += is_name ? strcspn(a, "}") : 1;
-        b += is_name ? strcspn(b, "}") : 1;
-    }
-    return *a == *b;
-}
-
 static bool is_first(const struct route *route, struct cursor all) {
     const struct route *earlier;
     while ((earlier = next(&all)) != NULL && earlier != route)
-        if (is_same(earlier->pattern, route->pattern))
+        if (openapi_is_same(earlier->pattern, route->pattern))
             return false;
     return true;
 }
@@ -67,17 +58,7 @@ static void put_parameters(struct jsonw *w, const char *pattern) {
     jsonw_end_array(w);
 }
 
-static void put_responses(struct jsonw *w) {
-    jsonw_key(w, "responses");
-    jsonw_begin_object(w);
-    jsonw_key(w, "default");
-    jsonw_begin_object(w);
-    jsonw_put_string(w, "description", "see docs/api.md and docs/daytona.md");
-    jsonw_end_object(w);
-    jsonw_end_object(w);
-}
-
-static void put_method(struct jsonw *w, const char *method) {
+static void put_method(struct jsonw *w, const char *method, const char *pattern) {
     static const char *const names[][2] = {
         {"GET", "get"}, {"POST", "post"}, {"PUT", "put"}, {"PATCH", "patch"}, {"DELETE", "delete"},
     };
@@ -86,7 +67,7 @@ static void put_method(struct jsonw *w, const char *method) {
             continue;
         jsonw_key(w, names[i][1]);
         jsonw_begin_object(w);
-        put_responses(w);
+        openapi_put_call(w, openapi_find(names[i][0], pattern));
         jsonw_end_object(w);
     }
 }
@@ -102,8 +83,8 @@ static void put_path(struct jsonw *w, const struct route *first, struct cursor a
     jsonw_begin_object(w);
     put_parameters(w, first->pattern);
     while ((route = next(&all)) != NULL)
-        if (is_same(route->pattern, first->pattern))
-            put_method(w, route->method);
+        if (openapi_is_same(route->pattern, first->pattern))
+            put_method(w, route->method, route->pattern);
     jsonw_end_object(w);
 }
 
@@ -128,6 +109,11 @@ void openapi_write(struct buf *out, const struct route_table *const *tables, siz
     while ((route = next(&at)) != NULL)
         if (is_first(route, all))
             put_path(&w, route, all);
+    jsonw_end_object(&w);
+    jsonw_key(&w, "components");
+    jsonw_begin_object(&w);
+    jsonw_key(&w, "schemas");
+    openapi_put_shapes(&w);
     jsonw_end_object(&w);
     jsonw_end_object(&w);
     (void)buf_putc(out, '\n');

@@ -38,6 +38,11 @@ class Document:
         known = self.template(path)
         return self.doc["paths"][known].get(method.lower()) if known else None
 
+    def describes(self, method, path):
+        """True if it says what the answers to a request are."""
+        operation = self.operation(method, path) or {"responses": {}}
+        return any(status.isdigit() for status in operation["responses"])
+
     def resolve(self, schema):
         while "$ref" in schema:
             node = self.doc

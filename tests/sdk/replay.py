@@ -52,6 +52,7 @@ class Client:
         self.documents = {"/api": Document(SPECS / "api.json"),
                           "/toolbox": Document(SPECS / "toolbox.json")}
         self.found = []
+        self.own = Document(self.send("GET", "/openapi.json").json())
 
     def send(self, method, path, body=None, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=60)
@@ -85,6 +86,15 @@ class Client:
             inner = "/" + inner.lstrip("/").partition("/")[2]
         self.found += [f"{method} {path}: {complaint}" for complaint in
                        self.documents[top].complaints(method, inner, status, value)]
+
+        self.look_at_own(method, path, status, value)
+
+    def look_at_own(self, method, path, status, value):
+        """Our document may say nothing of an operation, but nothing that is wrong."""
+        if not self.own.describes(method, path):
+            return
+        self.found += [f"{method} {path}, by our own document: {complaint}" for complaint in
+                       self.own.complaints(method, path, status, value)]
 
     def finish(self):
         found, self.found = self.found, []

@@ -1,6 +1,11 @@
 """The validator itself: it must complain of what strict clients refuse, and of nothing else."""
 
+import json
+import re
+import urllib.request
+
 import pytest
+import support
 from openapi import Document
 
 BOX = {
@@ -64,3 +69,81 @@ def test_paths_and_codes():
     assert DOC.complaints("DELETE", "/box/x", 404, {"message": "?"}) == []
     assert DOC.complaints("PUT", "/box/x", 200, {}) == ["PUT /box/x is in no document"]
     assert DOC.complaints("GET", "/box/x/y", 200, {}) == ["GET /box/x/y is in no document"]
+
+
+# ---- our own document ----
+
+@pytest.fixture(scope="module")
+def ask(service):
+    """Sends a request; its status, and the JSON of the answer or None."""
+    def send(method, path, body=None):
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{service.port}{path}", method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {service.key}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            data = answer.read()
+            return answer.status, json.loads(data) if data else None
+    return send
+
+
+@pytest.fixture(scope="module")
+def own(ask):
+    return Document(ask("GET", "/openapi.json")[1])
+
+
+def operations(document):
+    return [operation for methods in document.doc["paths"].values()
+            for name, operation in methods.items() if name != "parameters"]
+
+
+def references(value):
+    if isinstance(value, dict):
+        yield from [value["$ref"]] if "$ref" in value else []
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from references(item)
+
+
+def test_our_own_is_whole(own):
+    """Each reference leads somewhere, each shape is used, and each row of the table is served."""
+    used = set(references(own.doc))
+    known = {f"#/components/schemas/{name}" for name in own.doc["components"]["schemas"]}
+    assert used == known
+    table = (support.ROOT / "src/api/openapi_calls.c").read_text()
+    rows = len(re.findall(r'^    \{"[A-Z]+",', table, re.M))
+    described = [o for o in operations(own) if any(s.isdigit() for s in o["responses"])]
+    assert len(described) == rows > 120
+    assert len(described) > 0.7 * len(operations(own))
+
+
+def test_our_own_answers(own, ask):
+    """Those that Daytona's documents know are held against ours too, where they are replayed."""
+    wrong = []
+
+    def look(method, path, body=None):
+        status, answer = ask(method, path, body)
+        assert own.describes(method, path.partition("?")[0]), path
+        wrong.extend(f"{method} {path}: {c}" for c in
+                     own.complaints(method, path.partition("?")[0], status, answer))
+        return answer
+
+    box = look("POST", "/api/cay/sandbox", {"labels": {"a": "b"}})["id"]
+    for path in ("", "/stats", "/events"):
+        look("GET", f"/api/cay/sandbox/{box}{path}")
+    for path in ("stop", "start", "pause", "resume", "autostop/5"):
+        look("POST", f"/api/cay/sandbox/{box}/{path}")
+    look("POST", f"/api/cay/sandbox/{box}/rename", {"name": "described"})
+    look("PUT", f"/api/cay/sandbox/{box}/labels", {"labels": {"c": "d"}})
+    look("GET", f"/api/sandbox/{box}/signing-key")
+    volume = look("POST", "/api/cay/volumes", {"name": "described"})["id"]
+    look("GET", f"/api/cay/volumes/{volume}")
+    look("POST", "/api/cay/api-keys", {"name": "described"})
+    for path in ("sandbox", "status", "volumes", "api-keys", "api-keys/described", "audit",
+                 "audit/verify"):
+        look("GET", f"/api/cay/{path}")
+    look("DELETE", f"/api/cay/sandbox/{box}?force=true")
+    look("DELETE", f"/api/cay/volumes/{volume}")
+    look("DELETE", "/api/cay/api-keys/described")
+    assert wrong == []

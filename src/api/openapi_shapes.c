@@ -1,0 +1,310 @@
+/* The shapes of requests and answers, and how the notation becomes JSON schema. */
+#include "api/openapi_shapes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/str.h"
+
+static const struct openapi_shape shapes[] = {
+    /* ---- Daytona's control plane ---- */
+    {"Error", "statusCode:i! message:s! code:s error:s remedy:s path:s timestamp:t source:s "
+              "method:s errors:[o]"},
+    {"Sandbox",
+     "id:s! organizationId:s! name:s! snapshot:s user:s! env:m! volumes:[SandboxVolume] labels:m! "
+     "public:b! networkBlockAll:b! target:s! sandboxClass:s daemonVersion:s cpu:i! gpu:i! "
+     "memory:i! disk:i! state:s! desiredState:s errorReason:s recoverable:b backupState:s "
+     "autoStopInterval:i autoPauseInterval:i autoArchiveInterval:i autoDeleteInterval:i "
+     "autoDestroyAt:t createdAt:t updatedAt:t lastActivityAt:t toolboxProxyUrl:s!"},
+    {"SandboxListItem",
+     "id:s! organizationId:s! name:s! snapshot:s user:s! labels:m! public:b! networkBlockAll:b! "
+     "target:s! cpu:i! gpu:i! memory:i! disk:i! state:s! desiredState:s errorReason:s "
+     "recoverable:b createdAt:t updatedAt:t lastActivityAt:t toolboxProxyUrl:s!"},
+    {"SandboxVolume", "volumeId:s! mountPath:s! subpath:s"},
+    {"BuildInfo", "dockerfileContent:s! contextHashes:[s]"},
+    {"CreateSandbox",
+     "name:s snapshot:s buildInfo:BuildInfo user:s env:m labels:m public:b target:s cpu:i gpu:i "
+     "memory:i disk:i autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i ttlMinutes:i "
+     "volumes:[SandboxVolume] networkBlockAll:b"},
+    {"SandboxList", "items:[SandboxListItem]! nextCursor:s!?"},
+    {"SandboxPage", "items:[Sandbox]! total:i! page:i! totalPages:i!"},
+    {"ResizeSandbox", "cpu:i memory:i disk:i"},
+    {"Labels", "labels:m!"},
+    {"NetworkSettings", "networkBlockAll:b networkAllowList:s domainAllowList:s"},
+    {"Name", "name:s!"},
+    {"Url", "url:s!"},
+    {"PreviewUrl", "sandboxId:s! url:s! token:s!"},
+    {"SignedPreviewUrl", "sandboxId:s! port:i! token:s! url:s!"},
+    {"Snapshot",
+     "id:s! organizationId:s general:b! name:s! imageName:s ref:s state:s! size:n!? "
+     "entrypoint:[s]!? cpu:i! gpu:i! mem:i! disk:i! errorReason:s!? createdAt:t! updatedAt:t! "
+     "lastUsedAt:t!? sourceSandboxId:s!? sandboxClass:s"},
+    {"SnapshotPage", "items:[Snapshot]! total:i! page:i! totalPages:i!"},
+    {"CreateSnapshot", "name:s! imageName:s buildInfo:BuildInfo regionId:s sandboxClass:s"},
+    {"Volume", "id:s! name:s! organizationId:s! state:s! createdAt:t! updatedAt:t! lastUsedAt:t? "
+               "errorReason:s?"},
+    {"Config", "version:s! proxyToolboxUrl:s oidc:o! defaultSnapshot:s! maintananceMode:b! "
+               "environment:s!"},
+    {"Region", "id:s! name:s! organizationId:s? regionType:s!"},
+    {"Organization", "id:s! name:s! createdBy:s! personal:b! suspended:b! defaultRegionId:s"},
+    {"User", "id:s! name:s! email:s!"},
+    {"ApiKey", "name:s! value:s! createdAt:t! permissions:[s]! lastUsedAt:t? expiresAt:t?"},
+    {"CreateApiKey", "name:s! permissions:[s] expiresAt:t?"},
+    /* ---- the toolbox ---- */
+    {"Execute", "command:s! cwd:s envs:m timeout:i"},
+    {"Executed", "exitCode:i! result:s!"},
+    {"CodeRun", "code:s! language:s! argv:[s] envs:m timeout:i"},
+    {"CodeDone", "exitCode:i! result:s! artifacts:o"},
+    {"SessionId", "sessionId:s!"},
+    {"Session", "sessionId:s! commands:[Command]!"},
+    {"Command", "id:s! command:s! exitCode:i"},
+    {"SessionExec", "command:s! runAsync:b async:b suppressInputEcho:b"},
+    {"SessionDone", "cmdId:s! output:s stdout:s stderr:s exitCode:i"},
+    {"Input", "data:s!"},
+    {"CreatePty", "id:s cwd:s envs:m cols:i rows:i lazyStart:b"},
+    {"Pty", "id:s! cwd:s! envs:m! cols:i! rows:i! createdAt:t! active:b! lazyStart:b!"},
+    {"PtyList", "sessions:[Pty]!"},
+    {"PtySize", "cols:i! rows:i!"},
+    {"File", "name:s! path:s size:i! mode:s! modTime:s! modifiedAt:s! isDir:b! owner:s! group:s! "
+             "permissions:s!"},
+    {"Match", "file:s! line:i! content:s!"},
+    {"Files", "files:[s]!"},
+    {"Replace", "files:[s]! pattern:s! newValue:s!"},
+    {"Replaced", "file:s success:b error:s"},
+    {"Paths", "paths:[s]!"},
+    {"Dir", "dir:s!"},
+    {"Version", "version:s!"},
+    {"Metrics", "cpuCount:i cpuUsedPct:n! memTotal:i! memUsed:i! diskTotal:i! diskUsed:i! "
+                "timestamp:t!"},
+    {"ChangeEnv", "set:m unset:[s] unsetValuePrefix:s"},
+    {"Ports", "ports:[i]!"},
+    {"PortInUse", "isInUse:b!"},
+    {"GitClone", "url:s! path:s! branch:s commit_id:s depth:i username:s password:s "
+                 "insecure_skip_tls:b"},
+    {"GitInit", "path:s! bare:b initial_branch:s"},
+    {"GitFiles", "path:s! files:[s]!"},
+    {"GitCommit", "path:s! message:s! author:s! email:s! allow_empty:b"},
+    {"GitHash", "hash:s!"},
+    {"GitBranch", "path:s! name:s!"},
+    {"GitBranches", "branches:[s]! current:s"},
+    {"GitCheckout", "path:s! branch:s!"},
+    {"GitTransfer", "path:s! remote:s branch:s username:s password:s set_upstream:b"},
+    {"GitStatus", "currentBranch:s! fileStatus:[o]! ahead:i behind:i upstream:s branchPublished:b "
+                  "detached:b"},
+    {"GitEntry", "hash:s! author:s! email:s! timestamp:s! message:s!"},
+    {"GitRemote", "path:s! name:s! url:s! fetch:b overwrite:b"},
+    {"GitRemotes", "remotes:[o]!"},
+    {"GitReset", "path:s! mode:s target:s files:[s]"},
+    {"GitRestore", "path:s! files:[s]! source:s staged:b worktree:b"},
+    {"GitValue", "value:s!?"},
+    {"GitConfig", "key:s! value:s! scope:s path:s"},
+    {"GitUser", "name:s! email:s! scope:s path:s"},
+    {"GitCredentials", "username:s! password:s! host:s protocol:s"},
+    /* ---- our own ---- */
+    {"CayError", "code:s! message:s! remedy:s! statusCode:i!"},
+    {"CaySandbox",
+     "id:s! name:s! state:s! image:s! user:s! workDir:s! memory:i! cpus:n! disk:i! pids:i! "
+     "labels:m! env:m createdAt:t! updatedAt:t! lastActivityAt:t! autoStopInterval:i! "
+     "autoArchiveInterval:i! archiveSize:i! autoDeleteInterval:i! onFailure:s! tier:s! "
+     "profile:s! progress:s? errorReason:s? errorRemedy:s?"},
+    {"CayCreate",
+     "name:s image:s env:m labels:m user:s workDir:s memory:s cpus:n disk:s pids:i "
+     "volumes:[o] autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i onFailure:s "
+     "readOnly:b profile:s tier:s"},
+    {"CayStats", "memoryBytes:i! memoryLimit:i! memoryPeak:i! cpuMicros:i! pids:i! oomKills:i! "
+                 "diskBytes:i! diskLimit:i!"},
+    {"CayEvent", "number:i! time:t! state:s! text:s!"},
+    {"CayStatus", "version:s! sandboxes:i! started:i! operations:i! limit:i! shuttingDown:b! "
+                  "poolSize:i! poolTarget:i! poolHits:i! poolMisses:i!"},
+    {"CayKey", "id:s! name:s! value:s! permissions:[s]! createdAt:t! expiresAt:t? "
+               "maxSandboxes:i! maxMemory:i! maxDisk:i! maxCpus:n!"},
+    {"CayAudit", "number:i! time:t! who:s! action:s! object:s! result:s! detail:s!"},
+    {"CayVerify", "ok:b! rows:i! first:i! last:i! badRow:i why:s?"},
+};
+
+/* ---- types ---- */
+
+static const struct {
+    char letter;
+    const char *type, *format;
+} letters[] = {
+    {'s', "string", NULL},        {'b', "boolean", NULL}, {'i', "integer", NULL},
+    {'n', "number", NULL},        {'o', "object", NULL},  {'m', "object", NULL},
+    {'t', "string", "date-time"},
+};
+
+static void put_letter(struct jsonw *w, char letter) {
+    for (size_t i = 0; i < ARRAY_LEN(letters); i++) {
+        if (letters[i].letter != letter)
+            continue;
+        jsonw_put_string(w, "type", letters[i].type);
+        if (letters[i].format != NULL)
+            jsonw_put_string(w, "format", letters[i].format);
+    }
+    if (letter != 'm')
+        return;
+    jsonw_key(w, "additionalProperties");
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "type", "string");
+    jsonw_end_object(w);
+}
+
+/* A letter or a name. */
+static void put_inner(struct jsonw *w, const char *type, size_t len) {
+    char ref[80];
+    if (len == 1) {
+        put_letter(w, type[0]);
+        return;
+    }
+    (void)snprintf(ref, sizeof ref, "#/components/schemas/%.*s", (int)len, type);
+    jsonw_put_string(w, "$ref", ref);
+}
+
+static void put_type(struct jsonw *w, const char *type, size_t len, bool may_be_null) {
+    bool is_array = type[0] == '[';
+    jsonw_begin_object(w);
+    if (is_array) {
+        jsonw_put_string(w, "type", "array");
+        jsonw_key(w, "items");
+        jsonw_begin_object(w);
+        put_inner(w, type + 1, len - 2);
+        jsonw_end_object(w);
+    } else {
+        put_inner(w, type, len);
+    }
+    if (may_be_null)
+        jsonw_put_bool(w, "nullable", true);
+    jsonw_end_object(w);
+}
+
+/* ---- shapes ---- */
+
+struct field {
+    const char *name, *type;
+    size_t name_len, type_len;
+    bool is_required, may_be_null;
+};
+
+/* The next of a shape's fields; false at the end. */
+static bool next_field(const char **at, struct field *ret) {
+    const char *p = *at + strspn(*at, " ");
+    size_t len = strcspn(p, " "), name = strcspn(p, ":");
+    if (len == 0)
+        return false;
+    *ret = (struct field){.name = p, .name_len = name, .type = p + name + 1};
+    ret->type_len = strcspn(ret->type, "!? ");
+    const char *marks = ret->type + ret->type_len;
+    ret->is_required = marks[0] == '!';
+    ret->may_be_null = marks[0] == '?' || (marks[0] == '!' && marks[1] == '?');
+    *at = p + len;
+    return true;
+}
+
+static void put_required(struct jsonw *w, const char *fields) {
+    struct field f;
+    bool any = false;
+    while (next_field(&fields, &f)) {
+        if (!f.is_required)
+            continue;
+        if (!any) {
+            jsonw_key(w, "required");
+            jsonw_begin_array(w);
+        }
+        any = true;
+        jsonw_bytes(w, f.name, f.name_len);
+    }
+    if (any)
+        jsonw_end_array(w);
+}
+
+static void put_shape(struct jsonw *w, const struct openapi_shape *s) {
+    const char *rest = s->fields;
+    struct field f;
+    jsonw_key(w, s->name);
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "type", "object");
+    put_required(w, s->fields);
+    jsonw_key(w, "properties");
+    jsonw_begin_object(w);
+    while (next_field(&rest, &f)) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "%.*s", (int)f.name_len, f.name);
+        jsonw_key(w, name);
+        put_type(w, f.type, f.type_len, f.may_be_null);
+    }
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
+void openapi_put_shapes(struct jsonw *w) {
+    jsonw_begin_object(w);
+    for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
+        put_shape(w, &shapes[i]);
+    jsonw_end_object(w);
+}
+
+/* ---- operations ---- */
+
+static void put_content(struct jsonw *w, const char *type) {
+    static const struct {
+        const char *word, *media;
+    } rows[] = {{"text", "text/plain"},
+                {"bytes", "application/octet-stream"},
+                {"form", "multipart/form-data"}};
+    const char *media = "application/json";
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (str_equal(type, rows[i].word))
+            media = rows[i].media;
+    jsonw_key(w, "content");
+    jsonw_begin_object(w);
+    jsonw_key(w, media);
+    jsonw_begin_object(w);
+    if (str_equal(media, "application/json")) {
+        jsonw_key(w, "schema");
+        put_type(w, type, strlen(type), false);
+    }
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
+static void put_answer(struct jsonw *w, const char *status, const char *about, const char *type) {
+    jsonw_key(w, status);
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "description", about);
+    if (type[0] != '\0')
+        put_content(w, type);
+    jsonw_end_object(w);
+}
+
+/* "200 Sandbox", "204", and several of them behind commas. */
+static void put_answers(struct jsonw *w, const char *text) {
+    while (*text != '\0') {
+        char status[4], type[64];
+        size_t len = strcspn(text, ",");
+        (void)snprintf(status, sizeof status, "%.3s", text);
+        (void)snprintf(type, sizeof type, "%.*s", len > 4 ? (int)len - 4 : 0, text + 4);
+        put_answer(w, status, "done", len > 4 ? type : "");
+        text += len;
+        text += strspn(text, ", ");
+    }
+}
+
+void openapi_put_call(struct jsonw *w, const struct openapi_call *call) {
+    if (call != NULL && call->body != NULL) {
+        jsonw_key(w, "requestBody");
+        jsonw_begin_object(w);
+        put_content(w, call->body);
+        jsonw_end_object(w);
+    }
+    jsonw_key(w, "responses");
+    jsonw_begin_object(w);
+    if (call != NULL)
+        put_answers(w, call->answer);
+    bool is_own = call != NULL && str_starts(call->pattern, "/api/cay/");
+    put_answer(w, "default", "see docs/api.md and docs/daytona.md",
+               call == NULL ? ""
+               : is_own     ? "CayError"
+                            : "Error");
+    jsonw_end_object(w);
+}
