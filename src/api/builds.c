@@ -42,7 +42,6 @@ struct build {
     char *dockerfile;
     enum build_state state;
     bool has_runner;
-    struct cay_error why; /* of BUILD_FAILED */
     char reason[SANDBOX_TEXT_SIZE];
     int64_t created_ms, updated_ms, born; /* born: monotonic */
     struct buf log;
@@ -371,7 +370,6 @@ static void settle(struct build *one, int result, const struct cay_error *err) {
         b->running--;
     one->state = result < 0 ? BUILD_FAILED : BUILD_DONE;
     if (result < 0) {
-        one->why = *err;
         (void)snprintf(one->reason, sizeof one->reason, "%.320s%s%s", err->message,
                        line[0] != '\0' ? "; its log ends with: " : "", line);
     }
@@ -414,7 +412,7 @@ static void unclaim(struct build *one) {
 /* What ran before, and is asked for again by whoever starts its sandbox. */
 static int refuse_run(const struct build *one, struct cay_error *err) {
     if (one != NULL && one->state == BUILD_FAILED) {
-        error_set(err, one->why.code, "%s", one->reason);
+        error_set(err, CAY_CONFLICT, "%s", one->reason);
         return error_remedy(err, "mend the Dockerfile, and create the sandbox again");
     }
     error_set(err, CAY_NOT_FOUND, "the image of this sandbox was never built");

@@ -245,13 +245,23 @@ static int build(struct call *c, const char *name, const char *dockerfile, struc
     return r < 0 ? r : builds_start(one, err);
 }
 
+/* A digest is what an image is, not what it shall be called. */
+static int check_name(const char *text, char name[static REFERENCE_TEXT_SIZE],
+                      struct cay_error *err) {
+    int r = daytona_snapshot_name(text, name, err);
+    if (r < 0 || strchr(text, '@') == NULL)
+        return r;
+    error_set(err, CAY_INVALID_ARGUMENT, "name: '%.200s' has a digest", text);
+    return error_remedy(err, "write NAME or NAME:TAG");
+}
+
 static int create(struct call *c, struct cay_error *err) {
     struct daytona_snapshot wish = {0};
     char name[REFERENCE_TEXT_SIZE];
     int r = daytona_read_snapshot(&c->body, &wish, err);
     (void)str_escape(c->object, sizeof c->object, wish.name);
     if (r == 0)
-        r = daytona_snapshot_name(wish.name, name, err);
+        r = check_name(wish.name, name, err);
     if (r == 0)
         r = wish.dockerfile != NULL ? build(c, name, wish.dockerfile, err)
                                     : c->images->name(c->images->user, wish.image, wish.name, err);

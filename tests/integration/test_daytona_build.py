@@ -163,6 +163,11 @@ def test_what_cannot_be_built(sdk, dockerfile, words):
     assert sdk.ask("DELETE", "/snapshots/bad").status == 200
 
 
+@pytest.mark.parametrize("name", ["UPPER", "a b", "x@sha256:" + "0" * 64, ""])
+def test_names_that_no_image_can_have(sdk, name):
+    refusal(sdk, 400)("POST", "/snapshots", {"name": name, "buildInfo": info("FROM plain\nENV A=b")})
+
+
 # ---- sandboxes ----
 
 def test_a_sandbox_is_built(sdk):
@@ -175,6 +180,15 @@ def test_a_sandbox_is_built(sdk):
     # it lasts: another daemon knows its image
     assert sdk.post("lab", "/stop")["state"] == "stopped"
     assert sdk.post("lab", "/start")["state"] == "started"
+
+
+def test_a_sandbox_that_could_not_be_built(sdk):
+    made = sdk.make(buildInfo=info("FROM plain\nRUN echo bad luck; exit 7\n"))
+    assert until(lambda: sdk.look(made["id"])["state"] == "build_failed", SOON)
+    found = sdk.look(made["id"])
+    assert "exit code 7" in found["errorReason"] and "bad luck" in found["errorReason"]
+    refusal(sdk, 409, "exit code 7")("POST", f"/sandbox/{made['id']}/start")
+    assert sdk.ask("DELETE", f"/sandbox/{made['id']}").status == 200
 
 
 def test_deletion_of_a_sandbox_gives_its_build_up(daemon, sdk):
