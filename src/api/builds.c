@@ -423,9 +423,10 @@ int builds_run(struct builds *b, const char *name, int cancel, char id[static HE
                struct cay_error *err) {
     (void)pthread_mutex_lock(&b->lock);
     struct build *one = find(b, name);
-    int r = one != NULL && claim(one) ? 0 : refuse_run(one, err);
+    bool is_mine = one != NULL && claim(one);
+    int r = is_mine ? 0 : refuse_run(one, err);
     (void)pthread_mutex_unlock(&b->lock);
-    if (r < 0)
+    if (!is_mine)
         return r;
     r = run(one, cancel, id, err);
     unclaim(one);

@@ -154,7 +154,7 @@ static bool answer_build(struct call *c, const char *name, const char *as_asked)
 static int answer_name(struct call *c, const char *as_asked, struct cay_error *err) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(LIST_MAX);
     char name[REFERENCE_TEXT_SIZE];
-    struct row row;
+    struct row row = {0};
     int r = daytona_snapshot_name(as_asked, name, err);
     if (r < 0 || answer_build(c, name, as_asked))
         return r;
@@ -192,7 +192,7 @@ static void add_build(void *user, const struct build_view *view) {
 }
 
 static void put_page(struct call *c, char *rest, struct page *p) {
-    struct row row;
+    struct row row = {0};
     jsonw_begin_array(p->w);
     builds_each(c->builds, &c->caller, add_build, p);
     while (next_row(&rest, &row))
@@ -234,7 +234,7 @@ static int get(struct call *c, struct cay_error *err) {
 static int build(struct call *c, const char *name, const char *dockerfile, struct cay_error *err) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(LIST_MAX);
     _cleanup_(build_unrefp) struct build *one = NULL;
-    struct row row;
+    struct row row = {0};
     int r = find_row(c, name, &text, &row, err);
     if (r == 1) {
         error_set(err, CAY_CONFLICT, "there is a snapshot '%.200s' already", name);
