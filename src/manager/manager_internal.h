@@ -88,9 +88,8 @@ struct manager {
     struct watch *watches;
     int64_t refusals_since; /* monotonic: the minute in which */
     size_t refusals, refusals_left_out;
-    size_t operations, changes; /* under way */
-    unsigned awaiting;          /* how many wait for operations to end */
-    bool ready;                 /* compared with the engine: what is asked for can be done */
+    size_t operations, changes, awaiting; /* under way; awaiting: how many want operations to end */
+    bool ready; /* compared with the engine: what is asked for can be done */
     bool closing, reaping, wake, is_rescue; /* the last: see manager_rescue.c */
     pthread_t reaper;
     bool sampling, has_sampler;
