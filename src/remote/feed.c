@@ -4,8 +4,13 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "wire/client_files.h"
 
-enum { COMMAND_MAX = 256 * 1024 };
+enum {
+    COMMAND_MAX = 256 * 1024,
+    INLINE_MAX = 32 * 1024, /* what goes with the command that keeps it */
+    PIECE_MAX = 1024 * 1024,
+};
 
 /* ---- pieces ---- */
 
@@ -18,18 +23,37 @@ static int run(const struct feed *f, const struct buf *command, struct cay_error
     return error_remedy(err, "it needs base64 and a /tmp that can be written to");
 }
 
-/* A piece appears whole: it is renamed when it is written. */
-static int put_piece(struct feed *f, const char *data, size_t len, struct cay_error *err) {
-    _cleanup_(buf_free) struct buf b = BUF_INIT(COMMAND_MAX);
-    (void)buf_printf(&b, "mkdir -p %s && printf %%s '", f->folder);
-    char *to = buf_reserve(&b, BASE64_ENCODE_RAW_LENGTH(len));
+static void put_inline(const struct feed *f, struct buf *b) {
+    size_t len = BASE64_ENCODE_RAW_LENGTH(f->pending.len);
+    (void)buf_printf(b, "mkdir -p %s && printf %%s '", f->folder);
+    char *to = buf_reserve(b, len);
     if (to != NULL) {
-        base64_encode_raw(to, len, (const uint8_t *)data);
-        buf_commit(&b, BASE64_ENCODE_RAW_LENGTH(len));
+        base64_encode_raw(to, f->pending.len, (const uint8_t *)f->pending.data);
+        buf_commit(b, len);
     }
-    (void)buf_printf(&b, "' | base64 -d > %s/part && mv %s/part %s/%u", f->folder, f->folder,
-                     f->folder, f->count++);
-    return run(f, &b, err);
+    (void)buf_printf(b, "' | base64 -d > %s/part && ", f->folder);
+}
+
+static int upload(const struct feed *f, struct cay_error *err) {
+    struct wire_memory memory = {.data = f->pending.data, .len = f->pending.len};
+    char path[sizeof f->folder + 8];
+    (void)snprintf(path, sizeof path, "%s/part", f->folder);
+    return toolbox_upload(&f->op->toolbox, path, wire_source_memory, &memory, err);
+}
+
+/* A piece appears whole: it is renamed when it is written. */
+int feed_flush(struct feed *f, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(COMMAND_MAX);
+    int r = 0;
+    if (f->pending.len == 0)
+        return 0;
+    if (f->pending.len <= INLINE_MAX)
+        put_inline(f, &b);
+    else
+        r = upload(f, err);
+    (void)buf_printf(&b, "mv %s/part %s/%u", f->folder, f->folder, f->count++);
+    buf_clear(&f->pending);
+    return r < 0 ? r : run(f, &b, err);
 }
 
 static int put_end(struct feed *f, struct cay_error *err) {
@@ -48,10 +72,14 @@ static int give_credit(struct feed *f, size_t len, struct cay_error *err) {
 int feed_take(struct feed *f, const struct wire_frame *frame, struct cay_error *err) {
     if (f->folder[0] == '\0' || f->ended)
         return 0;
-    if (frame->type == WIRE_INPUT_END)
-        return put_end(f, err);
-    int r = frame->len == 0 ? 0 : put_piece(f, frame->data, frame->len, err);
-    return r < 0 ? r : give_credit(f, frame->len, err);
+    if (frame->type == WIRE_INPUT_END) {
+        int r = feed_flush(f, err);
+        return r < 0 ? r : put_end(f, err);
+    }
+    if (buf_append(&f->pending, frame->data, frame->len) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    int r = give_credit(f, frame->len, err);
+    return r < 0 || f->pending.len < PIECE_MAX ? r : feed_flush(f, err);
 }
 
 /* ---- the beginning and the end ---- */
@@ -60,7 +88,7 @@ int feed_take(struct feed *f, const struct wire_frame *frame, struct cay_error *
 int feed_begin(struct feed *f, struct op *o, struct cay_error *err) {
     char name[32];
     struct wire_frame frame;
-    *f = (struct feed){.op = o, .ended = true};
+    *f = (struct feed){.op = o, .pending = BUF_INIT(PIECE_MAX + WIRE_DATA_MAX), .ended = true};
     if (op_number(o, WIRE_TAG_STDIN) == 0)
         return 0;
     bool early = op_has_frame(o);
@@ -83,4 +111,8 @@ void feed_put_loop(const struct feed *f, struct buf *script) {
                      "elif [ -e %s/end ] || [ ! -d %s ]; then [ -e %s/$n ] || break; "
                      "else sleep 0.05 2>/dev/null || sleep 1; fi; done",
                      f->folder, f->folder, f->folder, f->folder, f->folder, f->folder);
+}
+
+void feed_free(struct feed *f) {
+    buf_free(&f->pending);
 }

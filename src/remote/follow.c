@@ -118,7 +118,10 @@ static int take_frames(struct follow *f, struct cay_error *err) {
         if (x < 0)
             return x;
     }
-    return r < 0 ? error_sys(err, -r, "reading a request") : 0;
+    if (r < 0)
+        return error_sys(err, -r, "reading a request");
+    bool more = op_has_frame(f->op); /* then this is done again */
+    return f->feed == NULL || more ? 0 : feed_flush(f->feed, err);
 }
 
 /* ---- until its end ---- */

@@ -99,5 +99,6 @@ int op_exec(struct op *o, struct cay_error *err) {
     (void)session_end(o, name, &ignored); /* with what is left of the command */
     if (cut)
         remove_traces(&f);
+    feed_free(&feed);
     return r < 0 ? r : follow_tell(&f, err);
 }

@@ -172,7 +172,7 @@ static void put_text(const struct op *o, const struct feed *feed, struct buf *b)
 
 int op_session_exec(struct op *o, struct cay_error *err) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(TEXT_MAX);
-    struct feed feed = {.op = o, .ended = true};
+    _cleanup_(feed_free) struct feed feed = {.op = o, .ended = true};
     struct follow f = {.op = o,
                        .session = op_text(o, WIRE_TAG_NAME),
                        .feed = &feed,
