@@ -116,3 +116,12 @@ void feed_put_loop(const struct feed *f, struct buf *script) {
 void feed_free(struct feed *f) {
     buf_free(&f->pending);
 }
+
+void feed_remove(const struct feed *f) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(1024);
+    struct cay_error ignored;
+    if (f->count == 0)
+        return;
+    (void)buf_printf(&b, "rm -rf %s", f->folder);
+    (void)run(f, &b, &ignored); /* the sandbox may be gone */
+}

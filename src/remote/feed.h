@@ -24,5 +24,8 @@ int feed_flush(struct feed *f, struct cay_error *err);
 /* Appends the loop, as a list of commands whose output is the input. */
 void feed_put_loop(const struct feed *f, struct buf *script);
 
-/* Releases what it holds here; what is there is the script's to remove. */
+/* Removes the folder, which the script does too; but input may have come after that. */
+void feed_remove(const struct feed *f);
+
+/* Releases what it holds here. */
 void feed_free(struct feed *f);

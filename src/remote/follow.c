@@ -95,12 +95,22 @@ static int pass_signal(struct follow *f, int number, struct cay_error *err) {
     return MIN(r, 0); /* it may have ended meanwhile */
 }
 
+/* That a command which has ended takes no more input is no failure. */
+static int judge_feed(struct follow *f, int r) {
+    struct cay_error ignored;
+    if (r == 0 || follow_ask(f, &ignored) <= 0)
+        return r;
+    f->feed->ended = true;
+    feed_free(f->feed);
+    return 0;
+}
+
 static int take_frame(struct follow *f, const struct wire_frame *frame, struct cay_error *err) {
     struct wire_message m;
     switch (frame->type) {
     case WIRE_INPUT:
     case WIRE_INPUT_END:
-        return f->feed != NULL ? feed_take(f->feed, frame, err) : 0;
+        return f->feed != NULL ? judge_feed(f, feed_take(f->feed, frame, err)) : 0;
     case WIRE_SIGNAL:
         if (wire_parse(frame->data, frame->len, &m) < 0 || m.number[WIRE_TAG_SIGNAL] >= NSIG)
             return error_set(err, CAY_INVALID_ARGUMENT, "a malformed signal");
@@ -121,7 +131,7 @@ static int take_frames(struct follow *f, struct cay_error *err) {
     if (r < 0)
         return error_sys(err, -r, "reading a request");
     bool more = op_has_frame(f->op); /* then this is done again */
-    return f->feed == NULL || more ? 0 : feed_flush(f->feed, err);
+    return f->feed == NULL || more ? 0 : judge_feed(f, feed_flush(f->feed, err));
 }
 
 /* ---- until its end ---- */

@@ -95,7 +95,8 @@ int op_exec(struct op *o, struct cay_error *err) {
         r = start(&f, err);
     if (r == 0)
         r = follow_run(&f, err);
-    bool cut = r < 0 || f.hung_up || f.reason != WIRE_REASON_EXIT;
+    /* input may have come after the command had removed its folder */
+    bool cut = r < 0 || f.hung_up || f.reason != WIRE_REASON_EXIT || feed.count > 0;
     (void)session_end(o, name, &ignored); /* with what is left of the command */
     if (cut)
         remove_traces(&f);

@@ -191,6 +191,7 @@ int op_session_exec(struct op *o, struct cay_error *err) {
         return r < 0 ? r : op_done(o, err);
     r = follow_run(&f, err);
     f.running |= f.reason != WIRE_REASON_EXIT; /* nobody can end it alone */
+    feed_remove(&feed);
     return r < 0 ? r : follow_tell(&f, err);
 }
 

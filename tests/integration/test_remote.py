@@ -168,6 +168,7 @@ def test_input(remote, lab):
     data = bytes(range(3, 256)) * 1000  # not the bytes of which the marks of logs consist
     assert remote("exec", lab, "md5sum", input=data).stdout == \
         subprocess.run(["md5sum"], input=data, stdout=subprocess.PIPE, check=True).stdout
+    assert remote.ok("exec", lab, "head", "-c", "3", input=b"abc" * 1000000) == "abc"
     ours, theirs = socket.socketpair()  # an input that does not end holds up nothing
     with ours, theirs:
         assert remote.ok("exec", lab, "echo", "done", stdin=theirs) == "done\n"
