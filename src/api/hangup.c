@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 
 enum {
     LOOK_MS = 10,
@@ -60,4 +61,14 @@ void hangup_end(struct hangup *h) {
     if (write(h->stop, &one, sizeof one) == (ssize_t)sizeof one)
         (void)pthread_join(h->thread, NULL);
     fd_close(&h->stop);
+}
+
+void hangup_await(int ours, int64_t deadline_ms) {
+    char ignored[4096];
+    struct pollfd p = {.fd = ours, .events = POLLIN};
+    while (poll(&p, 1, clock_poll_timeout(deadline_ms)) > 0 && !clock_expired(deadline_ms)) {
+        ssize_t n = recv(ours, ignored, sizeof ignored, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            return;
+    }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdint.h>
 
 struct hangup {
     int client; /* his socket: looked at, nothing is taken from it */
@@ -17,3 +18,8 @@ struct hangup {
 int hangup_watch(struct hangup *h, int client, int ours);
 /* Ends it; the descriptors may be closed afterwards. */
 void hangup_end(struct hangup *h);
+
+/* Waits until the client, who has heard everything, has gone; what he still says is not listened
+ * to. To be called before the library is told to close: with input on its way it would forget
+ * output. */
+void hangup_await(int ours, int64_t deadline_ms);

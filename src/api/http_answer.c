@@ -20,6 +20,7 @@ enum {
     STREAM_CHUNK = 64 * 1024,
     WEBSOCKET_MESSAGE_MAX = 1024 * 1024,
     TAKES_NOTHING_MS = 300 * 1000,
+    GOODBYE_MS = 1000,
 };
 
 /* A stream, and who reads it. */
@@ -120,6 +121,8 @@ static void pass_bytes(const struct operation_run *o, struct hangup *h) {
         metrics_observe(METRICS_FIRST, first_us - q->log.began_us);
     metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
     call_free(&q->call); /* before the client sees the end */
+    if (h != NULL && first_us != 0)
+        hangup_await(o->sock, clock_deadline(GOODBYE_MS));
     if (h != NULL)
         hangup_end(h);
     (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);

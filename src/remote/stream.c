@@ -90,15 +90,17 @@ static void read_far(struct relay *r) {
     r->moved = true;
 }
 
+/* A far end that takes nothing more may have said its last words: those are still read. */
 static void write_far(struct relay *r) {
     size_t n = 0;
     if (r->up.at == r->up.len)
         return;
     CURLcode code =
         curl_easy_send(r->stream->curl, r->up.data + r->up.at, r->up.len - r->up.at, &n);
-    r->broken |= code != CURLE_OK && code != CURLE_AGAIN;
-    r->up.at += n;
-    r->moved |= n > 0;
+    bool refused = code != CURLE_OK && code != CURLE_AGAIN;
+    r->up.at = refused ? r->up.len : r->up.at + n;
+    r->up.ended |= refused;
+    r->moved |= refused || n > 0;
 }
 
 /* That the near end is gone is heard also when nothing is read from it. */
