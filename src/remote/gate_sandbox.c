@@ -18,7 +18,6 @@ void gate_tell(struct gate *g, const struct json_document *doc) {
 /* "K=V" of every field "label", as the JSON that the remote wants. */
 static int put_labels(const struct request *r, struct buf *b) {
     struct jsonw w = JSONW_INIT(b);
-    _cleanup_(buf_free) struct buf query = BUF_INIT(64 * 1024);
     int count = 0;
     jsonw_begin_object(&w);
     for (const char *p = r->query; *p != '\0'; p += strcspn(p, "&"), p += *p == '&') {

@@ -53,7 +53,7 @@ static int parse_fields(struct request *r, const char *data, size_t len) {
     _cleanup_(buf_free) struct buf head = BUF_INIT(HTTP_HEAD_MAX + PIECE);
     (void)buf_puts(&head, status);
     (void)buf_append(&head, data, len);
-    return head.failed ? -ENOMEM : http_head_parse(head.data, head.len, &r->head);
+    return head.failed ? -ENOMEM : http_head_parse(buf_text(&head), head.len, &r->head);
 }
 
 static bool has_field(const struct request *r, const char *name, const char *part) {
@@ -62,7 +62,7 @@ static bool has_field(const struct request *r, const char *name, const char *par
 }
 
 static int parse_head(struct request *r, const char *data, size_t len) {
-    const char *end = memmem(data, len, "\r\n", 2);
+    const char *end = strstr(data, "\r\n");
     int x = end == NULL ? -EPROTO : split_line(r, data, (size_t)(end - data));
     if (x == 0)
         x = parse_fields(r, end, len - (size_t)(end - data));
@@ -82,14 +82,14 @@ int request_read(int fd, struct request *ret) {
         int r = fill(fd, &in);
         if (r < 0)
             return r;
-        end = http_head_end(in.data, in.len, looked);
+        end = http_head_end(buf_text(&in), in.len, looked);
         looked = in.len;
     }
-    int r = end == 0 ? -EPROTO : parse_head(ret, in.data, end);
+    int r = end == 0 ? -EPROTO : parse_head(ret, buf_text(&in), end);
     size_t length = r == 0 && ret->head.length > 0 ? (size_t)ret->head.length : 0;
     while (r == 0 && in.len - end < length)
         r = fill(fd, &in);
-    return r < 0 ? r : buf_append(&ret->body, in.data + end, MIN(length, in.len - end));
+    return r < 0 ? r : buf_append(&ret->body, buf_text(&in) + end, MIN(length, in.len - end));
 }
 
 void request_free(struct request *r) {
