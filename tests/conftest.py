@@ -1,8 +1,21 @@
 """Lets every suite import tests/support.py, and gives all of them its fixtures."""
 
+import atexit
+import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from support import clean_host, folder  # noqa: E402, F401
+
+
+def pytest_configure():
+    """A folder for temporary files that is this run's own: another run as the same user would close
+    the one that they would share to the ordinary users of our tests."""
+    scratch = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    scratch.chmod(0o755)
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(scratch)
+    atexit.register(shutil.rmtree, scratch, ignore_errors=True)  # after pytest's own clean-up
