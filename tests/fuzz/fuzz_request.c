@@ -11,6 +11,7 @@
 
 #include <cay.h>
 
+#include "api/builds.h"
 #include "api/call.h"
 #include "api/daytona_era.h"
 #include "api/images.h"
@@ -25,6 +26,7 @@ static const char request_end = (char)0xfc, answer_begin = (char)0xfd;
 
 static struct {
     struct world *world;
+    struct builds *builds;
     const char *name[HEADERS_MAX], *value[HEADERS_MAX];
     size_t headers;
     char *answers; /* of the sandbox */
@@ -142,8 +144,16 @@ static int forget_image(void *user, const char *name, struct cay_error *err) {
     return str_equal(name, "a:1") ? 0 : error_set(err, CAY_NOT_FOUND, "no image '%s'", name);
 }
 
-static const struct image_ops images = {list_images, change_image, forget_image, change_image,
-                                        NULL};
+/* Fails at once: what is not built has the longer way through the handlers. */
+static int build_image(void *user, const struct image_build_order *order, char id[static HEX_SIZE],
+                       struct cay_error *err) {
+    (void)user, (void)id;
+    (void)fd_write_all(order->log, "step 1\n", 7);
+    return error_set(err, CAY_CONFLICT, "it cannot be built");
+}
+
+static const struct image_ops images = {list_images,  change_image, forget_image,
+                                        change_image, build_image,  NULL};
 
 /* ---- one request ---- */
 
@@ -227,6 +237,7 @@ static void ask(const char *method, const char *uri, const char *body, size_t le
     struct call c = {0};
     call_init(&c, stage.world->m);
     c.images = &images;
+    c.builds = stage.builds;
     c.public_url = "";
     c.method = method;
     c.uri = strdup(uri);
@@ -299,6 +310,7 @@ static void need_box(struct world *w) {
 static void *user_state;
 
 static void end_world(void) {
+    builds_free(stage.builds);
     (void)teardown(&user_state);
 }
 
@@ -307,6 +319,7 @@ static void begin_world(void) {
     stage.world = user_state;
     stage.world->options.limits.stop_grace_ms = 0;
     open_manager(stage.world);
+    require(builds_new(&images, &stage.builds, NULL) == 0);
     (void)atexit(end_world);
 }
 
