@@ -442,11 +442,19 @@ static void *run_apart(void *arg) {
     return NULL;
 }
 
-int builds_start(struct build *one, struct cay_error *err) {
+static void look(const struct build *one, struct build_view *ret) {
+    *ret = (struct build_view){
+        .state = one->state, .created_ms = one->created_ms, .updated_ms = one->updated_ms};
+    memcpy(ret->name, one->name, sizeof ret->name);
+    memcpy(ret->reason, one->reason, sizeof ret->reason);
+}
+
+int builds_start(struct build *one, struct build_view *ret_view, struct cay_error *err) {
     pthread_t thread;
     (void)pthread_mutex_lock(&one->all->lock);
     bool is_mine = claim(one);
     (void)take_place(one); /* so that its first look says whether it runs */
+    look(one, ret_view);
     (void)pthread_mutex_unlock(&one->all->lock);
     if (!is_mine)
         return error_set(err, CAY_CONFLICT, "it runs already");
@@ -466,13 +474,6 @@ int builds_start(struct build *one, struct cay_error *err) {
 
 static bool may_see(const struct key *caller, const struct build *one) {
     return key_sees_all(caller) || str_equal(one->owner, caller->id);
-}
-
-static void look(const struct build *one, struct build_view *ret) {
-    *ret = (struct build_view){
-        .state = one->state, .created_ms = one->created_ms, .updated_ms = one->updated_ms};
-    memcpy(ret->name, one->name, sizeof ret->name);
-    memcpy(ret->reason, one->reason, sizeof ret->reason);
 }
 
 struct build *builds_find(struct builds *b, const struct key *caller, const char *name) {

@@ -33,8 +33,8 @@ void builds_free(struct builds *b);
  * forgotten. *ret is a reference. */
 int builds_add(struct builds *b, const char *owner, const char *name, const char *dockerfile,
                struct build **ret, struct cay_error *err);
-/* Runs it in a thread of its own. */
-int builds_start(struct build *one, struct cay_error *err);
+/* Runs it in a thread of its own; *ret_view is how it begins, whatever has become of it since. */
+int builds_start(struct build *one, struct build_view *ret_view, struct cay_error *err);
 
 /* True for names that builds_add made. */
 bool builds_is_name(const char *image_name);

@@ -231,7 +231,9 @@ static int get(struct call *c, struct cay_error *err) {
 }
 
 /* In the background; clients ask until it is there, and see the log meanwhile. */
-static int build(struct call *c, const char *name, const char *dockerfile, struct cay_error *err) {
+static int build(struct call *c, const char *name, const char *as_asked, const char *dockerfile,
+                 struct cay_error *err) {
+    struct build_view view;
     _cleanup_(buf_free) struct buf text = BUF_INIT(LIST_MAX);
     _cleanup_(build_unrefp) struct build *one = NULL;
     struct row row = {0};
@@ -242,7 +244,13 @@ static int build(struct call *c, const char *name, const char *dockerfile, struc
     }
     if (r == 0)
         r = builds_add(c->builds, c->caller.id, name, dockerfile, &one, err);
-    return r < 0 ? r : builds_start(one, err);
+    if (r == 0)
+        r = builds_start(one, &view, err);
+    if (r < 0)
+        return r;
+    struct jsonw w = JSONW_INIT(&c->answer.body);
+    put_build(&w, &view, as_asked);
+    return 0;
 }
 
 /* A digest is what an image is, not what it shall be called. */
@@ -255,6 +263,11 @@ static int check_name(const char *text, char name[static REFERENCE_TEXT_SIZE],
     return error_remedy(err, "write NAME or NAME:TAG");
 }
 
+static int make(struct call *c, const struct daytona_snapshot *wish, struct cay_error *err) {
+    int r = c->images->name(c->images->user, wish->image, wish->name, err);
+    return r < 0 ? r : answer_name(c, wish->name, err);
+}
+
 static int create(struct call *c, struct cay_error *err) {
     struct daytona_snapshot wish = {0};
     char name[REFERENCE_TEXT_SIZE];
@@ -262,11 +275,12 @@ static int create(struct call *c, struct cay_error *err) {
     (void)str_escape(c->object, sizeof c->object, wish.name);
     if (r == 0)
         r = check_name(wish.name, name, err);
-    if (r == 0)
-        r = wish.dockerfile != NULL ? build(c, name, wish.dockerfile, err)
-                                    : c->images->name(c->images->user, wish.image, wish.name, err);
+    if (r == 0 && wish.dockerfile != NULL)
+        r = build(c, name, wish.name, wish.dockerfile, err);
+    else if (r == 0)
+        r = make(c, &wish, err);
     free(wish.dockerfile);
-    return r < 0 ? r : answer_name(c, wish.name, err);
+    return r;
 }
 
 /* One that is being built is given up; it may have come to its end in this moment. */

@@ -126,16 +126,17 @@ static void test_cancelled_by_who_runs_it(void **state) {
 
 static void test_snapshots(void **state) {
     struct cay_error err = {0};
+    struct build_view view;
     struct build *again = NULL;
     struct build *one = add(*state, "a", "wait"), *two = add(*state, "b", "wait"),
                  *three = add(*state, "c", "ok");
-    assert_int_equal(builds_start(one, NULL), 0);
-    assert_int_equal(builds_start(two, NULL), 0);
-    assert_int_equal(builds_start(three, NULL), 0);
+    assert_int_equal(builds_start(one, &view, NULL), 0);
+    assert_int_equal(builds_start(two, &view, NULL), 0);
+    assert_int_equal(builds_start(three, &view, NULL), 0);
     assert_int_equal(state_of(one), BUILD_RUNNING);
     assert_int_equal(state_of(two), BUILD_RUNNING);
     assert_int_equal(state_of(three), BUILD_PENDING); /* two at a time */
-    assert_int_equal(builds_start(one, &err), -CAY_CONFLICT);
+    assert_int_equal(builds_start(one, &view, &err), -CAY_CONFLICT);
     assert_int_equal(builds_add(*state, "ann", "a", "ok", &again, &err), -CAY_CONFLICT);
     assert_int_equal(builds_drop(one), BUILD_FAILED);
     assert_int_equal(wait_for_end(three), BUILD_DONE);
@@ -157,9 +158,11 @@ static void test_who_sees_what(void **state) {
         const struct key *key;
         int seen;
     } rows[] = {{&ann, 1}, {&bob, 0}, {&admin, 1}};
+    struct build_view view;
     _cleanup_(build_unrefp) struct build *one = add(*state, "a", "x");
     _cleanup_(build_unrefp) struct build *other = add(*state, "", "x");
-    assert_int_equal(builds_start(one, NULL), 0);
+    assert_int_equal(builds_start(one, &view, NULL), 0);
+    assert_int_equal(view.state, BUILD_RUNNING); /* although it may have ended already */
     assert_int_equal(wait_for_end(one), BUILD_FAILED);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         int seen = 0;
