@@ -50,7 +50,9 @@ def test_cases(options):
 
 
 # Minutes of emulation for what asks the kernel nothing that the others do not.
-TOO_SLOW = ("test_guard", "test_opt_complete", "test_manager", "test_db", "test_json")
+TOO_SLOW = ("test_guard", "test_opt_complete", "test_manager", "test_db", "test_json", "test_key",
+            "test_audit", "test_builds", "test_daytona", "test_events_http", "test_openapi",
+            "test_preview_http", "test_toolbox_files")
 
 
 @USERS
