@@ -145,6 +145,16 @@ static enum MHD_Result begin(const struct http_port *port, const char *method, c
 
 /* ---- the life of a request ---- */
 
+static void free_request(struct http_request *q) {
+    if (q->has_begun)
+        request_log_end(&q->log, q->call.route, q->call.args.row, q->call.caller.name);
+    log_clear_fields();
+    free(q->origin);
+    call_free(&q->call);
+    (void)atomic_fetch_sub(&q->http->under_way, 1);
+    free(q);
+}
+
 /* The first that is heard of one. What it returns is the request's from then on. */
 static void *new_request(void *cls, const char *uri, struct MHD_Connection *connection) {
     const struct http_port *port = cls;
@@ -153,7 +163,6 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
         return NULL;
     q->http = port->http;
     q->connection = connection;
-    atomic_init(&q->references, 1);
     (void)atomic_fetch_add(&q->http->under_way, 1);
     call_init(&q->call, q->http->options.manager);
     q->call.images = q->http->options.images;
@@ -163,24 +172,11 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
     q->call.is_tls = port->is_tcp && q->http->options.tls->cert != NULL;
     q->call.uri = strdup(uri);
     if (q->call.uri == NULL) {
-        http_put_request(q);
+        free_request(q);
         return NULL;
     }
     q->target_result = target_parse(uri, &q->call.target, &q->target_error);
     return q;
-}
-
-void http_put_request(struct http_request *q) {
-    bool is_last = atomic_fetch_sub(&q->references, 1) == 1;
-    if (is_last && q->has_begun)
-        request_log_end(&q->log, q->call.route, q->call.args.row, q->call.caller.name);
-    log_clear_fields();
-    if (!is_last)
-        return;
-    free(q->origin);
-    call_free(&q->call);
-    (void)atomic_fetch_sub(&q->http->under_way, 1);
-    free(q);
 }
 
 static void end_request(void *cls, struct MHD_Connection *connection, void **con_cls,
@@ -191,7 +187,7 @@ static void end_request(void *cls, struct MHD_Connection *connection, void **con
         return;
     *con_cls = NULL;
     http_await_head(connection);
-    http_put_request(q);
+    free_request(q);
 }
 
 static enum MHD_Result run(struct http_request *q) {

@@ -6,21 +6,21 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "api/hangup.h"
 #include "api/http_internal.h"
 #include "api/metrics.h"
 #include "api/relay.h"
+#include "api/tls_pump.h"
 #include "api/ws.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 
 enum {
     STREAM_CHUNK = 64 * 1024,
     WEBSOCKET_MESSAGE_MAX = 1024 * 1024,
     TAKES_NOTHING_MS = 300 * 1000,
-    GOODBYE_MS = 1000,
 };
 
 /* A stream, and who reads it. */
@@ -94,19 +94,15 @@ static void converse(struct call *c, int sock, const char *early, size_t early_l
 struct operation_run {
     struct http_request *q;
     int sock;
-    struct MHD_UpgradeResponseHandle *handle;
-    char *early;
+    const char *early;
     size_t early_len;
-    int client; /* with TLS: his own socket */
 };
 
-/* h: who watches the client; NULL without TLS. */
-static void pass_bytes(const struct operation_run *o, struct hangup *h) {
+static void pass_bytes(const struct operation_run *o) {
     struct http_request *q = o->q;
     int64_t first_us = 0;
     int r = 0;
     struct key_use use = {.sock = o->sock};
-    tune(o->sock);
     memcpy(use.id, q->call.caller.id, sizeof use.id);
     if (!manager_key_use(q->call.manager, &use))
         r = -EACCES; /* its key was removed in this moment */
@@ -121,64 +117,54 @@ static void pass_bytes(const struct operation_run *o, struct hangup *h) {
         metrics_observe(METRICS_FIRST, first_us - q->log.began_us);
     metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
     call_free(&q->call); /* before the client sees the end */
-    if (h != NULL && first_us != 0)
-        hangup_await(o->sock, clock_deadline(GOODBYE_MS));
-    if (h != NULL)
-        hangup_end(h);
-    (void)MHD_upgrade_action(o->handle, MHD_UPGRADE_ACTION_CLOSE);
 }
+
+/* ---- with TLS ---- */
 
 static void *run_beside(void *arg) {
     struct operation_run *o = arg;
-    struct hangup h = {0};
     log_set_field("request", o->q->log.id);
-    bool watched = hangup_watch(&h, o->client, o->sock) == 0;
-    pass_bytes(o, watched ? &h : NULL);
-    http_put_request(o->q);
-    free(o->early);
-    free(o);
+    pass_bytes(o);
+    log_clear_fields();
+    fd_close(&o->sock);
     return NULL;
 }
 
-/* With TLS the library's thread is needed to encrypt; the bytes are passed by another one. */
-static int start_beside(const struct operation_run *o) {
+/* The thread of the connection encrypts, another one does what there is to do. */
+static int pass_encrypted(struct operation_run *o, void *session, int tcp) {
     pthread_t thread;
-    struct operation_run *copy = malloc(sizeof *copy);
-    char *early = malloc(o->early_len + 1);
-    if (copy == NULL || early == NULL) {
-        free(copy);
-        free(early);
-        return -ENOMEM;
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    o->sock = pair[0];
+    (void)fd_set_nonblocking(tcp, true); /* as the library has it already */
+    int r = -pthread_create(&thread, NULL, run_beside, o);
+    if (r == 0) {
+        r = tls_pump(session, tcp, pair[1]);
+        (void)pthread_join(thread, NULL);
     }
-    if (o->early_len > 0)
-        memcpy(early, o->early, o->early_len);
-    *copy = *o;
-    copy->early = early;
-    (void)atomic_fetch_add(&o->q->references, 1);
-    int r = pthread_create(&thread, NULL, run_beside, copy);
-    if (r == 0)
-        return -pthread_detach(thread);
-    (void)atomic_fetch_sub(&o->q->references, 1);
-    free(early);
-    free(copy);
-    return -r;
+    fd_close(&pair[1]);
+    fd_close(&o->sock);
+    return r;
 }
 
-/* Without, in the thread of its connection. */
+/* In the thread of its connection. */
 static void run_operation(void *cls, struct MHD_Connection *connection, void *con_cls,
                           const char *early, size_t early_len, MHD_socket sock,
                           struct MHD_UpgradeResponseHandle *handle) {
     (void)cls;
-    const union MHD_ConnectionInfo *client =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct operation_run o = {con_cls,   sock,
-                              handle,    (char *)(uintptr_t)early,
-                              early_len, client != NULL ? client->connect_fd : -1};
-    bool is_tls = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_PROTOCOL) != NULL;
-    if (!is_tls)
-        pass_bytes(&o, NULL);
-    else if (start_beside(&o) < 0)
-        (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
+    struct operation_run o = {con_cls, sock, early, early_len};
+    const union MHD_ConnectionInfo *tls =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    int tcp = call_socket(&o.q->call), r = 0;
+    tune(tcp);
+    if (tls == NULL || tls->tls_session == NULL)
+        pass_bytes(&o);
+    else
+        r = pass_encrypted(&o, tls->tls_session, tcp);
+    if (r < 0)
+        log_event(LOG_LEVEL_DEBUG, "encrypted connection ended early", "errno", "%d", -r);
+    (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
 }
 
 /* What a client asked for by Upgrade: websocket must be answered so, or be an error. */

@@ -58,7 +58,6 @@ struct http_request {
     struct call call; /* first: call_header() gets from it to the rest */
     struct http *http;
     struct MHD_Connection *connection;
-    atomic_int references;
     struct cay_error target_error; /* of its path, if target_result is negative */
     int target_result;
     struct request_log log;
@@ -73,9 +72,6 @@ struct http_request {
     size_t ignored_bytes; /* of them, that its sink did not take */
     int64_t body_ms;      /* when it began, later by as much as we made it wait */
 };
-
-/* The last one who has it lets it go. */
-void http_put_request(struct http_request *q);
 
 /* ---- http_answer.c ---- */
 

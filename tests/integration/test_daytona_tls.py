@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import socket
+import struct
 
 import pytest
 from daemons import free_port, serving
@@ -34,6 +36,12 @@ class Remote:
                          Authorization=key or self.key)
 
 
+def bytes_received(sock):
+    """Of the TCP connection, encrypted: tcpi_bytes_received of struct tcp_info."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    return struct.unpack_from("<Q", info, 128)[0]
+
+
 @pytest.fixture
 def box(folder, certificates):  # noqa: F811
     port = free_port()
@@ -57,6 +65,7 @@ def test_logs(box):
         want = "".join(f"{i}\n" for i in range(1, 200001)).encode()
         assert hashlib.sha256(out).digest() == hashlib.sha256(want).digest() and err == b"end\n"
         assert ws.closed == (1000, "")
+        assert bytes_received(ws.sock) < 1.1 * len(out) + 20_000  # not in crumbs
     with pytest.raises(NotUpgraded) as refused:
         box.open(path + "/logs?follow=true", key="Bearer cay_wrong")
     assert refused.value.status == 401
