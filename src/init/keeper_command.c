@@ -340,8 +340,9 @@ void command_signal(struct keeper *k, struct command *c, int number) {
 /* As a terminal does, more than once: a shell that is just starting a program may miss it. */
 static void ask_to_end(struct keeper *k, struct command *c) {
     c->asked++;
-    c->kill_deadline = clock_ms() + KEEPER_ASK_MS;
     command_signal(k, c, SIGINT);
+    if (c->running) /* from now on: finding the moment took its time */
+        c->kill_deadline = clock_ms() + KEEPER_ASK_MS;
 }
 
 /* Its death ends the command. */

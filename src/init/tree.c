@@ -205,7 +205,7 @@ static void pause_briefly(void) {
  * program after the other offers one in four: with 20 tries every third hundred of interrupts met
  * none, took a child that was still a copy of its shell for a subshell, and was lost. */
 static void hold_still(pid_t leader) {
-    enum { TRIES = 160, EARLY_TRIES = 80, LOOKS = 10 };
+    enum { TRIES = 100, EARLY_TRIES = 40, LOOKS = 10 };
     for (int i = 0;; i++) {
         (void)kill(-leader, SIGSTOP);
         enum moment moment = MOMENT_TOO_EARLY;
