@@ -32,7 +32,7 @@ def test_streams_are_separate():
 
 
 def test_streams_interleave_as_they_were_written():
-    done = sh("for i in 1 2 3 4 5; do echo o$i; sleep 0.02; echo e$i >&2; sleep 0.02; done",
+    done = sh("for i in 1 2 3 4 5; do echo o$i; sleep 0.1; echo e$i >&2; sleep 0.1; done",
               stderr=subprocess.STDOUT)
     assert done.stdout.decode().split() == [f"{c}{i}" for i in range(1, 6) for c in "oe"]
 
