@@ -14,6 +14,10 @@ enum { SMALL_MAX = 64 * 1024, TEXT_MAX = 4 * 1024 * 1024, SHOWN_MAX = 1023 };
 /* What gives a command an empty input. */
 #define EMPTY_BEFORE "{ "
 #define EMPTY_AFTER  "\n} </dev/null"
+/* And one that comes by a pipe. */
+#define PIPE_BEGIN  "mkdir -p /tmp/."
+#define PIPE_BEFORE "/pipe 2>/dev/null &\n{ "
+#define PIPE_AFTER  "\n} < /tmp/."
 
 /* ---- their life ---- */
 
@@ -165,7 +169,7 @@ static void put_text(const struct op *o, const struct feed *feed, struct buf *b)
     } else {
         (void)buf_printf(b, "mkdir -p %s && mkfifo %s/pipe\n( ", d, d);
         feed_put_loop(feed, b);
-        (void)buf_printf(b, " ) > %s/pipe 2>/dev/null &\n{ %s\n} < %s/pipe\n", d, text, d);
+        (void)buf_printf(b, " ) > %s" PIPE_BEFORE "%s\n} < %s/pipe\n", d, text, d);
         (void)buf_printf(b, "(c=$?; : > %s/end; wait; rm -rf %s; exit $c)", d, d);
     }
 }
@@ -197,14 +201,29 @@ int op_session_exec(struct op *o, struct cay_error *err) {
 
 /* ---- what is kept of them ---- */
 
-/* What cay put around a command is not shown. */
+/* The command without what put_text put around it. */
+static const char *unwrap(const char *text, size_t *ret_len) {
+    const char *begin = NULL, *end = NULL, *next;
+    *ret_len = strlen(text);
+    if (str_starts(text, EMPTY_BEFORE) && str_ends(text, EMPTY_AFTER)) {
+        begin = text + strlen(EMPTY_BEFORE);
+        end = text + *ret_len - strlen(EMPTY_AFTER);
+    } else if (str_starts(text, PIPE_BEGIN) && (begin = strstr(text, PIPE_BEFORE)) != NULL) {
+        begin += strlen(PIPE_BEFORE);
+        for (next = begin; (next = strstr(next, PIPE_AFTER)) != NULL; next++)
+            end = next;
+    }
+    if (end == NULL)
+        return text;
+    *ret_len = (size_t)(end - begin);
+    return begin;
+}
+
 static void put_shown(struct buf *b, const char *text) {
     char shown[SHOWN_MAX + 1];
-    size_t len = strlen(text), before = strlen(EMPTY_BEFORE), after = strlen(EMPTY_AFTER);
-    bool wrapped = str_starts(text, EMPTY_BEFORE) && str_ends(text, EMPTY_AFTER);
-    const char *from = wrapped ? text + before : text;
-    size_t n = wrapped ? len - before - after : len;
-    (void)snprintf(shown, sizeof shown, "%.*s", (int)MIN(n, (size_t)SHOWN_MAX), from);
+    size_t len;
+    const char *command = unwrap(text, &len);
+    (void)snprintf(shown, sizeof shown, "%.*s", (int)MIN(len, (size_t)SHOWN_MAX), command);
     wire_put_string(b, WIRE_TAG_TEXT, shown);
 }
 
