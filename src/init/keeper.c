@@ -176,14 +176,15 @@ int keeper_run(const struct session_start *start, int connection) {
     struct cay_error err = {0};
     struct keeper k = {
         .start = start, .signals = -1, .shell = {0, -1, -1, -1}, .report = BUF_INIT(WIRE_DATA_MAX)};
-    bool good = prepare(&k, &err) == 0;
-    if (good)
-        (void)wire_send(connection, WIRE_DONE, NULL); /* who hung up has a session all the same */
-    else
+    if (prepare(&k, &err) < 0) {
+        end_session(&k); /* who hears of it finds the name free */
         (void)wire_send_error(connection, &err);
+        return 1;
+    }
+    (void)wire_send(connection, WIRE_DONE, NULL); /* who hung up has a session all the same */
     fd_close(&connection);
-    while (good && !k.deleted)
+    while (!k.deleted)
         step(&k);
     end_session(&k);
-    return good ? 0 : 1;
+    return 0;
 }

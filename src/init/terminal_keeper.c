@@ -239,14 +239,15 @@ static void end_terminal(struct terminal *t) {
 int terminal_run(const struct terminal_start *start, int connection) {
     struct cay_error err = {0};
     struct terminal t = {.start = start, .signals = -1, .program = {0, -1, -1, -1}};
-    bool good = prepare(&t, &err) == 0;
-    if (good)
-        (void)wire_send(connection, WIRE_DONE, NULL); /* who hung up has a terminal all the same */
-    else
+    if (prepare(&t, &err) < 0) {
+        end_terminal(&t); /* who hears of it finds the name free */
         (void)wire_send_error(connection, &err);
+        return 1;
+    }
+    (void)wire_send(connection, WIRE_DONE, NULL); /* who hung up has a terminal all the same */
     fd_close(&connection);
-    while (good && !t.deleted)
+    while (!t.deleted)
         step(&t);
     end_terminal(&t);
-    return good ? 0 : 1;
+    return 0;
 }

@@ -202,8 +202,7 @@ static void pause_briefly(void) {
 }
 
 /* Stops the group at a good moment, or at any if there is none. A shell that starts one short
- * program after the other offers one in four: with 20 tries every third hundred of interrupts met
- * none, took a child that was still a copy of its shell for a subshell, and was lost. */
+ * program after the other has few: with 20 tries about one interrupt in 250 was lost. */
 static void hold_still(pid_t leader) {
     enum { TRIES = 100, EARLY_TRIES = 40, LOOKS = 10 };
     for (int i = 0;; i++) {
