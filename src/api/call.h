@@ -57,6 +57,7 @@ struct call {
     char *uri;                    /* as it was sent */
     struct preview_place preview; /* what it is a preview of, if it is one */
     bool has_key;                 /* the caller is who he is by his Authorization */
+    bool is_visitor;              /* of a preview, let in by a token or since it is public */
     struct key caller;            /* who asks */
     bool sees_metrics;            /* of everybody, whoever asks */
     const struct route *route;    /* NULL until it is known, and if there is none */

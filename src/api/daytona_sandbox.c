@@ -130,21 +130,9 @@ static int remove_it(struct call *c, struct cay_error *err) {
 
 /* ---- its life ---- */
 
-/* One that is paused goes on. */
-static int wake(struct call *c, struct cay_error *err) {
-    struct sandbox_record r = {0};
-    int code = manager_get(c->manager, c->who, &r, err);
-    enum sandbox_state state = r.state;
-    sandbox_record_free(&r);
-    if (code < 0)
-        return code;
-    return state == SANDBOX_PAUSED ? manager_resume(c->manager, c->who, err)
-                                   : manager_start_sandbox(c->manager, c->who, err);
-}
-
 static int start(struct call *c, struct cay_error *err) {
     int64_t began = clock_us();
-    int r = wake(c, err);
+    int r = manager_wake(c->manager, c->who, err);
     if (r == 0)
         metrics_observe(METRICS_START, clock_us() - began);
     return after(c, r, err);
@@ -178,7 +166,7 @@ static int recover(struct call *c, struct cay_error *err) {
     bool skip;
     int r = target_flag(&c->target, "skipStart", &skip, err);
     if (r == 0)
-        r = wake(c, err);
+        r = manager_wake(c->manager, c->who, err);
     if (r == 0 && skip)
         r = manager_stop_sandbox(c->manager, c->who, err);
     return after(c, r, err);

@@ -415,9 +415,23 @@ static int send_head(struct passage *p, struct cay_error *err) {
     return r;
 }
 
+/* Visitors may look at what runs; whether something runs is for those who may use the sandbox. */
+static int wake_if_asked(struct call *c, struct cay_error *err) {
+    const char *asked = call_header(c, PREVIEW_START);
+    if (asked == NULL || !str_equal(asked, "true") || c->is_visitor)
+        return 0;
+    struct sandbox_record r = {0};
+    int code = manager_get(c->manager, c->who, &r, err);
+    bool runs = r.state == SANDBOX_STARTED;
+    sandbox_record_free(&r);
+    return code < 0 || runs ? code : manager_wake(c->manager, c->who, err);
+}
+
 static int dial(struct passage *p, struct cay_error *err) {
     struct call *c = p->call;
-    int r = toolbox_begin(c, &p->t, err);
+    int r = wake_if_asked(c, err);
+    if (r == 0)
+        r = toolbox_begin(c, &p->t, err);
     if (r < 0)
         return r;
     toolbox_hurry(&p->t);

@@ -90,6 +90,7 @@ void preview_put_field(struct buf *out, const struct preview_head *h, const char
                                        "Expect",
                                        "X-Forwarded-Host",
                                        PREVIEW_HEADER,
+                                       PREVIEW_START,
                                        "X-Forwarded-Proto",
                                        "X-Daytona-Skip-Preview-Warning"};
     if (is_between_neighbours(name, h->connection) || is_one_of(name, ours, ARRAY_LEN(ours)) ||

@@ -19,6 +19,8 @@ enum {
 #define PREVIEW_HEADER "X-Daytona-Preview-Token"
 #define PREVIEW_QUERY  "DAYTONA_SANDBOX_AUTH_KEY"
 #define PREVIEW_COOKIE "daytona-sandbox-auth-"
+/* With "true": a sandbox that does not run is started first. */
+#define PREVIEW_START "X-Cay-Start"
 
 struct preview_place {
     bool is_one;    /* the request is for a preview */

@@ -83,6 +83,7 @@ bool preview_admit(struct call *c) {
     if (admitted) {
         c->caller = (struct key){.name = "preview", .scopes = SCOPE_SANDBOXES};
         memcpy(c->caller.id, r.owner, sizeof c->caller.id);
+        c->is_visitor = true;
     }
     sandbox_record_free(&r);
     return admitted;

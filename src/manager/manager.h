@@ -125,6 +125,8 @@ int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
 int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err);
 /* The same, with lines that tell how far an archive is restored. */
 int manager_start_told(struct manager *m, const char *who, int progress_fd, struct cay_error *err);
+/* Starts it, or lets it go on if it is paused. */
+int manager_wake(struct manager *m, const char *who, struct cay_error *err);
 /* Stops it and moves what it has written into an archive, from which a start restores it. */
 int manager_archive(struct manager *m, const char *who, int progress_fd, struct cay_error *err);
 /* Everything inside gets SIGTERM, is given the configured grace, and is killed. */

@@ -274,6 +274,16 @@ int manager_resume(struct manager *m, const char *who, struct cay_error *err) {
     return run_verb(m, who, &verb_resume, do_resume, err);
 }
 
+int manager_wake(struct manager *m, const char *who, struct cay_error *err) {
+    struct sandbox_record r = {0};
+    int code = manager_get(m, who, &r, err);
+    bool is_paused = r.state == SANDBOX_PAUSED;
+    sandbox_record_free(&r);
+    if (code < 0)
+        return code;
+    return is_paused ? manager_resume(m, who, err) : manager_start_sandbox(m, who, err);
+}
+
 /* ---- removing ---- */
 
 static bool has_no_operation(const struct manager *m, const struct sandbox *s) {

@@ -423,3 +423,22 @@ def test_many_at_once(daemon):
     for thread in threads:
         thread.join()
     assert results == [200] * 20
+
+
+def test_one_that_does_not_run_is_started_if_asked(daemon):
+    """A server that goes on after a pause, and none after a stop: it has to be started inside."""
+    path = f"/preview/{daemon.box}/8080/status/200"
+    token = link(daemon)["token"]
+    daemon.ann.call("POST", f"/api/cay/sandbox/{daemon.box}/pause")
+    assert daemon.ann.ask("GET", path).status == 409
+    assert ask(daemon, path, X_Daytona_Preview_Token=token, X_Cay_Start="true")[0] == 409
+    assert daemon.ann.ask("GET", path, X_Cay_Start="no").status == 409
+    assert daemon.ann.ask("GET", path, X_Cay_Start="true").status == 200
+    assert daemon.ann.ask("GET", path, X_Cay_Start="true").status == 200  # it runs
+    daemon.ann.call("POST", f"/api/cay/sandbox/{daemon.box}/stop")
+    assert daemon.ann.ask("GET", path, X_Cay_Start="true").status == 502
+    assert daemon.ann.call("GET", f"/api/cay/sandbox/{daemon.box}")["state"] == "started"
+    serve(daemon, 8080, "HTTP/1.1")
+    serve(daemon, 8081, "HTTP/1.0")
+    seen = daemon.ann.ask("GET", f"/preview/{daemon.box}/8080/", X_Cay_Start="true").text
+    assert "x-cay-start" not in seen.lower()

@@ -2,6 +2,7 @@
  * them on. */
 #include "manager_env.h"
 
+#include "api/builds.h"
 #include "api/call.h"
 #include "api/images.h"
 #include "base/json.h"
@@ -45,7 +46,12 @@ static int forget(void *user, const char *name, struct cay_error *err) {
     return 0;
 }
 
-static const struct image_ops images = {list_images, keep, forget, keep, NULL};
+static const struct image_ops images = {list_images, keep, forget, keep, NULL, NULL};
+static struct builds *builds;
+
+static int start(void **state) {
+    return setup(state) < 0 ? -1 : builds_new(&images, &builds, NULL);
+}
 
 /* ---- calls ---- */
 
@@ -56,6 +62,7 @@ static unsigned ask(struct world *w, const char *method, const char *uri, const 
     struct call c = {0};
     call_init(&c, w->m);
     c.images = &images;
+    c.builds = builds;
     c.public_url = "";
     c.method = method;
     c.caller = (struct key){.name = "admin", .scopes = SCOPE_ADMIN};
@@ -98,6 +105,7 @@ static int stop(void **state) {
     answer = NULL;
     sdk_version = NULL;
     kept[0] = '\0';
+    builds_free(builds);
     return teardown(state);
 }
 
@@ -295,12 +303,12 @@ static void test_the_rest(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_life, setup, stop),
-        cmocka_unit_test_setup_teardown(test_removal_does_not_wait, setup, stop),
-        cmocka_unit_test_setup_teardown(test_changes, setup, stop),
-        cmocka_unit_test_setup_teardown(test_lists, setup, stop),
-        cmocka_unit_test_setup_teardown(test_snapshots, setup, stop),
-        cmocka_unit_test_setup_teardown(test_the_rest, setup, stop),
+        cmocka_unit_test_setup_teardown(test_life, start, stop),
+        cmocka_unit_test_setup_teardown(test_removal_does_not_wait, start, stop),
+        cmocka_unit_test_setup_teardown(test_changes, start, stop),
+        cmocka_unit_test_setup_teardown(test_lists, start, stop),
+        cmocka_unit_test_setup_teardown(test_snapshots, start, stop),
+        cmocka_unit_test_setup_teardown(test_the_rest, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
