@@ -113,7 +113,7 @@ static const struct openapi_shape shapes[] = {
      "volumes:[o] autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i onFailure:s "
      "readOnly:b profile:s tier:s"},
     {"CayStats", "memoryBytes:i! memoryLimit:i! memoryPeak:i! cpuMicros:i! pids:i! oomKills:i! "
-                 "diskBytes:i! diskLimit:i!"},
+                 "oomAgeMs:i! diskBytes:i! diskLimit:i!"},
     {"CayEvent", "number:i! time:t! state:s! text:s!"},
     {"CayStatus", "version:s! sandboxes:i! started:i! operations:i! limit:i! shuttingDown:b! "
                   "poolSize:i! poolTarget:i! poolHits:i! poolMisses:i!"},

@@ -50,6 +50,7 @@ static void write_stats(struct sheet *s, const void *row) {
     sheet_unsigned(s, "cpuMicros", e->cpu_us);
     sheet_unsigned(s, "pids", e->pids);
     sheet_unsigned(s, "oomKills", e->oom_kills);
+    sheet_integer(s, "oomAgeMs", e->oom_age_ms);
     sheet_unsigned(s, "diskBytes", e->disk_bytes);
     sheet_unsigned(s, "diskLimit", e->disk_limit);
 }

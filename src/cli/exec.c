@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "cli/attach.h"
 #include "cli/cli.h"
@@ -9,6 +10,7 @@
 #include "cli/detach_keys.h"
 #include "cli/sandbox.h"
 #include "cli/terminal.h"
+#include "client/oom.h"
 #include "lib/command.h"
 
 struct exec_options {
@@ -129,8 +131,11 @@ static int execute(struct execution *x, const char *who) {
     struct cay_exec exec = make_exec(x);
     if (x->o->tty)
         (void)terminal_raw(&x->terminal, STDIN_FILENO); /* isatty was checked */
+    int64_t began = clock_us();
     r = command_exec(&x->connection.fd, &exec, &defaults, &x->result, &x->err);
     terminal_restore(&x->terminal);
+    if (r == 0)
+        oom_judge(&x->daemon, who, began, &x->result);
     return r;
 }
 

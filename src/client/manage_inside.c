@@ -1,9 +1,11 @@
 /* cay_manager: what is done inside a sandbox, over connections to its init. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "client/copy.h"
 #include "client/manage.h"
+#include "client/oom.h"
 #include "lib/command.h"
 #include "wire/client_files.h"
 
@@ -18,7 +20,11 @@ int cay_manager_run_command(cay_manager *m, const char *who, const struct cay_ex
         return r;
     const struct command_defaults defaults = {
         .user = c.user, .hostname = c.name, .work_dir = c.work_dir, .env = c.env};
-    return command_exec(&c.fd, exec, &defaults, result, err);
+    int64_t began = clock_us();
+    r = command_exec(&c.fd, exec, &defaults, result, err);
+    if (r == 0)
+        oom_judge(&m->daemon, who, began, result);
+    return r;
 }
 
 /* ---- files ---- */

@@ -34,6 +34,7 @@ struct engine_stats {
     uint64_t pids, oom_kills;
     uint64_t disk_bytes; /* what it has written */
     uint64_t disk_limit; /* 0: none */
+    int64_t oom_age_ms;  /* since the manager noticed the last of oom_kills; -1: never */
 };
 
 /* The end of a sandbox that nobody asked for, or that was asked for. */

@@ -49,8 +49,9 @@ struct sandbox {
     int64_t first_failure;     /* of record.failures */
     int64_t recover_at;        /* it is started again then; 0: not by itself */
     struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
-    int64_t usage_at;
-    bool adopted; /* a pooled one that was there before this process */
+    int64_t usage_at, oom_at;
+    uint64_t oom_kills; /* that were noticed, the last of them at oom_at; 0: none */
+    bool adopted;       /* a pooled one that was there before this process */
     struct pressure memory_pressure, cpu_pressure;
 };
 
@@ -223,7 +224,6 @@ void socket_remove(const char *id);
 int reconcile(struct manager *m, bool first, struct cay_error *err);
 
 /* ---- manager_event.c ---- */
-
 /* A note between the states (which note themselves). Without the lock; a failure is logged. */
 void event_note(struct manager *m, const struct sandbox *s, const char *text);
 
@@ -236,6 +236,7 @@ int change_check_room(struct manager *m, const struct sandbox *s,
 int sampler_start(struct manager *m, struct cay_error *err);
 /* One round, for tests; with_disk: also what takes long. */
 void sampler_round(struct manager *m, bool with_disk);
+void sampler_note_oom(struct sandbox *s, struct engine_stats *now); /* locked; fills oom_age_ms */
 
 /* ---- manager_reaper.c ---- */
 

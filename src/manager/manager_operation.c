@@ -121,5 +121,13 @@ int manager_stats(struct manager *m, const char *who, struct engine_stats *ret,
     else if (r == 0)
         memcpy(id, s->record.id, sizeof id);
     (void)pthread_mutex_unlock(&m->lock);
-    return r < 0 ? r : drive_stats(m, id, ret, err);
+    if (r == 0)
+        r = drive_stats(m, id, ret, err);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&m->lock);
+    if (table_find(m, id, &s, NULL) == 0)
+        sampler_note_oom(s, ret);
+    (void)pthread_mutex_unlock(&m->lock);
+    return 0;
 }

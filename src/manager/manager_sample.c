@@ -53,10 +53,17 @@ static double cpu_percent(const struct sandbox *s, const struct engine_stats *no
     return 100 * (double)(now->cpu_us - s->usage.cpu_us) / allowed;
 }
 
+void sampler_note_oom(struct sandbox *s, struct engine_stats *now) {
+    if (now->oom_kills > s->oom_kills)
+        s->oom_at = clock_ms();
+    s->oom_kills = now->oom_kills; /* fewer after a start */
+    now->oom_age_ms = s->oom_at == 0 ? -1 : clock_ms() - s->oom_at;
+}
+
 /* With the lock held. What a paused one holds is no news. */
-static void take(struct manager *m, struct sandbox *s, const struct engine_stats *now,
-                 bool has_disk) {
+static void take(struct manager *m, struct sandbox *s, struct engine_stats *now, bool has_disk) {
     int64_t at = clock_ms();
+    sampler_note_oom(s, now);
     uint64_t disk = has_disk ? now->disk_bytes : s->usage.disk_bytes;
     if (s->record.state == SANDBOX_STARTED && s->record.memory_bytes > 0) {
         watch(m, s, &s->memory_pressure, "memory",

@@ -105,6 +105,7 @@ static void write_stats(struct sheet *s, const void *row) {
     sheet_unsigned(s, "cpuMicros", 0);
     sheet_unsigned(s, "pids", 0);
     sheet_unsigned(s, "oomKills", 0);
+    sheet_integer(s, "oomAgeMs", -1);
     sheet_unsigned(s, "diskBytes", count(at, "diskUsed"));
     sheet_unsigned(s, "diskLimit", count(at, "diskTotal"));
 }

@@ -165,7 +165,7 @@ def test_rename(shared, box):
 def test_stats(shared, box):
     stats = shared.call("GET", f"/api/cay/sandbox/{box}/stats")
     assert list(stats) == ["memoryBytes", "memoryLimit", "memoryPeak", "cpuMicros", "pids",
-                           "oomKills", "diskBytes", "diskLimit"]
+                           "oomKills", "oomAgeMs", "diskBytes", "diskLimit"]
     assert stats["diskLimit"] == (0 if support.USER else 5 << 30)
     if not support.USER:
         assert stats["pids"] >= 1 and stats["memoryLimit"] == 512 << 20

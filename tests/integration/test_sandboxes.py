@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from daemons import end_background, free_port
-from support import (BUILD, SINGLE_ID, TIER, USER, cay, is_sanitized, need_cay, needs_ids, ok, own,
+from support import (BUILD, SINGLE_ID, TIER, USER, as_root_only, cay, is_sanitized, need_cay, needs_ids, ok, own,
                      refused, start)
 from test_run_image import Store, base
 from test_tty import Terminal
@@ -362,6 +362,19 @@ def test_exec_json(sh):
     assert (seen["exit_code"], seen["stdout"], seen["stderr"]) == (4, "out\n", "err\n")
     seen = json.loads(sh("sleep 9", "-o", "json", "--timeout", "200ms").stdout)
     assert seen["timed_out"] is True and seen["exit_code"] == 124
+
+
+@as_root_only
+def test_exec_out_of_memory(verb, create):
+    name = create("--memory", "64m")
+    hog = ("python3", "-c", "x = bytearray(400 << 20)")
+    seen = json.loads(verb("exec", "-o", "json", name, "--", *hog).stdout)
+    assert seen["exit_code"] == 137 and seen["oom_killed"] is True
+    done = verb("exec", name, "--", *hog)
+    assert done.returncode == 137 and b"out of memory" in done.stderr
+    seen = json.loads(verb("exec", "-o", "json", name, "--", "sh", "-c", "kill -9 $$").stdout)
+    assert seen["exit_code"] == 137 and seen["oom_killed"] is False  # that was before
+    verb("rm", "-f", name)
 
 
 def test_exec_json_of_a_failure(verb):
