@@ -54,7 +54,7 @@ class Lowest:
 # ---- processes ----
 
 BOMBS = {
-    "shell": "bomb() { bomb | bomb & }; bomb; sleep 60",
+    "shell": "bomb() { bomb | bomb & }; bomb; exec sleep 60",  # a fork for it could fail
     "fork": """python3 -c '
 import os
 while True:
