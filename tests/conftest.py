@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -19,3 +20,5 @@ def pytest_configure():
     scratch.chmod(0o755)
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(scratch)
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)  # after pytest's own clean-up
+    # What we start has Ctrl-C, also if we were started in the background, where it is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)

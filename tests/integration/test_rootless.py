@@ -44,7 +44,7 @@ def build():
     helpers = Path("tests/helpers")
     (folder / helpers).mkdir(parents=True)
     shutil.copy(CAY, folder)
-    for program in ("cay-image", "cay-launcher", "cayd", helpers / "deny", helpers / "keep"):
+    for program in ("cay-image", "cay-launcher", "cay-remote", "cayd", helpers / "deny", helpers / "keep"):
         if (BUILD / program).exists():
             shutil.copy(BUILD / program, folder / program)
     yield folder
