@@ -16,12 +16,13 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "init/changes.h"
 #include "init/op.h"
 #include "init/spawn.h"
 #include "init/tree.h"
 #include "init/user.h"
 
-enum { TERM_GRACE_MS = 250, KILL_MS = 3000, ANNOUNCE_MS = 5 };
+enum { TERM_GRACE_MS = 250, KILL_MS = 3000, ANNOUNCE_MS = 5, REPORT_MAX = 64 * 1024 * 1024 };
 
 struct exec {
     struct op_conn *conn;
@@ -43,12 +44,15 @@ struct exec {
     enum wire_reason reason;
     int64_t started_us;
     bool announced; /* WIRE_STARTED was sent */
+    uint64_t reported;
+    struct changes changes;
 };
 
 static void exec_close(struct exec *x) {
     spawned_close(&x->cmd);
     fd_close(&x->signals);
     buf_free(&x->input);
+    changes_free(&x->changes);
 }
 
 /* ---- from the host ---- */
@@ -198,6 +202,24 @@ static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
     return true;
 }
 
+/* A report is no output: no limit of the command's counts it, and it is no sign of life. */
+static bool forward_report(struct exec *x) {
+    static char data[WIRE_DATA_MAX];
+    ssize_t n = read(x->cmd.report, data, sizeof data);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    x->reported += n > 0 ? (uint64_t)n : 0;
+    if (n <= 0 || x->reported > REPORT_MAX) {
+        fd_close(&x->cmd.report);
+        return false;
+    }
+    announce(x);
+    if (!x->host_gone && wire_send_data(x->conn->fd, WIRE_REPORT, data, (size_t)n) < 0)
+        x->host_gone = true;
+    update_host_ready(x);
+    return true;
+}
+
 /* What the command wrote before it ended is in the pipes now; a background process that holds them
  * open is not waited for. */
 static void drain(struct exec *x) {
@@ -206,6 +228,8 @@ static void drain(struct exec *x) {
         ;
     while (x->cmd.err >= 0 && x->reason != WIRE_REASON_OUTPUT &&
            forward_output(x, &x->cmd.err, WIRE_STDERR))
+        ;
+    while (x->cmd.report >= 0 && forward_report(x))
         ;
 }
 
@@ -244,6 +268,7 @@ static void step(struct exec *x, int64_t deadline) {
         {.fd = output ? x->cmd.out : -1, .events = POLLIN},
         {.fd = output ? x->cmd.err : -1, .events = POLLIN},
         {.fd = x->input.len > 0 || x->input_ended ? x->cmd.in : -1, .events = POLLOUT},
+        {.fd = output ? x->cmd.report : -1, .events = POLLIN},
     };
     int timeout = clock_poll_timeout(deadline);
     if (!x->announced && (timeout < 0 || timeout > ANNOUNCE_MS))
@@ -263,6 +288,8 @@ static void step(struct exec *x, int64_t deadline) {
         (void)forward_output(x, &x->cmd.err, WIRE_STDERR);
     if (fds[4].revents != 0 && x->cmd.in >= 0)
         write_command(x);
+    if (fds[5].revents != 0)
+        (void)forward_report(x);
     send_credit(x);
     if (fds[0].revents != 0)
         reap(x);
@@ -292,6 +319,8 @@ static int answer(struct exec *x, unsigned left) {
     wire_put_number(&b, WIRE_TAG_TRUNCATED, x->reason == WIRE_REASON_OUTPUT);
     wire_put_number(&b, WIRE_TAG_COUNT, left);
     wire_put_number(&b, WIRE_TAG_ELAPSED_US, (uint64_t)(clock_us() - x->started_us));
+    if (x->changes.folder[0] != '\0')
+        wire_put_number(&b, WIRE_TAG_WATCH, !x->changes.truncated);
     if (x->announced)
         return wire_send(x->conn->fd, WIRE_DONE, &b);
     _cleanup_(buf_free) struct buf started = BUF_INIT(64);
@@ -314,6 +343,10 @@ static int run(struct exec *x, struct cay_error *err) {
         left = tree_kill(clock_ms() + KILL_MS);
     if (x->host_gone)
         return 0;
+    if (x->changes.folder[0] != '\0') {
+        announce(x);
+        changes_send(x->conn, &x->changes);
+    }
     int r = answer(x, left);
     return r < 0 ? error_sys(err, -r, "answering") : 0;
 }
@@ -374,7 +407,7 @@ static void set_limits(struct exec *x, const struct wire_message *m) {
 int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *err) {
     _cleanup_(exec_close) struct exec x = {
         .conn = c,
-        .cmd = {0, -1, -1, -1},
+        .cmd = {0, -1, -1, -1, -1},
         .signals = -1,
         .host_ready = true,
         .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX),
@@ -396,18 +429,21 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
         .tty = x.tty,
         .cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : "/",
         .want_stdin = m->number[WIRE_TAG_STDIN] != 0,
+        .want_report = m->number[WIRE_TAG_REPORT] != 0,
         .rows = (unsigned short)m->number[WIRE_TAG_ROWS],
         .cols = (unsigned short)m->number[WIRE_TAG_COLS],
     };
     int code;
     struct cay_error failure = {0};
+    if (m->number[WIRE_TAG_WATCH] != 0)
+        changes_remember(c, req.cwd, &x.changes);
     x.started_us = clock_us(); /* before: the processor may be the command's for all its life */
     if (spawn_command(&req, &x.cmd, &code, &failure) < 0)
         return send_failure(c->fd, &failure, code) < 0
                    ? error_set(err, CAY_UNAVAILABLE, "host gone")
                    : 0;
     set_limits(&x, m);
-    for (int *fd = (int[]){x.cmd.in, x.cmd.out, x.cmd.err, -2}; *fd != -2; fd++)
+    for (int *fd = (int[]){x.cmd.in, x.cmd.out, x.cmd.err, x.cmd.report, -2}; *fd != -2; fd++)
         if (*fd >= 0)
             (void)fd_set_nonblocking(*fd, true);
     return run(&x, err);

@@ -58,7 +58,7 @@ static int try_named(struct keeper *k, const char *shell, struct cay_error *err)
 
 int shell_start(struct keeper *k, struct cay_error *err) {
     const char *named = k->start->shell;
-    k->shell = (struct spawned){0, -1, -1, -1};
+    k->shell = (struct spawned){0, -1, -1, -1, -1};
     int r = try_named(k, named != NULL ? named : "bash", err);
     if (r < 0 && named == NULL && err->code == CAY_NOT_FOUND)
         r = try_named(k, "sh", err);

@@ -22,13 +22,15 @@
 
 enum stage { STAGE_SESSION, STAGE_USER, STAGE_CWD, STAGE_EXEC };
 
+enum { STREAMS = 4, REPORT = 3 };
+
 struct streams {
-    int child[3]; /* what becomes 0, 1 and 2 */
-    int parent[3];
+    int child[STREAMS]; /* what becomes 0, 1, 2 and 3 */
+    int parent[STREAMS];
 };
 
 static void streams_close(struct streams *s) {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < STREAMS; i++) {
         fd_close(&s->child[i]);
         fd_close(&s->parent[i]);
     }
@@ -38,6 +40,7 @@ void spawned_close(struct spawned *s) {
     fd_close(&s->in);
     fd_close(&s->out);
     fd_close(&s->err);
+    fd_close(&s->report);
 }
 
 static int open_pipe(int *ret_read, int *ret_write) {
@@ -88,6 +91,8 @@ static int open_streams(const struct spawn_request *req, struct streams *s) {
     (void)setfsgid(req->user->gid);
     (void)setfsuid(req->user->uid);
     int r = req->tty ? open_terminal(req, s) : open_pipes(req->want_stdin, s);
+    if (r == 0 && req->want_report)
+        r = open_pipe(&s->parent[REPORT], &s->child[REPORT]);
     (void)setfsuid(geteuid());
     (void)setfsgid(getegid());
     return r;
@@ -180,7 +185,9 @@ static int join_session(const struct spawn_request *req, const struct streams *s
             return -errno;
     if (req->tty && ioctl(0, TIOCSCTTY, 0) < 0)
         return -errno;
-    return 0;
+    if (s->child[REPORT] == REPORT) /* then dup2 would leave it close-on-exec */
+        return fcntl(REPORT, F_SETFD, 0) < 0 ? -errno : 0;
+    return s->child[REPORT] >= 0 && dup2(s->child[REPORT], REPORT) < 0 ? -errno : 0;
 }
 
 /* Runs in the child; returns only when something failed. */
@@ -237,7 +244,7 @@ static int failure(const struct spawn_request *req, enum stage stage, int sys, i
 
 int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret_exit,
                   struct cay_error *err) {
-    _cleanup_(streams_close) struct streams s = {{-1, -1, -1}, {-1, -1, -1}};
+    _cleanup_(streams_close) struct streams s = {{-1, -1, -1, -1}, {-1, -1, -1, -1}};
     *ret_exit = 125;
     int r = open_streams(req, &s);
     if (r < 0)
@@ -257,6 +264,7 @@ int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret
     }
     if (child_error < 0)
         return failure(req, stage, -child_error, ret_exit, err);
-    *ret = (struct spawned){pid, TAKE_FD(s.parent[0]), TAKE_FD(s.parent[1]), TAKE_FD(s.parent[2])};
+    *ret = (struct spawned){pid, TAKE_FD(s.parent[0]), TAKE_FD(s.parent[1]), TAKE_FD(s.parent[2]),
+                            TAKE_FD(s.parent[REPORT])};
     return 0;
 }

@@ -14,6 +14,7 @@ struct spawn_request {
     const struct user *user;
     bool tty;
     bool want_stdin;
+    bool want_report; /* a pipe on descriptor 3 */
     unsigned short rows, cols;
 };
 
@@ -24,6 +25,7 @@ struct spawned {
     int in;
     int out;
     int err;
+    int report;
 };
 
 /* Starts the command. On failure nothing is left running; *ret_exit is what a shell would return:

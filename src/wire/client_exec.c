@@ -24,6 +24,7 @@ struct carry {
     bool broken[2]; /* nobody reads this output any more */
     size_t chunk[2];
     uint64_t credit;
+    unsigned changes;
     bool ended;
     struct exec_outcome *ret;
     struct cay_error *err;
@@ -56,6 +57,10 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
     wire_put_number(&b, WIRE_TAG_TIMEOUT_MS, (uint64_t)req->timeout_ms);
     wire_put_number(&b, WIRE_TAG_QUIET_MS, (uint64_t)req->quiet_ms);
     wire_put_number(&b, WIRE_TAG_OUTPUT_MAX, req->output_max);
+    if (req->report) /* said only if wanted: a sandbox of an older version does not know it */
+        wire_put_number(&b, WIRE_TAG_REPORT, 1);
+    if (req->watch)
+        wire_put_number(&b, WIRE_TAG_WATCH, 1);
     for (const char *const *p = req->argv; *p != NULL; p++)
         wire_put_string(&b, WIRE_TAG_ARG, *p);
     for (const char *const *p = req->env; *p != NULL; p++)
@@ -114,6 +119,20 @@ static void forward_input(struct carry *c) {
     (void)wire_send(c->fd, WIRE_INPUT_END, NULL);
 }
 
+/* What comes before the caller's own input; its end is the end of all if there is none. */
+static void send_first(struct carry *c) {
+    struct exec_streams *s = c->s;
+    if (s->first_len == 0 || c->credit == 0 || c->ended)
+        return;
+    size_t n = MIN(s->first_len, (size_t)c->credit);
+    (void)wire_send_data(c->fd, WIRE_INPUT, s->first, n);
+    c->credit -= n;
+    s->first = (const char *)s->first + n;
+    s->first_len -= n;
+    if (s->first_len == 0 && s->in < 0)
+        (void)wire_send(c->fd, WIRE_INPUT_END, NULL);
+}
+
 /* ---- from the sandbox ---- */
 
 static int protocol_error(struct carry *c, const char *what) {
@@ -137,6 +156,24 @@ static void take_output(struct carry *c, int which, const struct wire_frame *f) 
         c->ret->truncated = true;
 }
 
+/* Beyond the maximum nothing is kept: whoever reads the report sees that it breaks off. */
+static int take_report(struct carry *c, const struct wire_frame *f) {
+    struct buf *b = c->s->report;
+    if (b == NULL)
+        return protocol_error(c, "a report that nobody asked for");
+    (void)buf_append(b, f->data, MIN(b->max - b->len, f->len));
+    return 0;
+}
+
+static int take_change(struct carry *c, const struct wire_message *m) {
+    const char *path = m->string[WIRE_TAG_PATH];
+    if (c->s->changed == NULL || path == NULL || c->changes++ >= EXEC_CHANGES_MAX)
+        return protocol_error(c, "a file that nobody asked for");
+    c->s->changed(c->s->changed_arg, path, m->number[WIRE_TAG_SIZE],
+                  m->number[WIRE_TAG_CREATED] != 0);
+    return 0;
+}
+
 void exec_read_end(const struct wire_message *m, struct exec_outcome *ret) {
     uint64_t code = m->number[WIRE_TAG_EXIT], reason = m->number[WIRE_TAG_REASON];
     ret->exit_code = code <= 255 ? (int)code : 255;
@@ -146,6 +183,7 @@ void exec_read_end(const struct wire_message *m, struct exec_outcome *ret) {
     ret->elapsed_us = (int64_t)MIN(m->number[WIRE_TAG_ELAPSED_US], (uint64_t)INT64_MAX);
     ret->restarted |= m->number[WIRE_TAG_RESTARTED] != 0; /* it may have been found out late */
     ret->running = m->number[WIRE_TAG_RUNNING] != 0;
+    ret->all_changes = m->number[WIRE_TAG_WATCH] != 0;
     ret->left = (unsigned)MIN(m->number[WIRE_TAG_COUNT], UINT64_C(65536));
 }
 
@@ -171,6 +209,8 @@ static int take_message(struct carry *c, const struct wire_frame *f) {
     case WIRE_CREDIT:
         c->credit = MIN(c->credit + m.number[WIRE_TAG_COUNT], (uint64_t)WIRE_INPUT_CREDIT);
         return 0;
+    case WIRE_ENTRY:
+        return take_change(c, &m);
     case WIRE_DONE:
         if (!c->ret->started)
             return protocol_error(c, "an end without a start");
@@ -192,6 +232,8 @@ static void take_frames(struct carry *c) {
            (r = wire_reader_next(&c->reader, &f)) > 0) {
         if (f.type == WIRE_STDOUT || f.type == WIRE_STDERR)
             take_output(c, f.type == WIRE_STDERR, &f);
+        else if (f.type == WIRE_REPORT)
+            (void)take_report(c, &f);
         else
             (void)take_message(c, &f); /* leaves its result in c */
     }
@@ -246,10 +288,11 @@ static void write_output(struct carry *c, int which) {
 
 static int wait_and_move(struct carry *c, int64_t deadline) {
     struct exec_streams *s = c->s;
+    send_first(c);
     size_t pending = c->pending[0].len + c->pending[1].len;
     struct pollfd fds[] = {
         {.fd = c->ended || pending >= PENDING_MAX ? -1 : c->fd, .events = POLLIN},
-        {.fd = c->ended || c->credit == 0 ? -1 : s->in, .events = POLLIN},
+        {.fd = c->ended || c->credit == 0 || s->first_len > 0 ? -1 : s->in, .events = POLLIN},
         {.fd = c->pending[0].len > 0 ? s->out[0] : -1, .events = POLLOUT},
         {.fd = c->pending[1].len > 0 ? s->out[1] : -1, .events = POLLOUT},
         {.fd = s->signals, .events = POLLIN},

@@ -22,14 +22,25 @@ struct exec_request {
     unsigned short rows, cols;
     int64_t timeout_ms, quiet_ms;
     uint64_t output_max;
+    bool report; /* give it a descriptor 3, for exec_streams.report */
+    bool watch;  /* tell what files below cwd it made or changed */
 };
 
 struct exec_streams {
-    int in;     /* -1: none */
+    int in;            /* -1: none */
+    const void *first; /* first_len bytes of input that come before */
+    size_t first_len;
     int out[2]; /* stdout and stderr; -1: captured */
     struct buf captured[2];
-    int signals; /* signalfd; -1: none */
+    int signals;        /* signalfd; -1: none */
+    struct buf *report; /* takes what it reports, up to its maximum; NULL: nobody asked */
+    /* Hears of each file that was made or changed, with its path below cwd; NULL: nobody watches.
+     * At most EXEC_CHANGES_MAX. */
+    void (*changed)(void *arg, const char *path, uint64_t size, bool created);
+    void *changed_arg;
 };
+
+enum { EXEC_CHANGES_MAX = 1000 };
 
 struct exec_outcome {
     bool started;
@@ -42,6 +53,7 @@ struct exec_outcome {
     uint64_t number;    /* of a session's command */
     bool restarted;     /* the session needed a new shell for it */
     bool running;       /* it has not ended: only what there is of it was carried */
+    bool all_changes;   /* all files that it changed were told */
 };
 
 /* What the end of a command (WIRE_DONE) says, with what is out of range brought into it. */

@@ -144,6 +144,7 @@ static long payload_max(unsigned type) {
     case WIRE_INPUT:
     case WIRE_STDOUT:
     case WIRE_STDERR:
+    case WIRE_REPORT:
         return WIRE_DATA_MAX;
     case WIRE_INPUT_END:
     case WIRE_STDOUT_END:

@@ -43,6 +43,7 @@ enum wire_type {
     WIRE_DONE = 20,    /* fields: the operation succeeded; last frame (but for WIRE_OP_DIAL) */
     WIRE_ERROR = 21,   /* fields: WIRE_TAG_CODE, _MESSAGE, _REMEDY, _ERRNO; last frame */
     WIRE_CREDIT = 22,  /* fields: WIRE_TAG_COUNT; so many more input bytes may be sent (EXEC) */
+    WIRE_REPORT = 23,  /* bytes: what the command wrote to descriptor 3 (EXEC) */
 };
 
 enum wire_op {
@@ -138,13 +139,16 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_BUSY, 52, WIRE_KIND_NUMBER)       /* terminals where a program runs */              \
     X(WIRE_TAG_ECHO, 53, WIRE_KIND_NUMBER)       /* 1: input is put into the log of stdout too */  \
     X(WIRE_TAG_LAZY, 54, WIRE_KIND_NUMBER)       /* 1: the program starts with the first viewer */ \
-    X(WIRE_TAG_WAITS, 55, WIRE_KIND_NUMBER)      /* 1: and has not started yet */
+    X(WIRE_TAG_WAITS, 55, WIRE_KIND_NUMBER)      /* 1: and has not started yet */                  \
+    X(WIRE_TAG_REPORT, 56, WIRE_KIND_NUMBER)     /* 1: the command reports on a descriptor 3 */    \
+    X(WIRE_TAG_WATCH, 57, WIRE_KIND_NUMBER)      /* 1: tell what files below CWD it changed */     \
+    X(WIRE_TAG_CREATED, 58, WIRE_KIND_NUMBER)    /* 1: a file that was not there before */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 56,
+        WIRE_TAG_COUNT_ = 59,
 };
 
 /* Why a command ended. */

@@ -1,0 +1,141 @@
+#include "init/changes.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/fsuid.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "init/files.h"
+#include "init/walk.h"
+
+enum { LOOK_MAX = 20000, TELL_MAX = 1000 };
+
+/* One file of the look before. Its name is kept as a hash: two names that share one hide at most a
+ * change of the second. */
+struct seen {
+    uint64_t name;
+    uint64_t inode;
+    int64_t size;
+    struct timespec changed; /* ctime: nobody inside can set it back */
+};
+
+void changes_free(struct changes *c) {
+    free(c->list);
+    c->list = NULL;
+    c->count = c->room = 0;
+}
+
+static uint64_t hash(const char *text) {
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (; *text != '\0'; text++)
+        h = (h ^ (unsigned char)*text) * UINT64_C(1099511628211);
+    return h;
+}
+
+static struct seen look_at(const struct walk_entry *e) {
+    return (struct seen){.name = hash(e->below),
+                         .inode = e->st->st_ino,
+                         .size = e->st->st_size,
+                         .changed = e->st->st_ctim};
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct seen *x = a, *y = b;
+    return x->name < y->name ? -1 : x->name > y->name;
+}
+
+static bool is_same(const struct seen *a, const struct seen *b) {
+    return a->inode == b->inode && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
+           a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+static bool is_watched(const struct walk_entry *e) {
+    return S_ISREG(e->st->st_mode) || S_ISLNK(e->st->st_mode);
+}
+
+static int walk_as_user(const struct op_conn *c, const char *folder, walk_fn *visit, void *arg,
+                        struct cay_error *err) {
+    static const struct walk_options options = {.forgiving = true, .below_only = true};
+    (void)setfsgid(c->gid);
+    (void)setfsuid(c->uid);
+    int r = walk_tree(folder, folder, options, visit, arg, err);
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+    return r;
+}
+
+/* ---- before ---- */
+
+static bool make_room(struct changes *c) {
+    if (c->count < c->room)
+        return true;
+    size_t room = c->room > 0 ? c->room * 2 : 64;
+    struct seen *list = reallocarray(c->list, room, sizeof *list);
+    if (list == NULL)
+        return false;
+    c->list = list;
+    c->room = room;
+    return true;
+}
+
+static int remember(void *arg, const struct walk_entry *e, struct cay_error *err) {
+    (void)err;
+    struct changes *c = arg;
+    if (!is_watched(e))
+        return WALK_ON;
+    if (c->count >= LOOK_MAX || !make_room(c)) {
+        c->truncated = true;
+        return WALK_STOP;
+    }
+    c->list[c->count++] = look_at(e);
+    return WALK_ON;
+}
+
+void changes_remember(const struct op_conn *c, const char *folder, struct changes *ret) {
+    if (str_copy(ret->folder, sizeof ret->folder, folder) < 0)
+        return;
+    (void)walk_as_user(c, ret->folder, remember, ret, NULL); /* what it cannot see is not there */
+    if (ret->count > 0)
+        qsort(ret->list, ret->count, sizeof *ret->list, by_name);
+}
+
+/* ---- after ---- */
+
+struct telling {
+    const struct op_conn *c;
+    const struct changes *before;
+    size_t looked, told;
+    struct buf b;
+};
+
+static int tell(void *arg, const struct walk_entry *e, struct cay_error *err) {
+    struct telling *t = arg;
+    if (!is_watched(e))
+        return WALK_ON;
+    struct seen now = look_at(e);
+    const struct changes *before = t->before;
+    const struct seen *then = before->count > 0 ? bsearch(&now, before->list, before->count,
+                                                          sizeof *before->list, by_name)
+                                                : NULL;
+    if (then != NULL && is_same(then, &now))
+        return ++t->looked < 2 * LOOK_MAX ? WALK_ON : WALK_STOP;
+    if (t->told++ >= TELL_MAX)
+        return WALK_STOP;
+    buf_clear(&t->b);
+    files_put_stat(&t->b, e->below, e->st, NULL);
+    wire_put_number(&t->b, WIRE_TAG_CREATED, then == NULL);
+    return files_send(t->c, WIRE_ENTRY, &t->b, err);
+}
+
+void changes_send(const struct op_conn *c, struct changes *before) {
+    if (before->folder[0] == '\0' || before->truncated)
+        return;
+    struct telling t = {.c = c, .before = before, .b = BUF_INIT(WIRE_MESSAGE_MAX)};
+    struct cay_error
+        ignored; /* a folder that is gone has no files; a host that is gone needs none */
+    if (walk_as_user(c, before->folder, tell, &t, &ignored) == WALK_STOP)
+        before->truncated = true;
+    buf_free(&t.b);
+}
