@@ -172,4 +172,5 @@ void cay_result_free(struct cay_result *result);
 #endif
 
 #include <cay/manager.h>
+#include <cay/python.h>
 #include <cay/remote.h>

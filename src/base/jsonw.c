@@ -135,6 +135,27 @@ void jsonw_bytes(struct jsonw *w, const char *data, size_t len) {
         put_string(w->out, data, len);
 }
 
+static void put_base64(struct buf *b, const unsigned char *data, size_t len) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < len && !b->failed; i += 3) {
+        size_t left = len - i;
+        uint32_t v = (uint32_t)data[i] << 16;
+        v |= left > 1 ? (uint32_t)data[i + 1] << 8 : 0;
+        v |= left > 2 ? data[i + 2] : 0;
+        char four[] = {digits[v >> 18], digits[v >> 12 & 63], left > 1 ? digits[v >> 6 & 63] : '=',
+                       left > 2 ? digits[v & 63] : '='};
+        (void)buf_append(b, four, sizeof four); /* failures are sticky */
+    }
+}
+
+void jsonw_base64(struct jsonw *w, const void *data, size_t len) {
+    if (!begin_value(w))
+        return;
+    (void)buf_putc(w->out, '"');
+    put_base64(w->out, data, len);
+    (void)buf_putc(w->out, '"');
+}
+
 void jsonw_string(struct jsonw *w, const char *text) {
     if (text == NULL)
         jsonw_null(w);

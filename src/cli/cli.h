@@ -5,7 +5,7 @@
 
 extern const struct opt_command *const cli_commands[];
 
-extern const struct opt_command cli_run, cli_image, cli_doctor, cli_config, cli_version,
+extern const struct opt_command cli_run, cli_python, cli_image, cli_doctor, cli_config, cli_version,
     cli_completion;
 
 /* Verbs on sandboxes that stay. */

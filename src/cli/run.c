@@ -10,11 +10,11 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/fresh.h"
 #include "cli/host_exec.h"
 #include "cli/terminal.h"
 #include "config/config.h"
 #include "guard/guard.h"
-#include "image/alias.h"
 
 struct run_options {
     struct verb_common common;
@@ -23,15 +23,13 @@ struct run_options {
     double cpus;
     int64_t pids, timeout_ms, idle_output_ms;
     struct strv env, volumes, labels;
-    int tier;    /* index into tiers; 0: by privilege */
+    int tier;    /* index into fresh_tiers; 0: by privilege */
     int profile; /* index into profiles */
-    int pull;    /* index into pulls; 0: as configured */
+    int pull;    /* index into fresh_pulls; 0: as configured */
     bool interactive, tty, read_only, timings, guard;
 };
 
-static const char *const tiers[] = {"auto", "full", "rootless", "basic", NULL};
 static const char *const profiles[] = {"strict", "build", NULL};
-static const char *const pulls[] = {"auto", "missing", "always", "never", NULL};
 
 static const struct opt options[] = {
     {.name = "image",
@@ -41,7 +39,7 @@ static const struct opt options[] = {
     {.name = "pull",
      OPT_TO_CHOICE(struct run_options, pull),
      .arg = "WHEN",
-     .choices = pulls,
+     .choices = fresh_pulls,
      .help = "when to ask the image's registry (missing)"},
     {.name = "entrypoint",
      OPT_TO_STRING(struct run_options, entrypoint),
@@ -120,7 +118,7 @@ static const struct opt options[] = {
     {.name = "tier",
      OPT_TO_CHOICE(struct run_options, tier),
      .arg = "TIER",
-     .choices = tiers,
+     .choices = fresh_tiers,
      .help = "accept no less isolation than this; see 'cay doctor'"},
     {.name = "profile",
      OPT_TO_CHOICE(struct run_options, profile),
@@ -186,7 +184,7 @@ static const char *image_name(const struct run *r) {
 }
 
 static bool is_host_image(const struct run *r) {
-    return strcmp(image_name(r), "host") == 0;
+    return fresh_is_host(image_name(r));
 }
 
 static struct cay_spec make_spec(const struct run *r) {
@@ -206,9 +204,7 @@ static struct cay_spec make_spec(const struct run *r) {
     spec.cpus = o->cpus > 0 ? o->cpus : r->config->sandbox.cpus;
     spec.pids = (uint32_t)(o->pids != 0 ? o->pids : r->config->sandbox.pids);
     spec.read_only = o->read_only;
-    spec.tier = o->tier != 0 ? tiers[o->tier] : r->config->sandbox.tier;
-    if (str_equal(spec.tier, tiers[0]))
-        spec.tier = NULL;
+    spec.tier = fresh_tier(o->tier, r->config);
     spec.profile = profiles[o->profile];
     spec.user = o->user;
     spec.volumes = (const char *const *)o->volumes.v;
@@ -254,25 +250,6 @@ static int check_guard(struct run *r) {
     return error_remedy(&r->err, "%s", hit.instead);
 }
 
-/* Fetches the image if it is not here. */
-static int ensure_image(struct run *r) {
-    if (is_host_image(r))
-        return 0;
-    char other[REFERENCE_TEXT_SIZE];
-    const char *name = image_name(r);
-    int code = image_alias(&r->config->images.aliases, name, other, &r->err);
-    if (code < 0)
-        return code;
-    if (code > 0 && !r->o->common.quiet)
-        verb_note("%s is an alias of %s here", name, other);
-    const char *policy = r->o->pull > 0 ? pulls[r->o->pull] : r->config->images.pull;
-    enum cay_pull pull = strcmp(policy, "always") == 0  ? CAY_PULL_ALWAYS
-                         : strcmp(policy, "never") == 0 ? CAY_PULL_NEVER
-                                                        : CAY_PULL_MISSING;
-    return cay_image_ensure(r->o->common.state_dir, r->o->common.config, code > 0 ? other : name,
-                            pull, r->o->common.quiet, r->image, &r->err);
-}
-
 static int no_command(struct run *r) {
     error_set(&r->err, CAY_INVALID_ARGUMENT, "no command given%s",
               is_host_image(r) ? "" : ", and the image names none");
@@ -289,7 +266,8 @@ static int start(struct run *r, int argc) {
     if (is_host_image(r) && argc == 0 && r->o->entrypoint == NULL)
         code = no_command(r);
     if (code == 0)
-        code = ensure_image(r);
+        code = fresh_ensure_image(&r->o->common, r->config, image_name(r), fresh_pulls[r->o->pull],
+                                  r->image, &r->err);
     if (code == 0)
         code = command_catch_signals(&r->signals, &r->err);
     if (code < 0)

@@ -16,6 +16,7 @@
 #include "image/image.h"
 #include "image/store.h"
 #include "lib/command.h"
+#include "lib/python.h"
 #include "version.h"
 
 enum { CPU_PERIOD_US = 100000 };
@@ -284,26 +285,54 @@ static const char *work_dir_of(const cay_sandbox *box) {
     return box->config.working_dir[0] == '/' ? box->config.working_dir : "/workspace";
 }
 
-int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *ret,
-                     struct cay_error *err) {
-    *ret = (struct cay_result){.exit_code = 125, .tier = box->tier};
-    if (box->connection < 0)
-        return error_set(err, CAY_CONFLICT, "this sandbox has run its command");
-    const struct command_defaults defaults = {
+static struct command_defaults defaults_of(const cay_sandbox *box) {
+    return (struct command_defaults){
         .user = box->user[0] != '\0' ? box->user : NULL,
         .hostname = box->spec.hostname,
         .work_dir = work_dir_of(box),
         .env = words(&record_of(box)->env),
     };
-    int r = command_exec(&box->connection, exec, &defaults, ret, err);
+}
+
+static int check_unused(const cay_sandbox *box, struct cay_error *err) {
+    return box->connection < 0 ? error_set(err, CAY_CONFLICT, "this sandbox has run its command")
+                               : 0;
+}
+
+/* What only the sandbox's maker knows of a command that was run. */
+static void fill_result(const cay_sandbox *box, struct cay_result *ret) {
+    ret->tier = box->tier;
     if (box->connection >= 0)
-        return r;
+        return;
     const struct native_phases *p = native_box_phases(box->box);
     ret->phases.prepare_us = p->prepare_us;
     ret->phases.root_us = p->root_us;
     ret->phases.start_us = p->start_us;
-    ret->tier = box->tier;
     ret->oom_killed = native_box_oom_killed(box->box);
+}
+
+int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *ret,
+                     struct cay_error *err) {
+    *ret = (struct cay_result){.exit_code = 125, .tier = box->tier};
+    int r = check_unused(box, err);
+    if (r < 0)
+        return r;
+    const struct command_defaults defaults = defaults_of(box);
+    r = command_exec(&box->connection, exec, &defaults, ret, err);
+    fill_result(box, ret);
+    return r;
+}
+
+int cay_sandbox_python(cay_sandbox *box, const struct cay_python *python,
+                       const struct cay_exec *exec, struct cay_python_result *ret,
+                       struct cay_error *err) {
+    *ret = (struct cay_python_result){.run = {.exit_code = 125, .tier = box->tier}};
+    int r = check_unused(box, err);
+    if (r < 0)
+        return r;
+    const struct command_defaults defaults = defaults_of(box);
+    r = python_exec(&box->connection, python, exec, &defaults, ret, err);
+    fill_result(box, &ret->run);
     return r;
 }
 

@@ -119,17 +119,24 @@ static void fill_result(const struct exec_outcome *o, int64_t begin, struct cay_
 }
 
 /* Carries the streams of a command that was sent. */
-static int carry(int fd, const struct cay_exec *exec, int64_t begin, struct cay_result *ret,
-                 struct cay_error *err) {
+static int carry(int fd, const struct cay_exec *exec, const struct command_extras *extras,
+                 int64_t begin, struct cay_result *ret, struct cay_error *err) {
     struct exec_streams s = {
         .in = exec->stdin_fd,
         .out = {exec->stdout_fd, exec->stderr_fd},
         .captured = {BUF_INIT(exec->capture_max), BUF_INIT(exec->capture_max)},
         .signals = exec->signal_fd,
+        .first = extras->first,
+        .first_len = extras->first_len,
+        .report = extras->report,
+        .changed = extras->changed,
+        .changed_arg = extras->changed_arg,
     };
     struct exec_outcome outcome;
     int r = exec_carry(fd, &s, host_deadline(exec), &outcome, err);
     fill_result(&outcome, begin, ret);
+    if (extras->ret_all_changes != NULL)
+        *extras->ret_all_changes = outcome.all_changes;
     take_captured(&s.captured[0], &ret->out, &ret->out_len, exec->stdout_fd >= 0);
     take_captured(&s.captured[1], &ret->err, &ret->err_len, exec->stderr_fd >= 0);
     buf_free(&s.captured[0]);
@@ -155,18 +162,26 @@ static int open_input(const struct cay_exec *exec, int *ret, struct cay_error *e
 }
 
 static int send_and_carry(int *fd, const struct cay_exec *exec, const struct exec_request *req,
-                          struct cay_result *ret, struct cay_error *err) {
+                          const struct command_extras *extras, struct cay_result *ret,
+                          struct cay_error *err) {
     int64_t begin = clock_us();
     int r = exec_send(*fd, req, err);
     if (r < 0)
         return r;
-    r = carry(*fd, exec, begin, ret, err);
+    r = carry(*fd, exec, extras, begin, ret, err);
     fd_close(fd);
     return r;
 }
 
-int command_exec(int *fd, const struct cay_exec *asked, const struct command_defaults *defaults,
+int command_exec(int *fd, const struct cay_exec *exec, const struct command_defaults *defaults,
                  struct cay_result *ret, struct cay_error *err) {
+    static const struct command_extras none;
+    return command_exec_with(fd, exec, defaults, &none, ret, err);
+}
+
+int command_exec_with(int *fd, const struct cay_exec *asked,
+                      const struct command_defaults *defaults, const struct command_extras *extras,
+                      struct cay_result *ret, struct cay_error *err) {
     char cwd[PATH_MAX], hostname[NAME_MAX_LEN + 16];
     struct cay_exec exec = *asked;
     if (exec.argv == NULL || exec.argv[0] == NULL)
@@ -191,11 +206,13 @@ int command_exec(int *fd, const struct cay_exec *asked, const struct command_def
         .cwd = cwd,
         .user = exec.user != NULL ? exec.user : defaults->user,
         .tty = exec.tty,
-        .want_stdin = exec.stdin_fd >= 0,
+        .want_stdin = exec.stdin_fd >= 0 || extras->first_len > 0,
         .timeout_ms = exec.timeout_ms,
         .quiet_ms = exec.idle_output_timeout_ms,
         .output_max = exec.output_max,
+        .report = extras->report != NULL,
+        .watch = extras->changed != NULL,
     };
     window_size(&exec, &req);
-    return send_and_carry(fd, &exec, &req, ret, err);
+    return send_and_carry(fd, &exec, &req, extras, ret, err);
 }

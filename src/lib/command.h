@@ -3,6 +3,8 @@
 
 #include <cay.h>
 
+struct buf;
+
 /* What a command gets unless its caller says otherwise. */
 struct command_defaults {
     const char *user; /* NULL: root */
@@ -25,3 +27,18 @@ const char **command_env(const struct command_defaults *d, const struct cay_exec
  * open if nothing was sent. */
 int command_exec(int *fd, const struct cay_exec *exec, const struct command_defaults *defaults,
                  struct cay_result *ret, struct cay_error *err);
+
+/* What a command can have beside its streams; wire/client_exec.h says more of each. */
+struct command_extras {
+    const void *first; /* input before that of the caller */
+    size_t first_len;
+    struct buf *report;
+    void (*changed)(void *arg, const char *path, uint64_t size, bool created);
+    void *changed_arg;
+    bool *ret_all_changes;
+};
+
+/* As command_exec, with all of them. */
+int command_exec_with(int *fd, const struct cay_exec *exec, const struct command_defaults *defaults,
+                      const struct command_extras *extras, struct cay_result *ret,
+                      struct cay_error *err);

@@ -1,0 +1,62 @@
+/* Running Python: a program in, everything that it left out. Included by <cay.h>. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A program. Everything is borrowed for the call. */
+struct cay_python {
+    const char *name; /* of its file; "-c" and "-" are what python3 means by them */
+    const void *code; /* any bytes; python3 judges them */
+    size_t code_len;
+    const char *const *args; /* sys.argv[1:], NULL-terminated; NULL: none */
+};
+
+struct cay_python_frame {
+    char *file, *function, *source; /* source is the line itself, without its indentation */
+    uint64_t line;
+};
+
+struct cay_python_file {
+    char *path; /* below the work folder */
+    uint64_t size;
+    bool created; /* else changed */
+};
+
+struct cay_python_figure {
+    char *format; /* "png" */
+    void *data;
+    size_t len;
+};
+
+/* What the program left. All but `run` is the sandbox's word: bounded, and shaped as described, but
+ * a program can tell lies about itself. */
+struct cay_python_result {
+    struct cay_result run;
+    char *version; /* of the interpreter; NULL if it did not begin */
+    char *type;    /* of the exception that ended it, as "ValueError"; NULL: none did */
+    char *message, *traceback;
+    struct cay_python_frame *frames; /* the outermost first */
+    size_t frame_count;
+    struct cay_python_file *files;
+    size_t file_count;
+    bool files_truncated; /* there are more, or nobody knows */
+    struct cay_python_figure *figures;
+    size_t figure_count;
+};
+
+/* Runs a program to its end, as cay_sandbox_exec runs a command; argv and input of exec are not
+ * used, nor is tty. What there is of a result is to be released in any case. */
+int cay_sandbox_python(cay_sandbox *box, const struct cay_python *python,
+                       const struct cay_exec *exec, struct cay_python_result *result,
+                       struct cay_error *err);
+void cay_python_result_free(struct cay_python_result *result);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,22 @@
+/* What verbs that make a throw-away sandbox share. */
+#pragma once
+
+#include <cay.h>
+
+#include "config/config.h"
+#include "verb/verb.h"
+
+/* What --tier and --pull take; the first is what happens if nobody says anything. */
+extern const char *const fresh_tiers[], *const fresh_pulls[];
+
+bool fresh_is_host(const char *image);
+
+/* The least isolation that is acceptable: as chosen (an index into fresh_tiers), else as
+ * configured; NULL: by privilege. */
+const char *fresh_tier(int chosen, const struct config *config);
+
+/* Makes sure that an image is here, fetching it as pull (one of fresh_pulls) says. Nothing happens
+ * for the host image. Before the engine is opened. */
+int fresh_ensure_image(const struct verb_common *common, const struct config *config,
+                       const char *image, const char *pull, char id[static CAY_IMAGE_ID_SIZE],
+                       struct cay_error *err);

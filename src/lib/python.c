@@ -1,0 +1,119 @@
+#include "lib/python.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "lib/python_report.h"
+#include "wire/client_exec.h"
+
+extern const char python_runner[];
+
+enum { CODE_MAX = 64 * 1024 * 1024, ARGS_MAX = 4 * 1024 * 1024 };
+
+/* ---- what the runner reads: so many items, each with its length in front ---- */
+
+static void put_number(struct buf *b, size_t value) {
+    uint32_t n = htole32((uint32_t)value);
+    (void)buf_append(b, &n, sizeof n); /* failures are sticky */
+}
+
+static void put_item(struct buf *b, const void *data, size_t len) {
+    put_number(b, len);
+    (void)buf_append(b, data, len);
+}
+
+static int make_request(const struct cay_python *p, struct buf *b, struct cay_error *err) {
+    size_t args = 0;
+    while (p->args != NULL && p->args[args] != NULL)
+        args++;
+    if (p->code_len > CODE_MAX) {
+        error_set(err, CAY_INVALID_ARGUMENT, "the program has more than %d MB",
+                  CODE_MAX / 1024 / 1024);
+        return error_remedy(err, "keep data in files of their own");
+    }
+    put_number(b, 2 + args);
+    put_item(b, p->name, strlen(p->name));
+    put_item(b, p->code, p->code_len);
+    for (size_t i = 0; i < args; i++)
+        put_item(b, p->args[i], strlen(p->args[i]));
+    return b->failed ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory for the program") : 0;
+}
+
+/* ---- what comes back ---- */
+
+static void take_change(void *arg, const char *path, uint64_t size, bool created) {
+    struct cay_python_result *ret = arg;
+    if (ret->files == NULL)
+        ret->files = calloc(EXEC_CHANGES_MAX, sizeof *ret->files);
+    char *copy = ret->files == NULL ? NULL : strdup(path);
+    if (copy == NULL || ret->file_count >= EXEC_CHANGES_MAX) {
+        ret->files_truncated = true;
+        free(copy);
+        return;
+    }
+    ret->files[ret->file_count++] = (struct cay_python_file){copy, size, created};
+}
+
+void cay_python_result_free(struct cay_python_result *r) {
+    cay_result_free(&r->run);
+    for (size_t i = 0; i < r->frame_count; i++) {
+        free(r->frames[i].file);
+        free(r->frames[i].function);
+        free(r->frames[i].source);
+    }
+    for (size_t i = 0; i < r->file_count; i++)
+        free(r->files[i].path);
+    for (size_t i = 0; i < r->figure_count; i++) {
+        free(r->figures[i].format);
+        free(r->figures[i].data);
+    }
+    free(r->version);
+    free(r->type);
+    free(r->message);
+    free(r->traceback);
+    free(r->frames);
+    free(r->files);
+    free(r->figures);
+    *r = (struct cay_python_result){.run = {.exit_code = r->run.exit_code}};
+}
+
+static int advise(const struct cay_python_result *ret, struct cay_error *err) {
+    if (ret->run.exit_code != 127)
+        return -(int)err->code;
+    error_set(err, CAY_NOT_FOUND, "there is no python3 in this sandbox");
+    return error_remedy(err, "use an image that has it, such as --image python:3.12-slim");
+}
+
+int python_exec(int *fd, const struct cay_python *python, const struct cay_exec *asked,
+                const struct command_defaults *defaults, struct cay_python_result *ret,
+                struct cay_error *err) {
+    *ret = (struct cay_python_result){.run = {.exit_code = 125}};
+    _cleanup_(buf_free) struct buf request = BUF_INIT((size_t)CODE_MAX + ARGS_MAX);
+    _cleanup_(buf_free) struct buf report = BUF_INIT(PYTHON_REPORT_MAX);
+    int r = make_request(python, &request, err);
+    if (r < 0)
+        return r;
+    bool all_changes = false;
+    const struct command_extras extras = {
+        .first = request.data,
+        .first_len = request.len,
+        .report = &report,
+        .changed = take_change,
+        .changed_arg = ret,
+        .ret_all_changes = &all_changes,
+    };
+    struct cay_exec exec = *asked;
+    exec.argv = (const char *const[]){"python3", "-u", "-c", python_runner, NULL};
+    exec.tty = false;
+    r = command_exec_with(fd, &exec, defaults, &extras, &ret->run, err);
+    ret->files_truncated |= !all_changes;
+    if (r < 0)
+        return advise(ret, err);
+    r = python_report_read(&report, ret);
+    return r < 0 ? error_sys(err, -r, "reading the report of the program") : 0;
+}

@@ -1,0 +1,117 @@
+#include "lib/python_report.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/str.h"
+
+enum { HEADER_SIZE = 5 };
+
+struct record {
+    unsigned kind;
+    const char *data;
+    size_t len;
+};
+
+/* The record at the front of what is left: true, or false if there is no whole one. */
+static bool next_record(const char **at, size_t *left, struct record *ret) {
+    if (*left < HEADER_SIZE)
+        return false;
+    uint32_t len;
+    memcpy(&len, *at + 1, sizeof len);
+    len = le32toh(len);
+    if (len > *left - HEADER_SIZE)
+        return false;
+    *ret = (struct record){(unsigned char)**at, *at + HEADER_SIZE, len};
+    *at += HEADER_SIZE + len;
+    *left -= HEADER_SIZE + len;
+    return true;
+}
+
+/* The part up to the next NUL, which is skipped, or up to the end; NULL without memory. */
+static char *take_part(struct record *r) {
+    size_t len = strnlen(r->data, r->len);
+    char *text = strndup(r->data, len);
+    len += len < r->len;
+    r->data += len;
+    r->len -= len;
+    return text;
+}
+
+static int take_text(const struct record *r, char **ret) {
+    if (*ret != NULL)
+        return -EPROTO; /* said twice */
+    *ret = strndup(r->data, strnlen(r->data, r->len));
+    return *ret == NULL ? -ENOMEM : 0;
+}
+
+static int take_frame(struct record *r, struct cay_python_result *ret) {
+    if (ret->frame_count >= PYTHON_FRAMES_MAX)
+        return -EPROTO;
+    if (ret->frames == NULL)
+        ret->frames = calloc(PYTHON_FRAMES_MAX, sizeof *ret->frames);
+    _cleanup_(freep) char *line = take_part(r);
+    if (ret->frames == NULL || line == NULL)
+        return -ENOMEM;
+    struct cay_python_frame *f = &ret->frames[ret->frame_count];
+    if (str_to_u64(line, UINT32_MAX, &f->line) < 0)
+        return -EPROTO;
+    ret->frame_count++;
+    f->file = take_part(r);
+    f->function = take_part(r);
+    f->source = take_part(r);
+    return f->file == NULL || f->function == NULL || f->source == NULL ? -ENOMEM : 0;
+}
+
+static int take_figure(struct record *r, struct cay_python_result *ret) {
+    if (ret->figure_count >= PYTHON_FIGURES_MAX)
+        return -EPROTO;
+    if (ret->figures == NULL)
+        ret->figures = calloc(PYTHON_FIGURES_MAX, sizeof *ret->figures);
+    _cleanup_(freep) char *format = take_part(r);
+    if (ret->figures == NULL || format == NULL)
+        return -ENOMEM;
+    if (!str_equal(format, "png")) /* it becomes the end of a file's name */
+        return -EPROTO;
+    struct cay_python_figure *f = &ret->figures[ret->figure_count];
+    f->data = malloc(r->len > 0 ? r->len : 1);
+    if (f->data == NULL)
+        return -ENOMEM;
+    memcpy(f->data, r->data, r->len);
+    f->len = r->len;
+    f->format = TAKE_PTR(format);
+    ret->figure_count++;
+    return 0;
+}
+
+static int take_record(struct record *r, struct cay_python_result *ret) {
+    switch (r->kind) {
+    case PYTHON_VERSION:
+        return take_text(r, &ret->version);
+    case PYTHON_TYPE:
+        return take_text(r, &ret->type);
+    case PYTHON_MESSAGE:
+        return take_text(r, &ret->message);
+    case PYTHON_TRACEBACK:
+        return take_text(r, &ret->traceback);
+    case PYTHON_FRAME:
+        return take_frame(r, ret);
+    case PYTHON_FIGURE:
+        return take_figure(r, ret);
+    default:
+        return -EPROTO;
+    }
+}
+
+int python_report_read(const struct buf *report, struct cay_python_result *ret) {
+    const char *at = report->data;
+    size_t left = report->len;
+    struct record record;
+    int r = 0;
+    while (r == 0 && next_record(&at, &left, &record))
+        r = take_record(&record, ret);
+    return r == -ENOMEM ? r : 0;
+}
