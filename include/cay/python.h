@@ -15,6 +15,7 @@ struct cay_python {
     const void *code; /* any bytes; python3 judges them */
     size_t code_len;
     const char *const *args; /* sys.argv[1:], NULL-terminated; NULL: none */
+    int warm;                /* from cay_python_warm; 0 or less: the interpreter starts cold */
 };
 
 struct cay_python_frame {
@@ -34,11 +35,20 @@ struct cay_python_figure {
     size_t len;
 };
 
+/* A Python interpreter of an image that has been started once and frozen: a descriptor, the
+ * caller's to close, from which any number of programs can be run in sandboxes of that image. It is
+ * made in a sandbox of its own if the state folder has none that is fresh, with the modules of
+ * preload (NULL-terminated; NULL: none) imported. Fails where the image's Python cannot
+ * be frozen; then programs run cold. */
+int cay_python_warm(cay_engine *engine, const struct cay_spec *spec, const char *const *preload,
+                    int *ret, struct cay_error *err);
+
 /* What the program left. All but `run` is the sandbox's word: bounded, and shaped as described, but
  * a program can tell lies about itself. */
 struct cay_python_result {
     struct cay_result run;
     char *version; /* of the interpreter; NULL if it did not begin */
+    bool warm;     /* it had been started before */
     char *type;    /* of the exception that ended it, as "ValueError"; NULL: none did */
     char *message, *traceback;
     struct cay_python_frame *frames; /* the outermost first */

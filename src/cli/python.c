@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/fresh.h"
+#include "cli/python_choice.h"
 #include "cli/python_output.h"
 #include "cli/python_tell.h"
 #include "client/daemon.h"
@@ -26,6 +27,7 @@ struct python_options {
     int64_t pids, timeout_ms, idle_output_ms;
     struct strv env, volumes;
     int tier, pull; /* indices into fresh_tiers and fresh_pulls */
+    bool cold;
 };
 
 static const struct opt options[] = {
@@ -38,6 +40,9 @@ static const struct opt options[] = {
      OPT_TO_STRING(struct python_options, in),
      .arg = "SANDBOX",
      .help = "run it in this sandbox instead of a fresh one"},
+    {.name = "cold",
+     OPT_TO_FLAG(struct python_options, cold),
+     .help = "start the interpreter anew instead of copying one that has been started"},
     {.name = "figures",
      OPT_TO_STRING(struct python_options, figures),
      .arg = "DIR",
@@ -135,6 +140,7 @@ struct run {
     struct daemon daemon;
     struct daemon_connection connection;
     struct python_output output[2];
+    char why_cold[200];
     int signals;
     struct cay_python_result result;
     struct cay_error err;
@@ -168,7 +174,10 @@ static int open_code(struct run *r, const char *name) {
 static int find_program(struct run *r, int argc, char **argv) {
     const char *code = r->o->code;
     if (code != NULL) {
-        r->program = (struct cay_python){"-c", code, strlen(code), (const char *const *)argv};
+        r->program = (struct cay_python){.name = "-c",
+                                         .code = code,
+                                         .code_len = strlen(code),
+                                         .args = (const char *const *)argv};
         return 0;
     }
     if (argc == 0) {
@@ -178,8 +187,10 @@ static int find_program(struct run *r, int argc, char **argv) {
     int failed = open_code(r, argv[0]);
     if (failed < 0)
         return failed;
-    r->program = (struct cay_python){argv[0], buf_text(&r->code), r->code.len,
-                                     (const char *const *)argv + 1};
+    r->program = (struct cay_python){.name = argv[0],
+                                     .code = buf_text(&r->code),
+                                     .code_len = r->code.len,
+                                     .args = (const char *const *)argv + 1};
     return 0;
 }
 
@@ -274,6 +285,27 @@ static int prepare(struct run *r, int argc, char **argv) {
     return failed;
 }
 
+/* Why a copy of an interpreter that has been started would not do; NULL if it does. */
+static const char *why_cold(const struct run *r) {
+    const struct python_options *o = r->o;
+    return !r->config->python.warm              ? "python.warm is false"
+           : o->cold                            ? "--cold"
+           : o->user != NULL                    ? "--user"
+           : python_env_matters(&o->env)        ? "--env changes how the interpreter starts"
+           : python_volumes_matter(&o->volumes) ? "--volume covers files of the interpreter"
+                                                : NULL;
+}
+
+static void find_warm(struct run *r, const struct cay_spec *spec) {
+    struct cay_error err;
+    const char *why = why_cold(r);
+    const char *const *preload = (const char *const *)r->config->python.preload.v;
+    if (why == NULL && cay_python_warm(r->engine, spec, preload, &r->program.warm, &err) < 0)
+        why = err.message;
+    if (why != NULL)
+        (void)snprintf(r->why_cold, sizeof r->why_cold, "%.199s", why);
+}
+
 static int run_fresh(struct run *r) {
     int failed = fresh_ensure_image(&r->o->common, r->config, image_name(r),
                                     fresh_pulls[r->o->pull], r->image, &r->err);
@@ -283,8 +315,10 @@ static int run_fresh(struct run *r) {
         return failed;
     struct cay_spec spec = make_spec(r);
     failed = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
-    if (failed == 0)
-        failed = cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
+    if (failed < 0)
+        return failed;
+    find_warm(r, &spec);
+    failed = cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
     if (failed < 0)
         return failed;
     struct cay_exec exec = make_exec(r);
@@ -298,6 +332,7 @@ static int run_inside(struct run *r) {
     const struct verb_common *common = &r->o->common;
     const struct daemon_choice choice = {
         .host = common->host, .config = common->config, .state_dir = common->state_dir};
+    (void)snprintf(r->why_cold, sizeof r->why_cold, "--in");
     int failed = daemon_open(&choice, &r->daemon, &r->err);
     if (failed == 0)
         failed = daemon_connect(&r->daemon, r->o->in, &r->connection, &r->err);
@@ -346,6 +381,7 @@ static int report(struct run *r, int failed) {
     if (is_json(r)) {
         const struct python_told told = {.result = &r->result,
                                          .err = failed < 0 ? &r->err : NULL,
+                                         .why_cold = r->why_cold,
                                          .out_file = file_of(&r->output[0]),
                                          .err_file = file_of(&r->output[1])};
         return python_tell_json(&told);
@@ -365,6 +401,8 @@ static void finish(struct run *r) {
         if (r->output[i].fd >= 0) /* nothing was taken of it */
             python_output_close(&r->output[i]);
     buf_free(&r->code);
+    if (r->program.warm > 0)
+        (void)close(r->program.warm);
     config_free(r->config);
     fd_close(&r->signals);
 }

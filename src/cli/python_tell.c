@@ -68,10 +68,12 @@ static void put_figures(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_end_array(w);
 }
 
-static void put_interpreter(struct jsonw *w, const struct cay_python_result *r) {
+static void put_interpreter(struct jsonw *w, const struct cay_python_result *r, const char *why) {
     jsonw_key(w, "interpreter");
     jsonw_begin_object(w);
     jsonw_put_string(w, "version", r->version);
+    jsonw_put_bool(w, "warm", r->warm);
+    jsonw_put_string(w, "why_cold", r->warm ? NULL : why);
     jsonw_end_object(w);
 }
 
@@ -87,7 +89,7 @@ int python_tell_json(const struct python_told *t) {
     put_exception(&w, r);
     put_files(&w, r);
     put_figures(&w, r);
-    put_interpreter(&w, r);
+    put_interpreter(&w, r, t->why_cold);
     jsonw_put_string(&w, "tier", r->run.tier);
     if (t->err != NULL)
         command_put_error(&w, t->err);

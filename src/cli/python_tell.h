@@ -5,6 +5,7 @@
 
 struct python_told {
     const struct cay_python_result *result;
+    const char *why_cold;
     const struct cay_error *err;     /* of cay itself; NULL: none */
     const char *out_file, *err_file; /* where the whole output is; NULL: it is in the result */
 };

@@ -92,6 +92,10 @@ struct config {
         struct strv credentials; /* "REGISTRY=USER:PASSWORD" */
         const char *ca_file;     /* "": none */
     } images;
+    struct {
+        bool warm;
+        struct strv preload;
+    } python;
 
     struct {
         const char *host;               /* where sandboxes that stay are; "": in the state folder */

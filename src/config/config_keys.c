@@ -218,6 +218,11 @@ static const struct config_key keys[] = {
      .help = "a command that a session of new sandboxes there is started with"},
     {"daytona", "VNC_password", CONFIG_STRING, "", FIELD(daytona.vnc_password), .secret = true,
      .help = "VNC_PASSWORD of new sandboxes there where the caller gives none"},
+
+    {"python", "warm", CONFIG_BOOL, "true", FIELD(python.warm),
+     .help = "run programs in copies of an interpreter that has been started"},
+    {"python", "preload", CONFIG_LIST, "", FIELD(python.preload),
+     .help = "modules that this interpreter has imported"},
 };
 
 const struct config_key *config_keys(size_t *ret_count) {

@@ -419,11 +419,15 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory for the command's arguments");
     if (argv[0] == NULL)
         return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
+    bool given = m->number[WIRE_TAG_PROGRAM] != 0;
+    if (given && c->program <= 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "a program that did not come along");
     int r = prepare(&x, err);
     if (r < 0)
         return r;
     struct spawn_request req = {
         .argv = argv,
+        .program = given ? c->program : 0,
         .env = env,
         .user = c->user,
         .tty = x.tty,

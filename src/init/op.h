@@ -19,7 +19,8 @@ struct op_conn {
     unsigned gid;
     const char *home;
     const struct user *user;
-    int stop; /* writing a byte here ends PID 1, and with it the sandbox */
+    int program; /* a descriptor that came with the request; -1: none */
+    int stop;    /* writing a byte here ends PID 1, and with it the sandbox */
 };
 
 /* Runs the operation and sends all answer frames, WIRE_DONE included. On failure fills err and

@@ -92,11 +92,13 @@ static int serve(struct op_conn *c, struct user *user, const struct wire_frame *
 
 int serve_connection(int fd, int stop) {
     struct wire_reader reader = WIRE_READER_INIT;
-    struct op_conn c = {.fd = fd, .reader = &reader, .stop = stop};
+    struct op_conn c = {.fd = fd, .reader = &reader, .program = -1, .stop = stop};
     struct user user = {.home = "/root"}; /* root, who needs no looking up */
     struct wire_frame frame;
     struct cay_error err = {0};
-    if (wire_receive(&reader, fd, &frame) <= 0)
+    /* Only what comes with the first bytes of a request may be a descriptor. */
+    if (wire_reader_fill_with(&reader, fd, &c.program) <= 0 ||
+        wire_receive(&reader, fd, &frame) <= 0)
         return 1;
     if (serve(&c, &user, &frame, &err) >= 0)
         return 0;

@@ -22,7 +22,7 @@
 
 enum stage { STAGE_SESSION, STAGE_USER, STAGE_CWD, STAGE_EXEC };
 
-enum { STREAMS = 4, REPORT = 3 };
+enum { STREAMS = 4, REPORT = 3, PROGRAM = 4, PROGRAM_ASIDE = 64 };
 
 struct streams {
     int child[STREAMS]; /* what becomes 0, 1, 2 and 3 */
@@ -177,6 +177,21 @@ static void reset_signals(void) {
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Makes fd the descriptor `as` of the command. */
+static int pass_on(int fd, int as) {
+    if (fd == as) /* then dup2 would leave it close-on-exec */
+        return fcntl(as, F_SETFD, 0) < 0 ? -errno : 0;
+    return dup2(fd, as) < 0 ? -errno : 0;
+}
+
+/* What to execute comes first, since its number may be one that a stream is to have. */
+static int take_program(const struct spawn_request *req) {
+    if (req->program <= 0)
+        return 0;
+    int fd = fcntl(req->program, F_DUPFD_CLOEXEC, PROGRAM_ASIDE);
+    return fd < 0 ? -errno : fd;
+}
+
 static int join_session(const struct spawn_request *req, const struct streams *s) {
     if (setsid() < 0)
         return -errno;
@@ -185,15 +200,14 @@ static int join_session(const struct spawn_request *req, const struct streams *s
             return -errno;
     if (req->tty && ioctl(0, TIOCSCTTY, 0) < 0)
         return -errno;
-    if (s->child[REPORT] == REPORT) /* then dup2 would leave it close-on-exec */
-        return fcntl(REPORT, F_SETFD, 0) < 0 ? -errno : 0;
-    return s->child[REPORT] >= 0 && dup2(s->child[REPORT], REPORT) < 0 ? -errno : 0;
+    return s->child[REPORT] >= 0 ? pass_on(s->child[REPORT], REPORT) : 0;
 }
 
 /* Runs in the child; returns only when something failed. */
 static int child(const struct spawn_request *req, const struct streams *s, enum stage *stage) {
     *stage = STAGE_SESSION;
-    int r = join_session(req, s);
+    int program = take_program(req);
+    int r = program < 0 ? program : join_session(req, s);
     if (r < 0)
         return r;
     make_work_folder(req);
@@ -207,7 +221,12 @@ static int child(const struct spawn_request *req, const struct streams *s, enum 
     if (r < 0)
         return r;
     *stage = STAGE_EXEC;
-    return exec_search(req);
+    if (program == 0)
+        return exec_search(req);
+    r = pass_on(program, PROGRAM);
+    if (r == 0)
+        (void)syscall(SYS_execveat, PROGRAM, "", req->argv, req->env, AT_EMPTY_PATH);
+    return r < 0 ? r : -errno;
 }
 
 static int failure(const struct spawn_request *req, enum stage stage, int sys, int *ret_exit,

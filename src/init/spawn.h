@@ -9,6 +9,7 @@ struct user;
 
 struct spawn_request {
     const char *const *argv; /* NULL-terminated, at least one */
+    int program;             /* what to execute, stays open as descriptor 4; 0: argv[0] */
     const char *const *env;
     const char *cwd; /* absolute; made if missing */
     const struct user *user;

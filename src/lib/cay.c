@@ -16,6 +16,7 @@
 #include "image/image.h"
 #include "image/store.h"
 #include "lib/command.h"
+#include "lib/engine.h"
 #include "lib/python.h"
 #include "version.h"
 
@@ -88,6 +89,10 @@ void cay_engine_close(cay_engine *engine) {
         return;
     (void)native_close(engine->native);
     free(engine);
+}
+
+const char *engine_state_dir(const cay_engine *engine) {
+    return engine->state_dir;
 }
 
 size_t cay_engine_walls(const cay_engine *engine, struct cay_wall *walls, size_t max) {

@@ -210,6 +210,7 @@ int command_exec_with(int *fd, const struct cay_exec *asked,
         .timeout_ms = exec.timeout_ms,
         .quiet_ms = exec.idle_output_timeout_ms,
         .output_max = exec.output_max,
+        .program = extras->program,
         .report = extras->report != NULL,
         .watch = extras->changed != NULL,
     };

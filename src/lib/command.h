@@ -32,6 +32,7 @@ int command_exec(int *fd, const struct cay_exec *exec, const struct command_defa
 struct command_extras {
     const void *first; /* input before that of the caller */
     size_t first_len;
+    int program; /* a descriptor to execute; 0: argv[0] */
     struct buf *report;
     void (*changed)(void *arg, const char *path, uint64_t size, bool created);
     void *changed_arg;

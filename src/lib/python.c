@@ -13,6 +13,9 @@
 
 extern const char python_runner[];
 
+/* The beginning of a frozen interpreter counts there how often it tried. */
+static const char *const warm_argv[] = {"python3", "cay-a", NULL};
+
 enum { CODE_MAX = 64 * 1024 * 1024, ARGS_MAX = 4 * 1024 * 1024 };
 
 /* ---- what the runner reads: so many items, each with its length in front ---- */
@@ -98,17 +101,23 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
     int r = make_request(python, &request, err);
     if (r < 0)
         return r;
+    ret->warm = python->warm > 0;
     bool all_changes = false;
     const struct command_extras extras = {
         .first = request.data,
         .first_len = request.len,
+        .program = python->warm > 0 ? python->warm : 0,
         .report = &report,
         .changed = take_change,
         .changed_arg = ret,
         .ret_all_changes = &all_changes,
     };
     struct cay_exec exec = *asked;
-    exec.argv = (const char *const[]){"python3", "-u", "-c", python_runner, NULL};
+    _cleanup_(freep) char *text = NULL;
+    if (asprintf(&text, "%s\n\n_cay_run()\n", python_runner) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    exec.argv =
+        python->warm > 0 ? warm_argv : (const char *const[]){"python3", "-u", "-c", text, NULL};
     exec.tty = false;
     r = command_exec_with(fd, &exec, defaults, &extras, &ret->run, err);
     ret->files_truncated |= !all_changes;

@@ -138,6 +138,3 @@ def _cay_run():
         hook = sys.excepthook
         sys.excepthook = lambda kind, error, ours: hook(kind, error.with_traceback(trace), trace)
     raise failure.with_traceback(trace)
-
-
-_cay_run()

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 
 enum {
     PENDING_MAX = 4 * WIRE_DATA_MAX, /* output that a slow reader has not taken yet */
@@ -38,6 +39,19 @@ static size_t count_of(const char *const *list) {
     return n;
 }
 
+/* A descriptor goes with the first bytes of the frame. */
+static int send_request(int fd, const struct buf *b, int program) {
+    if (program <= 0)
+        return wire_send(fd, WIRE_REQUEST, b);
+    _cleanup_(buf_free) struct buf frame = BUF_INIT(WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX);
+    wire_put_frame(&frame, WIRE_REQUEST, b->data, b->len);
+    if (frame.failed)
+        return -ENOMEM;
+    int r = fd_send(fd, frame.data, WIRE_HEADER_SIZE, &program, 1);
+    return r < 0 ? r
+                 : fd_write_all(fd, frame.data + WIRE_HEADER_SIZE, frame.len - WIRE_HEADER_SIZE);
+}
+
 int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
     if (MAX(count_of(req->argv), count_of(req->env)) > WIRE_REPEATED_MAX) {
         error_set(err, CAY_INVALID_ARGUMENT, "more than %d arguments or environment entries",
@@ -59,6 +73,8 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
     wire_put_number(&b, WIRE_TAG_OUTPUT_MAX, req->output_max);
     if (req->report) /* said only if wanted: a sandbox of an older version does not know it */
         wire_put_number(&b, WIRE_TAG_REPORT, 1);
+    if (req->program > 0)
+        wire_put_number(&b, WIRE_TAG_PROGRAM, 1);
     if (req->watch)
         wire_put_number(&b, WIRE_TAG_WATCH, 1);
     for (const char *const *p = req->argv; *p != NULL; p++)
@@ -70,7 +86,7 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
                   WIRE_MESSAGE_MAX / 1024 / 1024);
         return error_remedy(err, "pass large data on standard input or in a file");
     }
-    int r = wire_send(fd, WIRE_REQUEST, &b);
+    int r = send_request(fd, &b, req->program);
     if (r == -EPIPE)
         return 0; /* why it reads nothing is in its answer */
     return r < 0 ? error_sys(err, -r, "sending the command to the sandbox") : 0;

@@ -22,6 +22,7 @@ struct exec_request {
     unsigned short rows, cols;
     int64_t timeout_ms, quiet_ms;
     uint64_t output_max;
+    int program; /* a descriptor to execute; 0 or less: argv[0] is looked up inside */
     bool report; /* give it a descriptor 3, for exec_streams.report */
     bool watch;  /* tell what files below cwd it made or changed */
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 
 static const enum wire_kind kinds[WIRE_TAG_COUNT_] = {
 #define ROW(id, number, kind) [number] = (kind),
@@ -198,6 +199,25 @@ int wire_reader_fill(struct wire_reader *r, int fd) {
     while (n < 0 && errno == EINTR);
     if (n < 0)
         return -errno;
+    buf_commit(&r->in, (size_t)n);
+    return (int)n;
+}
+
+int wire_reader_fill_with(struct wire_reader *r, int fd, int *ret_fd) {
+    buf_consume(&r->in, r->used);
+    r->used = 0;
+    char *to = buf_reserve(&r->in, WIRE_DATA_MAX);
+    if (to == NULL)
+        return -ENOBUFS;
+    size_t count;
+    int got;
+    ssize_t n = fd_receive(fd, to, WIRE_DATA_MAX, &got, 1, &count);
+    if (n < 0)
+        return (int)n;
+    if (count > 0) {
+        fd_close(ret_fd);
+        *ret_fd = got;
+    }
     buf_commit(&r->in, (size_t)n);
     return (int)n;
 }

@@ -142,13 +142,14 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_WAITS, 55, WIRE_KIND_NUMBER)      /* 1: and has not started yet */                  \
     X(WIRE_TAG_REPORT, 56, WIRE_KIND_NUMBER)     /* 1: the command reports on a descriptor 3 */    \
     X(WIRE_TAG_WATCH, 57, WIRE_KIND_NUMBER)      /* 1: tell what files below CWD it changed */     \
-    X(WIRE_TAG_CREATED, 58, WIRE_KIND_NUMBER)    /* 1: a file that was not there before */
+    X(WIRE_TAG_CREATED, 58, WIRE_KIND_NUMBER)    /* 1: a file that was not there before */         \
+    X(WIRE_TAG_PROGRAM, 59, WIRE_KIND_NUMBER)    /* 1: execute the descriptor that came along */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 59,
+        WIRE_TAG_COUNT_ = 60,
 };
 
 /* Why a command ended. */
@@ -203,6 +204,9 @@ struct wire_reader {
 int wire_reader_next(struct wire_reader *r, struct wire_frame *f);
 /* One read(2) into the reader: bytes read, 0 at the end of the stream, -errno. */
 int wire_reader_fill(struct wire_reader *r, int fd);
+/* The same, by recvmsg(2): a descriptor that comes along is put into *ret_fd, which stays as it is
+ * otherwise. */
+int wire_reader_fill_with(struct wire_reader *r, int fd, int *ret_fd);
 /* Blocks for the next frame: 1, 0 at a clean end between frames, -errno. */
 int wire_receive(struct wire_reader *r, int fd, struct wire_frame *f);
 void wire_reader_free(struct wire_reader *r);
