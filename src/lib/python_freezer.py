@@ -56,7 +56,14 @@ def _cay_freeze():
         numpy.seed()
     for name in [name for name in sys.path_importer_cache if name not in sys.path]:
         del sys.path_importer_cache[name]
-    del sys.modules["gc"], sys.modules["__main__"].__dict__["_cay_freeze"]
+    # A module of its own for the program: what is frozen is never collected, nor what it holds.
+    old = sys.modules["__main__"]
+    main = type(old)("__main__")
+    for name in "__builtins__", "__loader__":
+        main.__dict__[name] = old.__dict__[name]
+    main.__annotations__ = {}
+    sys.modules["__main__"] = main
+    del sys.modules["gc"]
 
 
 _cay_freeze()

@@ -100,7 +100,7 @@ def _cay_run():
     items = [read(number()) for _ in range(number())]
     name, code = os.fsdecode(items[0]), items[1]
     main = sys.modules["__main__"].__dict__
-    del main["_cay_run"]
+    main.pop("_cay_run", None)
     path = {"-c": "<string>", "-": "<stdin>"}.get(name)
     if path is None:
         path = keep_script(name)
