@@ -26,8 +26,6 @@ struct range {
 };
 
 static __attribute__((noreturn)) void give_up(void) {
-    static const char text[] = "cay: the warm interpreter could not be woken\n";
-    (void)CALL(SYS_write, 2, text, sizeof text - 1);
     for (;;)
         (void)CALL(SYS_exit_group, FAILED);
 }

@@ -124,5 +124,11 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
     if (r < 0)
         return advise(ret, err);
     r = python_report_read(&report, ret);
+    if (r == 0 && ret->warm && ret->version == NULL && !ret->run.timed_out) {
+        error_set(err, CAY_UNAVAILABLE, "the warm interpreter could not be woken (%d)",
+                  ret->run.exit_code);
+        ret->run.exit_code = 125;
+        return error_remedy(err, "nothing was run; try again, or use --cold");
+    }
     return r < 0 ? error_sys(err, -r, "reading the report of the program") : 0;
 }

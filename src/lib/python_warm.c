@@ -251,12 +251,40 @@ static int run_freezer(const struct warm *w, int out, struct cay_error *err) {
     return r;
 }
 
+/* Wakes it once, before anybody relies on it. */
+static int prove(const struct warm *w, int file, struct cay_error *err) {
+    struct stat st;
+    if (fstat(file, &st) < 0)
+        return error_errno(err, "looking at the frozen interpreter");
+    _cleanup_(closep) int copy = copy_sealed(file, (uint64_t)st.st_size, err);
+    if (copy < 0)
+        return copy;
+    struct cay_spec spec = freezer_spec(w);
+    cay_sandbox *box;
+    int r = cay_sandbox_create(w->engine, &spec, &box, err);
+    if (r < 0)
+        return r;
+    const struct cay_python nothing = {.name = "-c", .code = "", .warm = copy};
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.timeout_ms = FREEZE_MS;
+    struct cay_python_result result;
+    r = cay_sandbox_python(box, &nothing, &exec, &result, err);
+    if (r == 0 && result.run.exit_code != 0)
+        r = error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be woken (%d)",
+                      result.run.exit_code);
+    cay_python_result_free(&result);
+    cay_sandbox_destroy(box);
+    return r;
+}
+
 static int make(struct warm *w, struct cay_error *err) {
     sweep(w->folder);
     _cleanup_(closep) int fd = begin_file(w, err);
     if (fd < 0)
         return fd;
     int r = run_freezer(w, fd, err);
+    if (r == 0)
+        r = prove(w, fd, err);
     if (r < 0 && ftruncate(fd, 0) < 0)
         (void)unlinkat(w->folder, w->temporary, 0);
     struct cay_error ignored;
