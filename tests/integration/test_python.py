@@ -134,8 +134,8 @@ def test_out_of_memory_is_told():
 
 
 def test_an_interrupt_reaches_the_program():
-    box = start("python", *TIER, "-c", "import time\nprint('up', flush=True)\n"
-                "try: time.sleep(60)\nexcept KeyboardInterrupt: print('caught')")
+    box = start("python", *TIER, "-c", "import time\ntry:\n    print('up')\n"
+                "    time.sleep(60)\nexcept KeyboardInterrupt: print('caught')")
     assert box.stdout.readline() == b"up\n"
     box.send_signal(signal.SIGINT)
     out, err = box.communicate(timeout=30)
