@@ -3,12 +3,14 @@
 import base64
 import json
 import os
+import shutil
 import signal
-import time
+import tempfile
 from pathlib import Path
 
 import pytest
-from support import TIER, as_root_only, cay, folder, refused, start  # noqa: F401
+from daemons import serving
+from support import TIER, as_root_only, cay, folder, own, refused, start  # noqa: F401
 
 MB = 1 << 20
 
@@ -253,3 +255,44 @@ def test_a_program_that_forks_on_and_on():
     told = code("import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
                 "--timeout", "1", "--pids", "64")
     assert told["exit_code"] == 124
+
+
+# ---- in a sandbox that stays ----
+
+@pytest.fixture(scope="module")
+def box():
+    """A sandbox that stays, with a daemon of its own: the options that name both."""
+    path = Path(tempfile.mkdtemp(prefix="kept-", dir="/tmp"))
+    path.chmod(0o755)
+    own(path)
+    with serving(path) as daemon:
+        daemon.create(name="lab")
+        yield ["--state-dir", daemon.state, "--in", "lab"]
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def inside(box, text, *options):
+    done = cay("python", *box, *options, "-o", "json", "-c", text)
+    assert done.stderr == b"", done.stderr
+    return json.loads(done.stdout)
+
+
+def test_files_stay_in_a_sandbox_that_stays(box):
+    told = inside(box, "open('kept', 'w').write('1')")
+    assert [(f["path"], f["created"]) for f in told["files"]] == [("kept", True)]
+    told = inside(box, "print(open('kept').read()); open('kept', 'a').write('2')")
+    assert told["stdout"] == "1\n"
+    assert [(f["path"], f["size"], f["created"]) for f in told["files"]] == [("kept", 2, False)]
+    assert told["interpreter"]["warm"] is False and told["interpreter"]["why_cold"] == "--in"
+
+
+def test_limits_and_exceptions_in_a_sandbox_that_stays(box):
+    told = inside(box, "print('x')\nwhile True: pass", "--timeout", "1")
+    assert (told["exit_code"], told["timed_out"], told["stdout"]) == (124, True, "x\n")
+    told = inside(box, "{}['k']")
+    assert (told["exception"]["type"], told["exception"]["message"]) == ("KeyError", "'k'")
+    assert inside(box, "print(1)")["stdout"] == "1\n"
+
+
+def test_a_sandbox_that_is_not_there(box):
+    refused(cay("python", *box[:2], "--in", "nobody", "-c", "1"), "nobody")
