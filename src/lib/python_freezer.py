@@ -1,12 +1,14 @@
 
 
 # Starts an interpreter up to the point where it would run a program, and has it frozen there. All
-# below "woken" happens in the sandbox of a program, once for each.
+# below "woken" happens in the sandbox of a program, once for each. Returns how the program is to
+# end.
 def _cay_freeze():
     import gc
     import os
     import sys
     import _imp
+    import _weakref
 
     def read(count):
         parts = b""
@@ -16,6 +18,13 @@ def _cay_freeze():
                 os._exit(1)
             parts += part
         return parts
+
+    def contents(path):
+        fd, parts = os.open(path, os.O_RDONLY | os.O_CLOEXEC), [b"?"]
+        while parts[-1]:
+            parts.append(os.read(fd, 1 << 16))
+        os.close(fd)
+        return b"".join(parts[1:])
 
     path = "/tmp/cay_freeze.so"
     with open(path, "wb") as file:
@@ -36,16 +45,15 @@ def _cay_freeze():
         _imp.create_dynamic(Spec)
     except SystemError:
         pass
-    with open("/proc/self/cmdline", "rb") as file:
-        if file.read(11) != b"python3\0cay":
-            os._exit(3)
+    if not contents("/proc/self/cmdline").startswith(b"python3\0cay"):
+        os._exit(3)
 
     # woken
-    with open("/proc/self/environ", "rb") as file:
-        entries = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
+    entries = [entry.partition(b"=") for entry in contents("/proc/self/environ").split(b"\0")]
     os.environ.clear()
-    for name, _, value in entries:
-        os.environb[name] = value
+    for name, equals, value in entries:
+        if equals:
+            os.environb[name] = value
     if b"TZ" in os.environb:
         import time
         time.tzset()
@@ -64,6 +72,41 @@ def _cay_freeze():
     main.__annotations__ = {}
     sys.modules["__main__"] = main
     del sys.modules["gc"]
+    known, output, pid = frozenset(sys.modules) - {"__main__"}, sys.stdout, os.getpid()
+
+    def clear(names):
+        for name in list(names):
+            if name[:1] == "_" and name[1:2] != "_":
+                names[name] = None
+        for name in list(names):
+            if name != "__builtins__":
+                names[name] = None
+
+    def end(status):
+        """Ends the process as the interpreter would, but does not take apart what there was before
+        the program: that takes longer than most programs. Returns where that would be seen."""
+        if sys.stdout is not output or output.closed or os.getpid() != pid:
+            return
+        threading = sys.modules.get("threading")
+        if threading is not None:
+            threading._shutdown()
+        import atexit
+        if atexit._ncallbacks() > 0:
+            return
+        modules = [(name, _weakref.ref(module)) for name, module in sys.modules.items()
+                   if name not in known and type(module) is type(sys)]
+        for name, _ in modules:
+            del sys.modules[name]
+        threading = atexit = None
+        gc.collect()
+        for _, module in reversed(modules):
+            module = module()
+            if module is not None:
+                clear(module.__dict__)
+        gc.collect()
+        os._exit(status & 255)
+
+    return end
 
 
-_cay_freeze()
+_cay_end = _cay_freeze()

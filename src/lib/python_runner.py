@@ -3,7 +3,7 @@
 # Only what the interpreter has loaded by itself is used before the program begins.
 
 
-def _cay_run():
+def _cay_run(end=None):
     import os
     import sys
 
@@ -131,6 +131,13 @@ def _cay_run():
         except BaseException as error:
             failure, trace = error, error.__traceback__.tb_next
     attempt(tell_figures)
+    if end is not None and (failure is None or isinstance(failure, SystemExit)):
+        status = 0 if failure is None else failure.code
+        if status is None or type(status) is int and abs(status) < 1 << 31:
+            exits, failure, trace, main = failure is not None, None, None, None
+            end(status or 0)  # with nothing of the program held here
+            if exits:
+                sys.exit(status)
     if failure is None:
         return
     if not isinstance(failure, SystemExit):
