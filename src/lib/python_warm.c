@@ -42,7 +42,7 @@ struct warm {
     const struct cay_spec *spec;
     const char *const *preload;
     int folder;
-    char key[96];
+    char key[96], refusal[100];
     char temporary[128];
 };
 
@@ -88,6 +88,7 @@ static int make_key(struct warm *w, struct cay_error *err) {
         mix_host(&h);
     if (str_format(w->key, sizeof w->key, "%.64s-%016" PRIx64, w->spec->image, h) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "no image has such an id");
+    (void)snprintf(w->refusal, sizeof w->refusal, "%s.no", w->key);
     return 0;
 }
 
@@ -146,15 +147,29 @@ static int copy_sealed(int file, uint64_t size, struct cay_error *err) {
     return ro < 0 ? error_errno(err, "opening the frozen interpreter again") : ro;
 }
 
-/* A file of no length says that this image cannot be frozen. */
+/* Why this image could not be frozen a while ago; 0 if it was not tried. */
+static int find_refusal(const struct warm *w, struct cay_error *err) {
+    struct stat st;
+    char why[256], shown[256];
+    if (fstatat(w->folder, w->refusal, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        !is_younger(&st, REFUSED_S) || fd_read_file_at(w->folder, w->refusal, why, sizeof why) < 0)
+        return 0;
+    return error_set(err, CAY_UNSUPPORTED, "%s", str_escape(shown, sizeof shown, why));
+}
+
+static void keep_refusal(const struct warm *w, const char *why) {
+    _cleanup_(closep) int fd =
+        openat(w->folder, w->refusal, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)fd_write_all(fd, why, MIN(strlen(why), (size_t)255)); /* else it is tried again */
+}
+
 static int find(const struct warm *w, int *ret, struct cay_error *err) {
     struct stat st;
     _cleanup_(closep) int fd = openat(w->folder, w->key, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return 0;
-    if (st.st_size == 0 && is_younger(&st, REFUSED_S))
-        return error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be frozen");
-    if (st.st_size == 0 || !is_younger(&st, AGE_MAX_S))
+    if (!is_younger(&st, AGE_MAX_S))
         return 0;
     int copy = copy_sealed(fd, (uint64_t)st.st_size, err);
     if (copy < 0)
@@ -169,6 +184,8 @@ static int begin_file(struct warm *w, struct cay_error *err) {
     static const char padding[FROZEN_THAW_SIZE];
     size_t thaw = (size_t)(python_thaw_end - python_thaw_begin);
     char id[ID_SIZE];
+    if (thaw > sizeof padding)
+        return error_set(err, CAY_INTERNAL, "the beginning of a frozen interpreter is too long");
     int r = id_new(id, err);
     if (r < 0)
         return r;
@@ -271,7 +288,7 @@ static int prove(const struct warm *w, int file, struct cay_error *err) {
     exec.timeout_ms = FREEZE_MS;
     struct cay_python_result result;
     r = cay_sandbox_python(box, &nothing, &exec, &result, err);
-    if (r == 0 && result.run.exit_code != 0)
+    if (r < 0 || result.run.exit_code != 0)
         r = error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be woken (%d)",
                       result.run.exit_code);
     cay_python_result_free(&result);
@@ -287,11 +304,13 @@ static int make(struct warm *w, struct cay_error *err) {
     int r = run_freezer(w, fd, err);
     if (r == 0)
         r = prove(w, fd, err);
-    if (r < 0 && ftruncate(fd, 0) < 0)
+    if (r == 0 && renameat(w->folder, w->temporary, w->folder, w->key) < 0)
+        return error_errno(err, "naming the frozen interpreter");
+    if (r < 0) {
         (void)unlinkat(w->folder, w->temporary, 0);
-    struct cay_error ignored;
-    if (renameat(w->folder, w->temporary, w->folder, w->key) < 0)
-        return error_errno(r < 0 ? &ignored : err, "naming the frozen interpreter");
+        if (err->code == CAY_UNSUPPORTED) /* what else went wrong may go well next time */
+            keep_refusal(w, err->message);
+    }
     return r;
 }
 
@@ -304,6 +323,8 @@ int cay_python_warm(cay_engine *engine, const struct cay_spec *spec, const char 
     if (r < 0)
         return r;
     r = find(&w, ret, err);
+    if (r == 0)
+        r = find_refusal(&w, err);
     if (r == 0)
         r = make(&w, err);
     if (r == 0) {

@@ -35,10 +35,12 @@ def test_it_says_which_was_used():
     ([], {"CAY_PYTHON_PRELOAD": "json,no_such_module_here"}, "no_such_module_here"),
 ])
 def test_it_falls_back_and_says_why(options, env, why):
-    told = code("print(1)", *options, env=env)
-    assert told["interpreter"]["warm"] is False and why in told["interpreter"]["why_cold"]
-    if "/etc/hostname:/usr/x" not in options:  # which nobody can mount
-        assert told["stdout"] == "1\n"
+    for _ in range(2):  # what was found out once is said again
+        told = code("print(1)", *options, env=env)
+        assert told["interpreter"]["warm"] is False, told
+        assert why in told["interpreter"]["why_cold"], told
+        if "/etc/hostname:/usr/x" not in options:  # which nobody can mount
+            assert told["stdout"] == "1\n"
 
 
 def test_an_ordinary_variable_is_no_obstacle():
