@@ -26,7 +26,7 @@ enum {
 };
 
 /* Of the interpreter and the C library that load us. */
-extern void PyOS_AfterFork_Child(void);
+extern void PyOS_BeforeFork(void), PyOS_AfterFork_Parent(void), PyOS_AfterFork_Child(void);
 extern char *__curbrk __attribute__((weak));
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
@@ -390,7 +390,10 @@ __asm__(".hidden freeze\n"
 void *PyInit_cay_freeze(void);
 
 __attribute__((visibility("default"))) void *PyInit_cay_freeze(void) {
+    PyOS_BeforeFork();
     if (freeze() != 0)
         PyOS_AfterFork_Child();
+    else
+        PyOS_AfterFork_Parent();
     return 0;
 }

@@ -4,6 +4,7 @@
 # below "woken" happens in the sandbox of a program, once for each. Returns how the program is to
 # end.
 def _cay_freeze():
+    import atexit
     import gc
     import os
     import sys
@@ -71,7 +72,8 @@ def _cay_freeze():
         main.__dict__[name] = old.__dict__[name]
     main.__annotations__ = {}
     sys.modules["__main__"] = main
-    del sys.modules["gc"]
+    del sys.modules["gc"], sys.modules["atexit"]
+    callbacks = atexit._ncallbacks()
     known, output, pid = frozenset(sys.modules) - {"__main__"}, sys.stdout, os.getpid()
 
     def clear(names):
@@ -90,14 +92,14 @@ def _cay_freeze():
         threading = sys.modules.get("threading")
         if threading is not None:
             threading._shutdown()
-        import atexit
-        if atexit._ncallbacks() > 0:
+        if atexit._ncallbacks() > callbacks:
             return
+        atexit._run_exitfuncs()
         modules = [(name, _weakref.ref(module)) for name, module in sys.modules.items()
                    if name not in known and type(module) is type(sys)]
         for name, _ in modules:
             del sys.modules[name]
-        threading = atexit = None
+        threading = None
         gc.collect()
         for _, module in reversed(modules):
             module = module()
