@@ -155,7 +155,10 @@ static int read_code(struct run *r, int fd, const char *name) {
                   CODE_MAX / 1024 / 1024);
         return error_remedy(&r->err, "keep data in files of their own");
     }
-    return failed < 0 ? error_sys(&r->err, -failed, "reading '%s'", name) : 0;
+    if (failed == 0)
+        return 0;
+    error_sys(&r->err, -failed, "reading '%s'", name);
+    return error_remedy(&r->err, "name a Python file, - for standard input, or -c CODE");
 }
 
 static int open_code(struct run *r, const char *name) {

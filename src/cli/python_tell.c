@@ -73,7 +73,7 @@ static void put_interpreter(struct jsonw *w, const struct cay_python_result *r, 
     jsonw_begin_object(w);
     jsonw_put_string(w, "version", r->version);
     jsonw_put_bool(w, "warm", r->warm);
-    jsonw_put_string(w, "why_cold", r->warm ? NULL : why);
+    jsonw_put_string(w, "why_cold", r->warm || why[0] == '\0' ? NULL : why);
     jsonw_end_object(w);
 }
 
