@@ -143,12 +143,12 @@ def listening(folder, *options, count=1):
 # ---- the protocol ----
 
 REQUEST, INPUT, INPUT_END, SIGNAL = 1, 2, 3, 4
-STARTED, STDOUT, STDERR, ENTRY, DONE, ERROR = 16, 17, 18, 19, 20, 21
+STARTED, STDOUT, STDERR, ENTRY, DONE, ERROR, CREDIT = 16, 17, 18, 19, 20, 21, 22
 PING, EXEC, READ, WRITE, SHUTDOWN = 1, 2, 5, 6, 18
 SESSION_EXEC, TERMINAL_ATTACH = 22, 28
-TAGS = {"VERSION": 1, "OP": 2, "USER": 3, "ARG": 4, "ENV": 5, "CWD": 6, "ROWS": 8, "COLS": 9, "STDIN": 10,
+TAGS = {"VERSION": 1, "OP": 2, "USER": 3, "ARG": 4, "ENV": 5, "CWD": 6, "TTY": 7, "ROWS": 8, "COLS": 9, "STDIN": 10,
         "TIMEOUT_MS": 11, "OUTPUT_MAX": 13, "PATH": 14, "MODE": 16, "SIZE": 19, "RECURSIVE": 21,
-        "TEXT": 25, "SIGNAL": 29, "PID": 30, "EXIT": 31, "REASON": 32, "CODE": 33, "MESSAGE": 35,
+        "TEXT": 25, "SIGNAL": 29, "PID": 30, "EXIT": 31, "REASON": 32, "CODE": 33, "MESSAGE": 35, "REMEDY": 36,
         "NAME": 43, "NUMBER": 44, "COMMANDS": 50, "VIEWERS": 51, "BUSY": 52, "QUIET_MS": 12}
 NAMES = {number: name for name, number in TAGS.items()}
 

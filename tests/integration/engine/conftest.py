@@ -1,0 +1,103 @@
+"""The conformance suite: what a sandbox promises, written once and run over each engine that this
+machine has. CAY_ENGINES=native-root,docker chooses some of them.
+
+    def test_it(box): …                     a sandbox that the module shares
+    def test_it(make): box = make(pids=20)  one of its own
+    @needs("memory")                        left out where the engine's probe says that it cannot
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import support
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from boxes import Box  # noqa: E402
+from engines import ENGINES  # noqa: E402
+
+LEFT_OUT = []  # (engine, what, why, case)
+
+
+def chosen():
+    names = [n for n in os.environ.get("CAY_ENGINES", "").split(",") if n]
+    return [e for e in ENGINES if not names or e.name in names]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs(*what): what the engine must be able to do")
+
+
+@pytest.fixture(scope="session", params=chosen(), ids=lambda e: e.name)
+def engine(request):
+    if support.USER:
+        pytest.skip("this suite becomes an ordinary user by itself")
+    why = request.param.missing()
+    if why:
+        pytest.skip(f"{request.param.name}: {why}")
+    found = request.param()
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture(autouse=True)
+def able(request, engine):
+    """Leaves out a case that the engine says it cannot do, and remembers that for the report."""
+    for mark in request.node.iter_markers("needs"):
+        for what in mark.args:
+            if what in engine.cannot:
+                LEFT_OUT.append((engine.name, what, engine.cannot[what], request.node.name))
+                pytest.skip(f"{engine.name} cannot '{what}': {engine.cannot[what]}")
+
+
+def create(engine, **wishes):
+    if engine.tier:
+        wishes.setdefault("tier", engine.tier)
+    wishes.setdefault("image", engine.main)
+    return Box(engine, engine.daemon.call("POST", "/api/cay/sandbox", wishes))
+
+
+@pytest.fixture(scope="module")
+def box(engine):
+    found = create(engine, env={"FROM_BOX": "a b"}, labels={"suite": "engine"})
+    yield found
+    found.remove()
+
+
+@pytest.fixture
+def make(engine):
+    """Makes sandboxes that go with the case."""
+    made = []
+
+    def make_one(**wishes):
+        made.append(create(engine, **wishes))
+        return made[-1]
+    yield make_one
+    for one in made:
+        if any(s["id"] == one.id for s in engine.daemon.list()):
+            one.remove()
+
+
+@pytest.fixture
+def folder_of(engine, tmp_path_factory):
+    """Makes folders of the host that the daemon's user owns and may reach."""
+    def make_folder(name):
+        path = engine.folder / f"{name}-{len(os.listdir(engine.folder))}"
+        path.mkdir()
+        return engine.own(path)
+    return make_folder
+
+
+def pytest_terminal_summary(terminalreporter):
+    for engine in sorted({row[0] for row in LEFT_OUT}):
+        rows = [row for row in LEFT_OUT if row[0] == engine]
+        terminalreporter.write_line(f"{engine} leaves out {len(rows)} cases:")
+        for what, why in sorted({row[1:3] for row in rows}):
+            count = sum(row[1] == what for row in rows)
+            terminalreporter.write_line(f"    {what} ({count}): {why}")

@@ -1,0 +1,195 @@
+"""The engines that this machine has, for the conformance suite: each is a daemon with a state folder of
+its own, says what it cannot do, and knows which images its sandboxes are made from."""
+
+import contextlib
+import functools
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+import support
+from daemons import CAYD, Daemon
+from images import write_archive, shell_image, silent_image
+
+ACCOUNT = "nobody"
+PROGRAMS = ("cay", "cay-image", "cay-launcher", "cayd")
+GIVE_IDS = """printf '%s:2000000:65536\\n' "$0" > "$1/ids" && mount --bind "$1/ids" /etc/subuid &&
+    mount --bind "$1/ids" /etc/subgid && shift && exec "$@" """
+
+# What a case may need, and the wall of `cay doctor` that says whether it is there.
+WALLS = {"memory": "memory limit", "cpu": "cpu limit", "pids": "process limit", "pause": "freezer",
+         "ids": "id range"}
+
+
+def sandbox_processes(daemon):
+    """The process ids of every cay-init, which are PID 1 of sandboxes of this daemon."""
+    found = set()
+    for line in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if line.read_text() == "cay-init\n" and str(daemon.state) in \
+                    (line.parent / "net/unix").read_text():
+                found.add(line.parent.name)
+    return found
+
+
+class EngineDaemon(Daemon):
+    """A daemon that its engine starts."""
+
+    def __init__(self, folder, engine):
+        self.engine = engine
+        state = Path(folder) / "state"
+        state.mkdir()
+        engine.own(state)
+        super().__init__(folder)
+
+    def spawn(self, *options, **more):
+        return subprocess.Popen(self.engine.command(CAYD.name, "--state-dir", self.state, *options),
+                                env=self.engine.env, stdin=subprocess.DEVNULL, **more)
+
+
+class Engine:
+    """An engine of this machine. `cannot` maps what it cannot do to the reason; it is what the probe
+    of the engine itself says, and a case that needs it is reported as left out."""
+
+    name = ""
+    tier = None  # what sandboxes ask for, if the default is too much
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp"))
+        self.folder.chmod(0o755)
+        self.undo = contextlib.ExitStack()
+        self.undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(self.folder),
+                    "CAY_MANAGER_POOL_SIZE": "0", "XDG_STATE_HOME": str(self.folder)}
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
+            if name in os.environ:
+                self.env[name] = os.environ[name]
+        self.cannot = {}
+        self.daemon = None
+
+    @classmethod
+    def missing(cls):
+        """Why this machine does not have the engine; empty if it has."""
+        return "" if CAYD.exists() else "cayd is not built: ninja -C build"
+
+    def start(self):
+        self.cannot = self.probe()
+        self.daemon = EngineDaemon(self.own(self.folder), self)
+        self.undo.callback(self.daemon.clean_up)
+
+    def close(self):
+        self.undo.close()
+
+    def own(self, path):
+        """Gives a file or folder to whoever runs the daemon."""
+        return path
+
+    def command(self, program, *args):
+        """A program of ours, as whoever runs the daemon."""
+        return [support.BUILD / program, *map(os.fsencode, map(str, args))]
+
+    def cay(self, verb, *args, **more):
+        """A verb of `cay` ("image load" is one), on the state folder of the daemon."""
+        more.setdefault("timeout", 120)
+        if "stdin" not in more:
+            more.setdefault("input", b"")
+        return subprocess.run(self.command("cay", *verb.split(), "--state-dir", self.daemon.state, *args),
+                              env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+
+    def probe(self):
+        return {}
+
+    def traces(self):
+        """What there is of sandboxes outside of the daemon's own books."""
+        state = self.daemon.state
+        return {str(p.relative_to(state)) for pattern in ("sandboxes/*", "daemon/run/*")
+                for p in state.glob(pattern)} | sandbox_processes(self.daemon)
+
+    # ---- images ----
+
+    main = "host"  # with bash, python and the usual programs; what most cases use
+
+    def need_images(self):
+        if "images" in self.cannot:
+            pytest.skip(f"{self.name} cannot: {self.cannot['images']}")
+
+    @functools.cached_property
+    def shell(self):
+        """An image with busybox' sh and nothing of bash."""
+        return self.load("engine-shell", shell_image(), Env=["FROM_IMAGE=yes", "PATH=/bin"])
+
+    @functools.cached_property
+    def silent(self):
+        """An image without any shell: one program."""
+        return self.load("engine-silent", silent_image(), Env=["PATH=/"])
+
+    def load(self, name, layer, **config):
+        self.need_images()
+        path = self.folder / f"{name}.tar"
+        write_archive(path, name, layer, **config)
+        self.own(path)
+        support.ok(self.cay("image load", "-i", path))
+        return name
+
+
+class NativeRoot(Engine):
+    name = "native-root"
+
+    @classmethod
+    def missing(cls):
+        return super().missing() or ("" if os.geteuid() == 0 else "only root can run it")
+
+    def probe(self):
+        done = subprocess.run(self.command("cay", "doctor", "-o", "json"), env=self.env,
+                              stdout=subprocess.PIPE, timeout=60)
+        found = json.loads(done.stdout)
+        walls = {wall["name"]: wall for wall in found["walls"]}
+        cannot = {what: walls[wall]["detail"] for what, wall in WALLS.items()
+                  if not walls[wall]["ok"]}
+        if not found["disk_limit"]["ok"]:
+            cannot["disk"] = found["disk_limit"]["detail"]
+        if support.is_sanitized():
+            cannot["images"] = "a sanitized cay-init needs libraries of the host"
+        return cannot
+
+
+class NativeRootless(NativeRoot):
+    """An ordinary user with subordinate ids, given in a mount namespace of the daemon's own."""
+
+    name = "native-rootless"
+    tier = "basic"
+
+    @classmethod
+    def missing(cls):
+        if os.geteuid() != 0:
+            return "only root can become another user"
+        if shutil.which("newuidmap") is None or not Path("/etc/subuid").exists():
+            return "no subordinate ids (package uidmap)"
+        return super().missing()
+
+    def __init__(self):
+        super().__init__()
+        self.programs = self.folder / "programs"
+        self.programs.mkdir()
+        for program in PROGRAMS:  # a home folder is closed to others
+            shutil.copy(support.BUILD / program, self.programs)
+        self.own(self.folder)
+
+    def own(self, path):
+        account = pwd.getpwnam(ACCOUNT)
+        os.chown(path, account.pw_uid, account.pw_gid)
+        return path
+
+    def command(self, program, *args):
+        words = [self.programs / program, *args]
+        return ["unshare", "-m", "sh", "-c", GIVE_IDS, ACCOUNT, str(self.folder), "setpriv",
+                f"--reuid={ACCOUNT}", "--regid=nogroup", "--clear-groups",
+                *map(os.fsencode, map(str, words))]
+
+
+ENGINES = [NativeRoot, NativeRootless]
