@@ -171,6 +171,13 @@ static int build_image(void *user, const struct image_build_order *order, char i
     return pulls_ask_build(f->options->control, order, timeout_ms, id, err);
 }
 
+/* The most that the engine gives whoever runs the daemon. */
+static enum tier best_tier(const struct settings *s) {
+    if (s->is_docker)
+        return TIER_BASIC;
+    return s->is_root ? TIER_FULL : TIER_ROOTLESS;
+}
+
 /* The work folder is left open: the image has a say before the configuration. */
 static int fill_defaults(const struct settings *s, const struct config *c,
                          struct sandbox_record *ret, struct cay_error *err) {
@@ -180,8 +187,7 @@ static int fill_defaults(const struct settings *s, const struct config *c,
     ret->disk_bytes = s->no_disk_limits.code == CAY_OK ? c->sandbox.disk : 0;
     ret->cpu_quota_us = (uint32_t)(c->sandbox.cpus * 100000);
     ret->pids = (uint32_t)c->sandbox.pids;
-    ret->tier = str_equal(c->sandbox.tier, "auto") ? (s->is_root ? TIER_FULL : TIER_ROOTLESS)
-                                                   : tier_from_name(c->sandbox.tier);
+    ret->tier = str_equal(c->sandbox.tier, "auto") ? best_tier(s) : tier_from_name(c->sandbox.tier);
     ret->auto_stop_minutes = c->manager.auto_stop_minutes;
     ret->auto_archive_minutes = c->manager.auto_archive_minutes;
     ret->auto_delete_minutes = c->manager.auto_delete_minutes;

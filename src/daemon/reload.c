@@ -13,6 +13,7 @@
 
 /* What is bound, or was told to a process that runs. */
 static const char *const fixed[][2] = {
+    {"sandbox", "engine"},
     {"server", "socket"},
     {"server", "listen"},
     {"manager", "volume_folders"},

@@ -1,6 +1,13 @@
 #include "daemon/settings.h"
 
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
 #include "base/error.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
@@ -36,4 +43,60 @@ int settings_check_folders(const struct config *config, bool is_root, struct cay
             return r;
     }
     return 0;
+}
+
+/* ---- the engine ---- */
+
+/* True if the folder, of the state folder, holds a sandbox. */
+static bool holds_sandbox(const char *state_dir, const char *name) {
+    char path[PATH_MAX];
+    const struct dirent *entry;
+    bool found = false;
+    DIR *dir = path_join(path, sizeof path, state_dir, name) < 0 ? NULL : opendir(path);
+    if (dir == NULL)
+        return false;
+    while (!found && (entry = readdir(dir)) != NULL)
+        found = id_is_valid(entry->d_name);
+    (void)closedir(dir);
+    return found;
+}
+
+/* An engine that finds nothing of a sandbox would take it for lost. */
+static int check_no_others(const struct settings *s, struct cay_error *err) {
+    const char *mine = s->is_docker ? "docker" : "native",
+               *theirs = s->is_docker ? "native" : "docker";
+    if (!holds_sandbox(s->state_dir, s->is_docker ? "sandboxes" : "docker"))
+        return 0;
+    error_set(err, CAY_CONFLICT,
+              "the engine is %s, and this state folder has sandboxes of engine %s", mine, theirs);
+    return error_remedy(err, "remove them with engine = \"%s\", or use another --state-dir",
+                        theirs);
+}
+
+int settings_choose_engine(struct settings *s, struct cay_error *err) {
+    s->is_docker = str_equal(s->config->sandbox.engine, "docker");
+    if (s->is_docker) {
+        error_set(&s->no_disk_limits, CAY_UNSUPPORTED, "the Docker engine limits no disks");
+        (void)error_remedy(&s->no_disk_limits, "use engine = \"native\" for that");
+    }
+    return check_no_others(s, err);
+}
+
+const char *settings_launcher(const struct settings *s, const char *const **ret_env) {
+    static const char *const passed[] = {
+        "DOCKER_HOST=", "DOCKER_TLS_VERIFY=", "DOCKER_CERT_PATH=", "HOME=", "PATH="};
+    static const char *env[ARRAY_LEN(passed) + 1];
+    size_t count = 0;
+    *ret_env = NULL;
+    if (!s->is_docker)
+        return "cay-launcher";
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        for (char **e = environ; *e != NULL; e++)
+            if (str_starts(*e, passed[i])) {
+                env[count++] = *e;
+                break;
+            }
+    env[count] = NULL;
+    *ret_env = env;
+    return "cay-docker";
 }

@@ -20,6 +20,7 @@ struct settings {
     const char *listen;   /* "ADDRESS:PORT" for TCP, or NULL */
     const char *socket;   /* path of the unix socket, relative to the daemon's folder or absolute */
     const char *log_level;           /* as given, or NULL: the configuration's */
+    bool is_docker;                  /* the engine: Docker's, for as long as the daemon runs */
     bool is_root;                    /* of the host: the front becomes another user then */
     struct cay_error no_disk_limits; /* why sandboxes have none; CAY_OK: they have */
     bool in_background;
@@ -31,4 +32,8 @@ void settings_apply_level(const char *given, const struct config *config);
 
 /* The folders of the host below which volumes may lie; ended by NULL. */
 const char *const *settings_folders(const struct config *config, bool is_root);
+/* Decides the engine by the configuration, and what follows from that. */
+int settings_choose_engine(struct settings *s, struct cay_error *err);
+/* The program that makes sandboxes, and its environment, which lives as long as ours. */
+const char *settings_launcher(const struct settings *s, const char *const **ret_env);
 int settings_check_folders(const struct config *config, bool is_root, struct cay_error *err);

@@ -93,12 +93,13 @@ static int catch_signals(struct cay_error *err) {
 
 static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {
     char program[PATH_MAX];
+    const char *const *env;
     struct launcher_client client = LAUNCHER_CLIENT_NONE;
-    int r = program_find("cay-launcher", program, sizeof program, err);
+    int r = program_find(settings_launcher(s->settings, &env), program, sizeof program, err);
     if (r == 0)
-        r = launcher_client_start(program, s->settings->state_dir, 0,
-                                  settings_folders(s->settings->config, s->settings->is_root),
-                                  &client, err);
+        r = launcher_client_start_with(program, s->settings->state_dir, 0,
+                                       settings_folders(s->settings->config, s->settings->is_root),
+                                       env, &client, err);
     if (r < 0)
         return r;
     s->launcher = (struct child){.pid = client.pid, .born = clock_ms()};

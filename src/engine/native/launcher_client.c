@@ -18,7 +18,8 @@ enum { CLIENT_FD = 3 };
 enum { FOLDERS_MAX = 256 };
 
 static int spawn_launcher(const char *program, const char *state_dir, unsigned ready,
-                          const char *const *folders, int theirs, pid_t *ret) {
+                          const char *const *folders, const char *const *env, int theirs,
+                          pid_t *ret) {
     char count[16];
     (void)snprintf(count, sizeof count, "%u", ready);
     const char *argv[4 + FOLDERS_MAX] = {program, state_dir, count};
@@ -27,7 +28,9 @@ static int spawn_launcher(const char *program, const char *state_dir, unsigned r
             return -E2BIG;
         argv[3 + i] = folders[i];
     }
-    const char *env[] = {NULL};
+    static const char *const none[] = {NULL};
+    if (env == NULL)
+        env = none;
     posix_spawn_file_actions_t actions;
     int r = posix_spawn_file_actions_init(&actions);
     if (r != 0)
@@ -43,11 +46,17 @@ static int spawn_launcher(const char *program, const char *state_dir, unsigned r
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
                           const char *const *folders, struct launcher_client *ret,
                           struct cay_error *err) {
+    return launcher_client_start_with(program, state_dir, ready, folders, NULL, ret, err);
+}
+
+int launcher_client_start_with(const char *program, const char *state_dir, unsigned ready,
+                               const char *const *folders, const char *const *env,
+                               struct launcher_client *ret, struct cay_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the launcher's socket");
     pid_t pid = 0;
-    int r = spawn_launcher(program, state_dir, ready, folders, pair[1], &pid);
+    int r = spawn_launcher(program, state_dir, ready, folders, env, pair[1], &pid);
     (void)close(pair[1]);
     if (r < 0) {
         (void)close(pair[0]);

@@ -18,6 +18,10 @@ struct launcher_client {
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
                           const char *const *folders, struct launcher_client *ret,
                           struct cay_error *err);
+/* The same for another engine's program, which may need an environment; NULL is an empty one. */
+int launcher_client_start_with(const char *program, const char *state_dir, unsigned ready,
+                               const char *const *folders, const char *const *env,
+                               struct launcher_client *ret, struct cay_error *err);
 
 /* Asks for a sandbox; connection and listener (or -1) become its cay-init's and stay open here. The
  * answer comes by launcher_client_next. */

@@ -140,8 +140,7 @@ static int open_allowed(const struct volume_rules *rules, const char *source,
     return error_sys(err, -last, "volume source '%s'", str_escape(shown, sizeof shown, source));
 }
 
-/* Where the kernel says that it is. */
-static int real_path(int fd, char out[static PATH_MAX]) {
+int volume_real_path(int fd, char out[static PATH_MAX]) {
     char link[64];
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(link, out, PATH_MAX - 1);
@@ -155,9 +154,9 @@ static int check_not_ours(const struct volume_rules *rules, int fd, const char *
                           struct cay_error *err) {
     char path[PATH_MAX], state[PATH_MAX];
     struct stat found, ours;
-    int r = real_path(fd, path);
+    int r = volume_real_path(fd, path);
     if (r == 0)
-        r = real_path(rules->state_dir, state);
+        r = volume_real_path(rules->state_dir, state);
     if (r == 0 && (fstat(fd, &found) < 0 || fstat(rules->state_dir, &ours) < 0))
         r = -errno;
     if (r < 0)

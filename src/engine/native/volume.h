@@ -3,6 +3,7 @@
  * belong to the image store's ids, so that every sandbox sees the same owners. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 
 #include "engine/spec.h"
@@ -26,3 +27,5 @@ int volume_open(const struct volume_rules *rules, const struct mount_spec *m,
 int volume_make(const struct volume_rules *rules, const char *id, struct cay_error *err);
 /* STATE/volumes, made if it is not there. */
 int volume_open_store(const struct volume_rules *rules, struct cay_error *err);
+/* Where the kernel says that a descriptor leads to. 0 or -errno. */
+int volume_real_path(int fd, char out[static PATH_MAX]);

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import support
 from daemons import CAYD, Daemon
+from dockerd import Docker, client_program
 from images import write_archive, shell_image, silent_image
 
 ACCOUNT = "nobody"
@@ -192,4 +193,40 @@ class NativeRootless(NativeRoot):
                 *map(os.fsencode, map(str, words))]
 
 
-ENGINES = [NativeRoot, NativeRootless]
+class DockerEngine(Engine):
+    """Containers of a private Docker daemon."""
+
+    name = "docker"
+    tier = "basic"
+    main = "engine-shell"
+
+    @classmethod
+    def missing(cls):
+        if os.geteuid() != 0:
+            return "only root can run dockerd"
+        if client_program() is None or shutil.which("dockerd") is None:
+            return "docker.io is not installed: scripts/setup --test"
+        if support.is_sanitized():
+            return "a sanitized cay-init needs libraries that images lack"
+        return super().missing()
+
+    def probe(self):
+        return {"disk": "Docker's storage driver sets no limit here"}
+
+    def start(self):
+        home = tempfile.mkdtemp(prefix="dockerd-", dir="/tmp")
+        self.undo.callback(shutil.rmtree, home, ignore_errors=True)
+        self.docker = Docker(home)
+        self.undo.callback(self.docker.stop)
+        self.docker.start()
+        self.env.update(DOCKER_HOST=self.docker.address, CAY_SANDBOX_ENGINE="docker")
+        super().start()
+        assert self.shell == self.main
+
+    def traces(self):
+        """Containers, and what is ours of them."""
+        return super().traces() | set(self.docker("ps", "-aq").split()) | \
+            {p.name for p in (self.daemon.state / "docker").iterdir()}
+
+
+ENGINES = [NativeRoot, NativeRootless, DockerEngine]

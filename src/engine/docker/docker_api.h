@@ -1,0 +1,62 @@
+/* Requests to a Docker Engine: HTTP over a unix socket, TCP or TLS, by libcurl, which this folder
+ * alone uses in the engine layer. Connections are kept and used again. Any thread may ask. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "engine/docker/docker_host.h"
+#include "engine/docker/docker_parse.h"
+
+struct cay_error;
+struct docker_api;
+
+enum {
+    DOCKER_ANSWER_MAX = 16 * 1024 * 1024,
+    DOCKER_PATH_SIZE = 1024,
+    DOCKER_QUICK_MS = 30 * 1000,
+    DOCKER_SLOW_MS = 300 * 1000, /* what reads or writes whole images */
+};
+
+/* Takes a piece of an answer as it comes; negative ends it. */
+typedef int docker_sink_fn(void *user, const char *data, size_t len);
+
+struct docker_call {
+    const char *method; /* "GET" */
+    const char *path;   /* "/containers/json?all=1", without the version */
+    const char *body;   /* NULL: none */
+    size_t body_len;
+    const char *type;            /* of the body; NULL is JSON */
+    int upload;                  /* descriptor to send instead, to its end; 0: none */
+    int timeout_ms;              /* 0: quick; -1: none */
+    docker_sink_fn *sink;        /* NULL: the answer is kept */
+    bool (*is_over)(void *user); /* asked about every second: whether to give up; or NULL */
+    void *user;
+};
+
+struct docker_answer {
+    int status;
+    struct buf body;
+};
+
+#define DOCKER_ANSWER_INIT ((struct docker_answer){.body = BUF_INIT(DOCKER_ANSWER_MAX)})
+
+static inline void docker_answer_free(struct docker_answer *a) {
+    buf_free(&a->body);
+}
+
+/* Does not connect yet: the first request does, and finds the version to speak. */
+int docker_api_new(const struct docker_host *host, struct docker_api **ret, struct cay_error *err);
+void docker_api_free(struct docker_api *api);
+
+/* Asks. 0 for any answer, whatever its status; else -CAY_UNAVAILABLE with what to do. */
+int docker_ask(struct docker_api *api, const struct docker_call *call, struct docker_answer *ret,
+               struct cay_error *err);
+
+/* Asks for what must succeed: an answer of 400 and more is an error of its class, with Docker's own
+ * message. */
+int docker_do(struct docker_api *api, const struct docker_call *call, struct docker_answer *ret,
+              struct cay_error *err);
+/* The error for an answer that is one; `what` begins it. */
+int docker_refused(const struct docker_answer *a, const char *what, struct cay_error *err);

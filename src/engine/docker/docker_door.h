@@ -1,0 +1,43 @@
+/* The way into a container. No descriptor can be given to a container when it is started, so its
+ * first process asks for what it needs: cay-enter, which the container is started with, connects to
+ * a socket in a folder that is bind-mounted read-only, and gets cay-init in a sealed memfd, the
+ * socket that cay-init serves, and orders. It gives up its rights as the native engine's first
+ * process does and becomes cay-init. Then the socket is gone, and nothing inside leads out. */
+#pragma once
+
+#include <linux/filter.h>
+#include <stdint.h>
+
+#include "engine/native/seccomp.h"
+
+struct cay_error;
+
+#define DOCKER_DOOR_NAME  "door"
+#define DOCKER_ENTER_NAME "enter"
+
+enum { DOCKER_ORDERS_VERSION = 1 };
+
+struct docker_orders {
+    uint32_t version;
+    uint32_t build;                 /* profile */
+    uint32_t set_file_capabilities; /* of files, in the profile build */
+    uint32_t work_uid, work_gid;    /* whose the work folder is */
+    uint32_t filter_count;
+    struct sock_filter filter[SECCOMP_MAX_INSNS];
+};
+
+/* What comes back if it could not be done; nothing comes if it was. */
+struct docker_report {
+    int32_t sys;
+    char step[60];
+};
+
+/* Listens in the folder; what a start before has left there is removed. A descriptor. */
+int docker_door_open(int folder, struct cay_error *err);
+
+/* Waits for the one who comes, at most so long, and makes it become cay-init. */
+int docker_door_serve(int door, const struct docker_orders *orders, int init, int listener,
+                      int timeout_ms, struct cay_error *err);
+
+/* Removes the socket from the folder. */
+void docker_door_close(int folder, int *door);

@@ -1,0 +1,265 @@
+#include "engine/docker/docker_engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/path.h"
+#include "base/str.h"
+#include "engine/docker/docker_internal.h"
+#include "engine/docker/docker_spec.h"
+#include "engine/native/internal.h"
+#include "image/store.h"
+
+enum { GONE_MS = 60 * 1000, LOOK_AGAIN_MS = 50, UPDATE_MAX = 4096 };
+
+/* The filter by label, escaped for a URL; the state folder is compared when the answer is read. */
+#define OURS "filters=%7B%22label%22%3A%5B%22" DOCKER_LABEL_ID "%22%5D%7D"
+
+int docker_path(char out[static DOCKER_PATH_SIZE], const char *id, const char *rest,
+                struct cay_error *err) {
+    if (!id_is_valid(id) || str_format(out, DOCKER_PATH_SIZE, "/containers/cay-%s%s", id, rest) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    return 0;
+}
+
+/* One request about a container, without a body. */
+static int ask_about(struct docker_engine *d, const char *method, const char *id, const char *rest,
+                     struct docker_answer *ret, struct cay_error *err) {
+    char path[DOCKER_PATH_SIZE];
+    int r = docker_path(path, id, rest, err);
+    return r < 0 ? r
+                 : docker_ask(d->api, &(struct docker_call){.method = method, .path = path}, ret,
+                              err);
+}
+
+static int do_to(struct docker_engine *d, const char *method, const char *id, const char *rest,
+                 const char *what, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    int r = ask_about(d, method, id, rest, &a, err);
+    return r < 0 || a.status < 400 ? r : docker_refused(&a, what, err);
+}
+
+int docker_inspect(struct docker_engine *d, const char *id, const char *rest,
+                   struct docker_container *ret, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    int r = ask_about(d, "GET", id, rest, &a, err);
+    if (r == 0 && a.status >= 400)
+        r = docker_refused(&a, "looking at the container", err);
+    return r < 0 ? r : docker_parse_inspect(buf_text(&a.body), a.body.len, ret, err);
+}
+
+/* ---- life ---- */
+
+static int wait_until_stopped(struct docker_engine *d, const char *id, struct cay_error *err) {
+    struct docker_container c;
+    int64_t deadline = clock_ms() + GONE_MS;
+    for (;;) {
+        int r = docker_inspect(d, id, "/json", &c, err);
+        if (r == -CAY_NOT_FOUND || (r == 0 && c.state == ENGINE_STOPPED))
+            return 0;
+        if (r < 0)
+            return r;
+        if (clock_ms() > deadline)
+            return error_set(err, CAY_TIMEOUT, "Docker does not end the container");
+        (void)usleep(LOOK_AGAIN_MS * 1000);
+    }
+}
+
+static int engine_stop(struct engine *e, const char *id, struct cay_error *err) {
+    struct docker_engine *d = docker_of(e);
+    struct docker_container c;
+    int r = docker_inspect(d, id, "/json", &c, err);
+    if (r < 0 || c.state == ENGINE_STOPPED)
+        return r;
+    if (c.state == ENGINE_PAUSED) /* cgroup v1 kills nothing that is frozen */
+        (void)do_to(d, "POST", id, "/unpause", "resuming", NULL);
+    r = do_to(d, "POST", id, "/kill?signal=KILL", "killing the container", err);
+    if (r < 0 && r != -CAY_CONFLICT) /* it has ended meanwhile */
+        return r;
+    return wait_until_stopped(d, id, err);
+}
+
+static int engine_pause(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(docker_of(e), "POST", id, "/pause", "pausing", err);
+}
+
+static int engine_resume(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(docker_of(e), "POST", id, "/unpause", "resuming", err);
+}
+
+/* A removal that somebody else has begun is answered by a conflict, and is waited for. */
+static int remove_container(struct docker_engine *d, const char *id, struct cay_error *err) {
+    struct docker_container c;
+    int64_t deadline = clock_ms() + GONE_MS;
+    for (;;) {
+        int r = do_to(d, "DELETE", id, "?force=1&v=1", "removing the container", err);
+        if (r == 0 || r == -CAY_NOT_FOUND)
+            return 0;
+        if (r != -CAY_CONFLICT || clock_ms() > deadline)
+            return r;
+        if (docker_inspect(d, id, "/json", &c, NULL) == -CAY_NOT_FOUND)
+            return 0;
+        (void)usleep(LOOK_AGAIN_MS * 1000);
+    }
+}
+
+static int engine_remove(struct engine *e, const char *id, struct cay_error *err) {
+    struct docker_engine *d = docker_of(e);
+    int r = remove_container(d, id, err);
+    if (r < 0)
+        return r;
+    r = path_remove_tree(d->folder, id);
+    if (r < 0)
+        return error_sys(err, -r, "removing the folder of sandbox %s", id);
+    return image_store_unpin(d->home, id, err);
+}
+
+/* ---- limits and statistics ---- */
+
+static int engine_resize(struct engine *e, const struct sandbox_spec *spec, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    _cleanup_(buf_free) struct buf body = BUF_INIT(UPDATE_MAX);
+    char path[DOCKER_PATH_SIZE];
+    if (spec->disk_bytes != 0) {
+        error_set(err, CAY_UNSUPPORTED, "the Docker engine limits no disks");
+        return error_remedy(err, "use engine = \"native\" for that");
+    }
+    int r = docker_path(path, spec->id, "/update", err);
+    if (r == 0)
+        r = docker_spec_update(spec, &body, err);
+    if (r < 0)
+        return r;
+    struct docker_call call = {
+        .method = "POST", .path = path, .body = buf_text(&body), .body_len = body.len};
+    return docker_do(docker_of(e)->api, &call, &a, err);
+}
+
+static int engine_usage(struct engine *e, const char *id, struct engine_stats *ret,
+                        struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    int r = ask_about(docker_of(e), "GET", id, "/stats?stream=false&one-shot=true", &a, err);
+    if (r == 0 && a.status >= 400)
+        r = docker_refused(&a, "measuring the container", err);
+    return r < 0 ? r : docker_parse_stats(buf_text(&a.body), a.body.len, ret, err);
+}
+
+static int engine_stats(struct engine *e, const char *id, struct engine_stats *ret,
+                        struct cay_error *err) {
+    struct docker_container c;
+    int r = engine_usage(e, id, ret, err);
+    if (r == 0)
+        r = docker_inspect(docker_of(e), id, "/json?size=1", &c, err);
+    if (r == 0) {
+        ret->disk_bytes = c.size_rw;
+        ret->oom_kills = c.oom_killed;
+    }
+    return r;
+}
+
+/* ---- volumes: folders of ours, as the native engine has them ---- */
+
+static int engine_volume_make(struct engine *e, const char *id, struct cay_error *err) {
+    _cleanup_(closep) int fd = volume_make(&docker_of(e)->volumes, id, err);
+    return fd < 0 ? fd : 0;
+}
+
+static int engine_volume_remove(struct engine *e, const char *id, struct cay_error *err) {
+    if (!id_is_valid(id))
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a volume");
+    _cleanup_(closep) int store = volume_open_store(&docker_of(e)->volumes, err);
+    if (store < 0)
+        return store;
+    int r = path_remove_tree(store, id);
+    return r < 0 ? error_sys(err, -r, "removing volume %s", id) : 0;
+}
+
+/* ---- what exists ---- */
+
+int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *ret_count,
+                struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    struct docker_call call = {.method = "GET", .path = "/containers/json?all=1&" OURS};
+    int r = docker_do(d->api, &call, &a, err);
+    return r < 0 ? r
+                 : docker_parse_list(buf_text(&a.body), a.body.len, d->home, ret, ret_count, err);
+}
+
+static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
+                       struct cay_error *err) {
+    return docker_list(docker_of(e), ret, ret_count, err);
+}
+
+/* ---- opening and closing ---- */
+
+static void engine_close(struct engine *e) {
+    struct docker_engine *d = docker_of(e);
+    docker_events_stop(d);
+    docker_api_free(d->api);
+    fd_close(&d->init);
+    fd_close(&d->folder);
+    fd_close(&d->state_dir);
+    free(d);
+}
+
+static const struct engine_ops ops = {
+    .start = docker_start,
+    .stop = engine_stop,
+    .pause = engine_pause,
+    .resume = engine_resume,
+    .remove = engine_remove,
+    .resize = engine_resize,
+    .volume_make = engine_volume_make,
+    .volume_remove = engine_volume_remove,
+    .stats = engine_stats,
+    .usage = engine_usage,
+    .list = engine_list,
+    .close = engine_close,
+};
+
+static int open_folders(struct docker_engine *d, const struct docker_engine_options *o,
+                        struct cay_error *err) {
+    if (str_copy(d->home, sizeof d->home, o->state_dir) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the name of the state folder is too long");
+    d->state_dir = open(o->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->state_dir < 0)
+        return error_errno(err, "opening the state folder");
+    if (mkdirat(d->state_dir, "docker", 0700) < 0 && errno != EEXIST)
+        return error_errno(err, "making the folder of containers");
+    d->folder = openat(d->state_dir, "docker", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (d->folder < 0)
+        return error_errno(err, "opening the folder of containers");
+    /* Containers have no ids of their own: what is theirs belongs to root. */
+    d->volumes =
+        (struct volume_rules){.roots = o->folders, .state_dir = d->state_dir, .own_userns = true};
+    return 0;
+}
+
+int docker_engine_open(const struct docker_engine_options *o, struct engine **ret,
+                       struct cay_error *err) {
+    struct docker_engine *d = calloc(1, sizeof *d);
+    if (d == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    d->engine = (struct engine){.ops = &ops, .ended = o->ended, .user = o->user};
+    d->state_dir = d->folder = d->init = -1;
+    int r = open_folders(d, o, err);
+    if (r == 0)
+        r = docker_api_new(o->host, &d->api, err);
+    if (r == 0)
+        d->init = r = native_init_memfd(err);
+    if (r >= 0)
+        r = docker_events_start(d, err);
+    if (r < 0) {
+        engine_close(&d->engine);
+        return r;
+    }
+    *ret = &d->engine;
+    return 0;
+}

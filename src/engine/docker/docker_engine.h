@@ -1,0 +1,20 @@
+/* The Docker engine: a container for each sandbox (docs/engines.md). What there is of a sandbox is
+ * in Docker, found by labels; the state folder has docker/ID with the way in (docker_door.h). */
+#pragma once
+
+#include "engine/engine.h"
+
+struct cay_error;
+struct docker_host;
+
+struct docker_engine_options {
+    const struct docker_host *host;
+    const char *state_dir;      /* absolute */
+    const char *const *folders; /* below which folders of the host may be shown; NULL-terminated */
+    void (*ended)(void *user, const struct engine_end *end);
+    void *user;
+};
+
+/* Does not fail because there is no Docker: that is said by each operation, until there is one. */
+int docker_engine_open(const struct docker_engine_options *o, struct engine **ret,
+                       struct cay_error *err);

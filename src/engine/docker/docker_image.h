@@ -1,0 +1,10 @@
+/* Images of cay's store in Docker: their ids are the same, so an image that Docker has is used as
+ * it is, and one that it lacks is saved by cay-image and loaded. */
+#pragma once
+
+struct cay_error;
+struct docker_api;
+
+/* Sees to it that Docker has the image with this id. */
+int docker_image_ensure(struct docker_api *api, const char *state_dir, const char *id,
+                        struct cay_error *err);

@@ -1,0 +1,64 @@
+/* cay-docker STATE_DIR READY [FOLDER...]: what cay-launcher is for the native engine, for Docker's.
+ * Serves the client whose socket is descriptor 3. Whoever may use Docker is root on its host, so it
+ * is this process that talks to it, and not the one that reads from the network. */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "engine/docker/docker_engine.h"
+#include "engine/docker/docker_host.h"
+#include "engine/docker/serve.h"
+
+enum { CLIENT_FD = 3 };
+
+static int fail(const struct cay_error *err) {
+    (void)fprintf(stderr, "cay-docker: %s; %s\n", err->message, err->remedy);
+    return 1;
+}
+
+static int find_host(struct docker_host *ret, struct cay_error *err) {
+    struct docker_host_env env = {.host = getenv("DOCKER_HOST"),
+                                  .tls_verify = getenv("DOCKER_TLS_VERIFY"),
+                                  .cert_path = getenv("DOCKER_CERT_PATH"),
+                                  .home = getenv("HOME")};
+    int r = docker_host_find(&env, ret, err);
+    if (r < 0 || ret->socket[0] != '\0')
+        return r;
+    error_set(err, CAY_UNSUPPORTED, "Docker at %s is on another machine", ret->shown);
+    return error_remedy(err, "cay passes descriptors to its sandboxes: run it where Docker is, and "
+                             "set DOCKER_HOST to its unix socket");
+}
+
+int main(int argc, char **argv) {
+    struct cay_error err;
+    struct docker_host host;
+    struct engine *e = NULL;
+    if (argc < 3 || argv[1][0] != '/' || fd_open_standard() < 0 ||
+        fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
+        (void)fprintf(stderr,
+                      "usage: cay-docker STATE_DIR READY [FOLDER...], with the client on fd 3\n");
+        return 2;
+    }
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)setsid(); /* a terminal's signals are for the daemon */
+    (void)prctl(PR_SET_NAME, "cay-docker", 0, 0, 0);
+    if (find_host(&host, &err) < 0)
+        return fail(&err);
+    struct docker_engine_options options = {.host = &host,
+                                            .state_dir = argv[1],
+                                            .folders = (const char *const *)(argv + 3),
+                                            .ended = serve_ended,
+                                            .user = (void *)(intptr_t)CLIENT_FD};
+    if (docker_engine_open(&options, &e, &err) < 0)
+        return fail(&err);
+    int r = serve_engine(e, CLIENT_FD, &err);
+    if (r < 0)
+        (void)fail(&err);
+    /* Threads may still wait for Docker. What they do is whole or found again by the next. */
+    _exit(r < 0 ? 1 : 0);
+}

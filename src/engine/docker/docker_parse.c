@@ -1,0 +1,337 @@
+#include "engine/docker/docker_parse.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "base/json.h"
+#include "base/str.h"
+
+enum {
+    API_NEWEST = 41, /* 1.41, Docker 20.10: what we know */
+    API_OLDEST = 40, /* 1.40, Docker 19.03: container limits as we use them */
+    EXIT_MAX = 255,
+};
+
+static int copy_text(char *out, size_t size, const char *text) {
+    (void)str_escape(out, size, text);
+    return 0;
+}
+
+/* An optional string, cut to fit and made printable. */
+static int get_text(const struct json *at, const char *key, char *out, size_t size,
+                    struct cay_error *err) {
+    const char *text = "";
+    int r = json_get_string(at, key, JSON_OPTIONAL, &text, err);
+    return r < 0 ? r : copy_text(out, size, text);
+}
+
+/* A count; absent is 0. Docker writes none that is negative. */
+static int get_count(const struct json *at, const char *key, uint64_t *ret, struct cay_error *err) {
+    int64_t n = 0;
+    int r = json_get_integer(at, key, JSON_OPTIONAL, 0, INT64_MAX, &n, err);
+    *ret = (uint64_t)n;
+    return r;
+}
+
+/* ---- version and abilities ---- */
+
+int docker_parse_version(const char *text, size_t len, struct docker_version *ret,
+                         struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct docker_version){0};
+    int r = json_parse("Docker's version", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    const char *api = NULL;
+    r = json_get_string(&root, "ApiVersion", JSON_REQUIRED, &api, err);
+    if (r < 0)
+        return r;
+    if (str_copy(ret->api, sizeof ret->api, api) < 0)
+        return error_set(err, CAY_UNSUPPORTED, "Docker's API version is none");
+    return get_text(&root, "MinAPIVersion", ret->min, sizeof ret->min, err);
+}
+
+/* The number behind "1."; -1 if it is none. */
+static int minor_of(const char *api) {
+    uint64_t n;
+    if (!str_starts(api, "1.") || str_to_u64(api + 2, 10000, &n) < 0)
+        return -1;
+    return (int)n;
+}
+
+int docker_choose_api(const struct docker_version *v, char out[static DOCKER_API_SIZE],
+                      struct cay_error *err) {
+    int newest = minor_of(v->api), oldest = minor_of(v->min);
+    char shown[64];
+    if (newest < API_OLDEST) {
+        error_set(err, CAY_UNSUPPORTED,
+                  "this Docker speaks version '%s' of its API, which is too old",
+                  str_escape(shown, sizeof shown, v->api));
+        return error_remedy(err, "install Docker 19.03 or later, or podman 3 or later");
+    }
+    /* Later versions keep what we use; one that has dropped ours is spoken to in its own oldest. */
+    int use = MIN(newest, (int)API_NEWEST);
+    return str_format(out, DOCKER_API_SIZE, "1.%d", MAX(use, oldest));
+}
+
+/* "Backing Filesystem" is one of the pairs of DriverStatus. */
+static int read_backing(const struct json *root, char *out, size_t size, struct cay_error *err) {
+    struct json pairs, pair, item;
+    int r = json_get_array(root, "DriverStatus", JSON_OPTIONAL, &pairs, err);
+    for (size_t i = 0; r == 0 && pairs.value != NULL && i < json_count(&pairs); i++) {
+        const char *name = "", *value = "";
+        if (!json_item(&pairs, i, &pair) || json_count(&pair) != 2 || !json_item(&pair, 0, &item))
+            continue;
+        r = json_as_string(&item, &name, err);
+        if (r == 0 && str_equal(name, "Backing Filesystem") && json_item(&pair, 1, &item)) {
+            r = json_as_string(&item, &value, err);
+            if (r == 0)
+                return copy_text(out, size, value);
+        }
+    }
+    return r;
+}
+
+int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
+                      struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct docker_info){0};
+    int r = json_parse("Docker's information", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = get_text(&root, "Driver", ret->driver, sizeof ret->driver, err);
+    if (r == 0)
+        r = json_get_bool(&root, "MemoryLimit", JSON_OPTIONAL, &ret->can_limit_memory, err);
+    if (r == 0)
+        r = json_get_bool(&root, "CpuCfsQuota", JSON_OPTIONAL, &ret->can_limit_cpu, err);
+    if (r == 0)
+        r = json_get_bool(&root, "PidsLimit", JSON_OPTIONAL, &ret->can_limit_pids, err);
+    return r < 0 ? r : read_backing(&root, ret->backing, sizeof ret->backing, err);
+}
+
+void docker_parse_error(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE]) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    const char *message = NULL;
+    if (len > 0 && json_parse("error", text, len, &doc, NULL) == 0) {
+        struct json root = json_root(doc, "");
+        (void)json_get_string(&root, "message", JSON_OPTIONAL, &message, NULL);
+    }
+    if (message != NULL) {
+        (void)str_escape(out, DOCKER_TEXT_SIZE, message);
+        return;
+    }
+    char cut[DOCKER_TEXT_SIZE];
+    size_t n = MIN(strnlen(text, len), sizeof cut - 1);
+    memcpy(cut, text, n);
+    cut[n] = '\0';
+    (void)str_escape(out, DOCKER_TEXT_SIZE, cut);
+}
+
+/* ---- containers ---- */
+
+/* True if these labels are of one of ours; its id. */
+static bool read_labels(const struct json *labels, const char *home, char id[static ID_SIZE]) {
+    const char *found = "", *whose = "";
+    if (json_get_string(labels, DOCKER_LABEL_ID, JSON_OPTIONAL, &found, NULL) < 0 ||
+        json_get_string(labels, DOCKER_LABEL_HOME, JSON_OPTIONAL, &whose, NULL) < 0)
+        return false;
+    if (!id_is_valid(found) || !str_equal(whose, home))
+        return false;
+    memcpy(id, found, ID_SIZE);
+    return true;
+}
+
+static enum engine_state state_of(const char *word) {
+    if (str_equal(word, "paused"))
+        return ENGINE_PAUSED;
+    return str_equal(word, "running") || str_equal(word, "restarting") ? ENGINE_RUNNING
+                                                                       : ENGINE_STOPPED;
+}
+
+static int read_container(const struct json *at, const char *home, struct engine_sandbox *ret,
+                          bool *ret_ours, struct cay_error *err) {
+    struct json labels;
+    const char *state = "";
+    int r = json_as_object(at, err);
+    if (r == 0)
+        r = json_get_string(at, "State", JSON_OPTIONAL, &state, err);
+    if (r < 0)
+        return r;
+    *ret_ours = json_child(at, "Labels", &labels) && read_labels(&labels, home, ret->id);
+    ret->state = state_of(state);
+    return 0;
+}
+
+int docker_parse_list(const char *text, size_t len, const char *home, struct engine_sandbox **ret,
+                      size_t *ret_count, struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = json_parse("Docker's list of containers", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, ""), item;
+    r = json_as_array(&root, err);
+    if (r < 0)
+        return r;
+    size_t total = json_count(&root), count = 0;
+    _cleanup_(freep) struct engine_sandbox *v = calloc(total + 1, sizeof *v);
+    if (v == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    for (size_t i = 0; i < total && json_item(&root, i, &item); i++) {
+        bool ours = false;
+        r = read_container(&item, home, &v[count], &ours, err);
+        if (r < 0)
+            return r;
+        count += ours;
+    }
+    *ret = TAKE_PTR(v);
+    *ret_count = count;
+    return 0;
+}
+
+int docker_parse_inspect(const char *text, size_t len, struct docker_container *ret,
+                         struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct docker_container){0};
+    int r = json_parse("Docker's container", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, ""), state;
+    const char *word = "";
+    int64_t code = 0;
+    r = json_get_object(&root, "State", JSON_REQUIRED, &state, err);
+    if (r == 0)
+        r = json_get_string(&state, "Status", JSON_REQUIRED, &word, err);
+    if (r == 0)
+        r = json_get_bool(&state, "OOMKilled", JSON_OPTIONAL, &ret->oom_killed, err);
+    if (r == 0)
+        r = json_get_integer(&state, "ExitCode", JSON_OPTIONAL, INT32_MIN, INT32_MAX, &code, err);
+    if (r == 0)
+        r = get_text(&state, "Error", ret->error, sizeof ret->error, err);
+    ret->state = state_of(word);
+    ret->exit_code = (int)(code & EXIT_MAX);
+    return r < 0 ? r : get_count(&root, "SizeRw", &ret->size_rw, err);
+}
+
+/* ---- statistics ---- */
+
+static int read_memory(const struct json *root, struct engine_stats *ret, struct cay_error *err) {
+    struct json memory;
+    int r = json_get_object(root, "memory_stats", JSON_OPTIONAL, &memory, err);
+    if (r < 0 || memory.value == NULL)
+        return r;
+    r = get_count(&memory, "usage", &ret->memory_bytes, err);
+    if (r == 0)
+        r = get_count(&memory, "limit", &ret->memory_limit, err);
+    if (r == 0)
+        r = get_count(&memory, "max_usage", &ret->memory_peak, err);
+    ret->memory_peak = MAX(ret->memory_peak, ret->memory_bytes); /* cgroup v2 does not say it */
+    return r;
+}
+
+static int read_cpu(const struct json *root, struct engine_stats *ret, struct cay_error *err) {
+    struct json cpu, usage;
+    uint64_t ns = 0;
+    int r = json_get_object(root, "cpu_stats", JSON_OPTIONAL, &cpu, err);
+    if (r < 0 || cpu.value == NULL)
+        return r;
+    r = json_get_object(&cpu, "cpu_usage", JSON_OPTIONAL, &usage, err);
+    if (r == 0 && usage.value != NULL)
+        r = get_count(&usage, "total_usage", &ns, err);
+    ret->cpu_us = ns / 1000;
+    return r;
+}
+
+int docker_parse_stats(const char *text, size_t len, struct engine_stats *ret,
+                       struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct engine_stats){0};
+    int r = json_parse("Docker's statistics", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, ""), pids;
+    r = read_memory(&root, ret, err);
+    if (r == 0)
+        r = read_cpu(&root, ret, err);
+    if (r == 0)
+        r = json_get_object(&root, "pids_stats", JSON_OPTIONAL, &pids, err);
+    return r == 0 && pids.value != NULL ? get_count(&pids, "current", &ret->pids, err) : r;
+}
+
+/* ---- lines ---- */
+
+static int read_load_line(const char *line, size_t len, char out[static DOCKER_TEXT_SIZE],
+                          struct cay_error *err) {
+    static const char *const forms[] = {"Loaded image ID: ", "Loaded image: "};
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    const char *text = "", *failure = NULL;
+    int r = json_parse("Docker's progress", line, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = json_get_string(&root, "error", JSON_OPTIONAL, &failure, err);
+    if (r == 0 && failure != NULL)
+        return error_set(err, CAY_INTERNAL, "Docker could not load the image: %.200s", failure);
+    if (r == 0)
+        r = json_get_string(&root, "stream", JSON_OPTIONAL, &text, err);
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(forms); i++) {
+        if (!str_starts(text, forms[i]))
+            continue;
+        const char *name = text + strlen(forms[i]);
+        size_t n = strcspn(name, "\r\n \t");
+        if (n > 0 && n < DOCKER_TEXT_SIZE) {
+            memcpy(out, name, n);
+            out[n] = '\0';
+        }
+    }
+    return r;
+}
+
+int docker_parse_loaded(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE],
+                        struct cay_error *err) {
+    out[0] = '\0';
+    for (size_t at = 0; at < len;) {
+        const char *end = memchr(text + at, '\n', len - at);
+        size_t n = end != NULL ? (size_t)(end - text) - at : len - at;
+        bool blank = n == 0 || (n == 1 && text[at] == '\r');
+        int r = blank ? 0 : read_load_line(text + at, n, out, err);
+        if (r < 0)
+            return r;
+        at += n + 1;
+    }
+    return out[0] != '\0' ? 0 : error_set(err, CAY_INTERNAL, "Docker did not say what it loaded");
+}
+
+int docker_parse_event(const char *line, size_t len, const char *home, struct docker_event *ret,
+                       struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct docker_event){.exit_code = -1};
+    int r = json_parse("Docker's event", line, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, ""), actor, about;
+    const char *code = "";
+    uint64_t number;
+    r = get_text(&root, "Action", ret->action, sizeof ret->action, err);
+    if (r == 0)
+        r = json_get_integer(&root, "time", JSON_OPTIONAL, 0, INT64_MAX, &ret->time, err);
+    if (r == 0)
+        r = json_get_object(&root, "Actor", JSON_REQUIRED, &actor, err);
+    if (r == 0)
+        r = json_get_object(&actor, "Attributes", JSON_REQUIRED, &about, err);
+    if (r == 0)
+        r = json_get_string(&about, "exitCode", JSON_OPTIONAL, &code, err);
+    if (r < 0)
+        return r;
+    if (str_to_u64(code, EXIT_MAX, &number) == 0)
+        ret->exit_code = (int)number;
+    return read_labels(&about, home, ret->id)
+               ? 0
+               : error_set(err, CAY_NOT_FOUND, "an event of another's container");
+}

@@ -1,0 +1,67 @@
+/* Reading what a Docker Engine answers. Nothing here does I/O; whatever is not understood is an
+ * error, and what is kept is bounded. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+struct cay_error;
+
+enum { DOCKER_API_SIZE = 16, DOCKER_TEXT_SIZE = 256 };
+
+/* Labels of our containers. */
+#define DOCKER_LABEL_ID      "cay.id"
+#define DOCKER_LABEL_HOME    "cay.home"    /* the state folder that it belongs to */
+#define DOCKER_LABEL_VERSION "cay.version" /* of cay, that made it */
+
+struct docker_version {
+    char api[DOCKER_API_SIZE]; /* the newest that it speaks, "1.41" */
+    char min[DOCKER_API_SIZE]; /* the oldest; "" if it does not say */
+};
+
+struct docker_info {
+    char driver[64];  /* of storage */
+    char backing[64]; /* the file system below it; "" if it does not say */
+    bool can_limit_memory, can_limit_cpu, can_limit_pids;
+};
+
+struct docker_container {
+    enum engine_state state;
+    bool oom_killed;
+    int exit_code;
+    char error[DOCKER_TEXT_SIZE]; /* why it did not start */
+    uint64_t size_rw;             /* what it has written, if that was asked for */
+};
+
+struct docker_event {
+    char id[ID_SIZE]; /* of the sandbox */
+    char action[32];
+    int64_t time; /* seconds since 1970 */
+    int exit_code;
+};
+
+int docker_parse_version(const char *text, size_t len, struct docker_version *ret,
+                         struct cay_error *err);
+/* The version to speak with it: the newest that both know. -CAY_UNSUPPORTED if it is too old. */
+int docker_choose_api(const struct docker_version *v, char out[static DOCKER_API_SIZE],
+                      struct cay_error *err);
+int docker_parse_info(const char *text, size_t len, struct docker_info *ret, struct cay_error *err);
+/* The "message" of an error, made printable; the bare text if it is no such JSON. */
+void docker_parse_error(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE]);
+/* Those of our containers that belong to this state folder. The caller frees the array. */
+int docker_parse_list(const char *text, size_t len, const char *home, struct engine_sandbox **ret,
+                      size_t *ret_count, struct cay_error *err);
+int docker_parse_inspect(const char *text, size_t len, struct docker_container *ret,
+                         struct cay_error *err);
+/* Fills everything but the disk. */
+int docker_parse_stats(const char *text, size_t len, struct engine_stats *ret,
+                       struct cay_error *err);
+/* The name or id that the answer to a load tells; the answer is lines of JSON. */
+int docker_parse_loaded(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE],
+                        struct cay_error *err);
+/* One line of the events; -CAY_NOT_FOUND if it is about no container of this state folder. */
+int docker_parse_event(const char *line, size_t len, const char *home, struct docker_event *ret,
+                       struct cay_error *err);

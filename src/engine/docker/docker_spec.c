@@ -1,0 +1,154 @@
+#include "engine/docker/docker_spec.h"
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/jsonw.h"
+#include "engine/docker/docker_parse.h"
+
+enum { CPU_PERIOD_US = 100000 };
+
+/* What cay-enter needs to make the work folder and to become cay-init, which has the first three
+ * alone; in the profile build, what root inside keeps as well. */
+static const char *const strict_capabilities[] = {"SETUID", "SETGID", "KILL", "SETPCAP", "CHOWN"};
+static const char *const build_capabilities[] = {"DAC_OVERRIDE", "FOWNER", "FSETID", "SETFCAP"};
+
+static void put_list(struct jsonw *w, const char *key, const char *const *words, size_t count) {
+    jsonw_key(w, key);
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < count; i++)
+        jsonw_string(w, words[i]);
+    jsonw_end_array(w);
+}
+
+static void put_capabilities(struct jsonw *w, const struct sandbox_spec *spec) {
+    static const char *const all[] = {"ALL"};
+    put_list(w, "CapDrop", all, ARRAY_LEN(all));
+    jsonw_key(w, "CapAdd");
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < ARRAY_LEN(strict_capabilities); i++)
+        jsonw_string(w, strict_capabilities[i]);
+    for (size_t i = 0; spec->profile == PROFILE_BUILD && i < ARRAY_LEN(build_capabilities); i++)
+        jsonw_string(w, build_capabilities[i]);
+    jsonw_end_array(w);
+}
+
+/* Swap equal to the memory means none. */
+static void put_limits(struct jsonw *w, const struct sandbox_spec *spec) {
+    if (spec->memory_bytes != 0) {
+        jsonw_put_unsigned(w, "Memory", spec->memory_bytes);
+        jsonw_put_unsigned(w, "MemorySwap", spec->memory_bytes);
+    }
+    if (spec->cpu_quota_us != 0) {
+        jsonw_put_unsigned(w, "CpuPeriod", CPU_PERIOD_US);
+        jsonw_put_unsigned(w, "CpuQuota", spec->cpu_quota_us);
+    }
+    if (spec->pids != 0)
+        jsonw_put_unsigned(w, "PidsLimit", spec->pids);
+}
+
+static void put_mount(struct jsonw *w, const char *source, const char *target, bool read_only) {
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "Type", "bind");
+    jsonw_put_string(w, "Source", source);
+    jsonw_put_string(w, "Target", target);
+    jsonw_put_bool(w, "ReadOnly", read_only);
+    jsonw_key(w, "BindOptions"); /* what is mounted below on the host stays outside */
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "Propagation", "private");
+    jsonw_put_bool(w, "NonRecursive", true);
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
+/* Mounts of this form fail when their source is missing; the older "Binds" would make a folder. */
+static void put_mounts(struct jsonw *w, const struct docker_plan *p) {
+    jsonw_key(w, "Mounts");
+    jsonw_begin_array(w);
+    put_mount(w, p->door, DOCKER_DOOR_INSIDE, true);
+    if (p->work != NULL)
+        put_mount(w, p->work, DOCKER_WORK_INSIDE, false);
+    for (size_t i = 0; i < p->spec->mount_count; i++)
+        put_mount(w, p->sources[i], p->spec->mounts[i].target, p->spec->mounts[i].read_only);
+    jsonw_end_array(w);
+}
+
+/* What stays writable where the root is not, and is nobody's to keep. */
+static void put_tmpfs(struct jsonw *w) {
+    jsonw_key(w, "Tmpfs");
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "/tmp", "rw,nosuid,nodev,mode=1777");
+    jsonw_put_string(w, "/run", "rw,nosuid,nodev,mode=755");
+    jsonw_end_object(w);
+}
+
+static void put_host_config(struct jsonw *w, const struct docker_plan *p) {
+    static const char *const security[] = {"no-new-privileges"};
+    jsonw_key(w, "HostConfig");
+    jsonw_begin_object(w);
+    put_limits(w, p->spec);
+    put_capabilities(w, p->spec);
+    put_list(w, "SecurityOpt", security, ARRAY_LEN(security));
+    put_mounts(w, p);
+    jsonw_put_bool(w, "ReadonlyRootfs", p->spec->read_only);
+    if (p->spec->read_only)
+        put_tmpfs(w);
+    jsonw_put_string(w, "NetworkMode", "none");
+    jsonw_put_string(w, "IpcMode", "private");
+    jsonw_put_bool(w, "Privileged", false);
+    jsonw_put_bool(w, "Init", false); /* ours is PID 1 */
+    jsonw_key(w, "LogConfig");        /* nothing is written there */
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "Type", "none");
+    jsonw_end_object(w);
+    jsonw_key(w, "RestartPolicy"); /* the manager decides */
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "Name", "no");
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
+static void put_labels(struct jsonw *w, const struct docker_plan *p) {
+    jsonw_key(w, "Labels");
+    jsonw_begin_object(w);
+    jsonw_put_string(w, DOCKER_LABEL_ID, p->spec->id);
+    jsonw_put_string(w, DOCKER_LABEL_HOME, p->home);
+    jsonw_put_string(w, DOCKER_LABEL_VERSION, p->version);
+    jsonw_end_object(w);
+}
+
+static int finish(const struct jsonw *w, struct cay_error *err) {
+    int r = jsonw_finish(w);
+    return r < 0 ? error_sys(err, -r, "writing a request to Docker") : 0;
+}
+
+int docker_spec_create(const struct docker_plan *p, struct buf *out, struct cay_error *err) {
+    static const char *const entry[] = {DOCKER_DOOR_INSIDE "/enter"};
+    struct jsonw w = JSONW_INIT(out);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "Image", p->image);
+    put_list(&w, "Entrypoint", entry, ARRAY_LEN(entry));
+    put_list(&w, "Cmd", NULL, 0);
+    jsonw_put_string(&w, "User", "0:0");
+    jsonw_put_string(&w, "WorkingDir", "/");
+    if (p->spec->hostname[0] != '\0')
+        jsonw_put_string(&w, "Hostname", p->spec->hostname);
+    jsonw_put_bool(&w, "NetworkDisabled", true);
+    jsonw_put_string(&w, "StopSignal", "SIGKILL");
+    jsonw_key(&w, "Healthcheck"); /* one of the image would run as root, past our init */
+    jsonw_begin_object(&w);
+    static const char *const none[] = {"NONE"};
+    put_list(&w, "Test", none, ARRAY_LEN(none));
+    jsonw_end_object(&w);
+    put_labels(&w, p);
+    put_host_config(&w, p);
+    jsonw_end_object(&w);
+    return finish(&w, err);
+}
+
+int docker_spec_update(const struct sandbox_spec *spec, struct buf *out, struct cay_error *err) {
+    struct jsonw w = JSONW_INIT(out);
+    jsonw_begin_object(&w);
+    put_limits(&w, spec);
+    jsonw_end_object(&w);
+    return finish(&w, err);
+}

@@ -1,0 +1,266 @@
+/* Making and starting the container of a sandbox. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/program.h"
+#include "base/str.h"
+#include "engine/docker/docker_door.h"
+#include "engine/docker/docker_image.h"
+#include "engine/docker/docker_internal.h"
+#include "engine/docker/docker_spec.h"
+#include "image/image.h"
+#include "image/store.h"
+#include "version.h"
+
+#define WORK_NAME "work"
+
+enum {
+    ENTER_MS = 30 * 1000,
+    BODY_MAX = 256 * 1024,
+};
+
+struct starting {
+    struct docker_engine *d;
+    struct sandbox_spec spec;
+    const char *image; /* id in the store */
+    int folder;        /* STATE/docker/ID */
+    char door_path[PATH_MAX], work_path[PATH_MAX];
+    char *sources[SPEC_MOUNTS_MAX]; /* real paths of the mounts */
+    bool is_new;
+};
+
+static void starting_free(struct starting *st) {
+    for (size_t i = 0; i < SPEC_MOUNTS_MAX; i++)
+        free(st->sources[i]);
+    fd_close(&st->folder);
+}
+
+/* ---- checks ---- */
+
+static int check(const struct sandbox_spec *spec, const char *image, struct cay_error *err) {
+    if (spec->tier > TIER_BASIC) {
+        error_set(err, CAY_UNSUPPORTED, "tier %s was asked for, and Docker gives tier basic",
+                  tier_name(spec->tier));
+        return error_remedy(err, "accept --tier basic, or use engine = \"native\"");
+    }
+    if (image[0] == '\0') {
+        error_set(err, CAY_UNSUPPORTED, "Docker has no host image");
+        return error_remedy(err, "name an image: --image, or image in the section [sandbox]");
+    }
+    if (spec->mount_count > SPEC_MOUNTS_MAX)
+        return error_set(err, CAY_INVALID_ARGUMENT, "more than %d volumes", SPEC_MOUNTS_MAX);
+    return 0;
+}
+
+/* ---- folders ---- */
+
+/* The program that the container is started with; of this version, whatever made the container. */
+static int put_enter(const struct starting *st, struct cay_error *err) {
+    char path[PATH_MAX];
+    int r = program_find("cay-enter", path, sizeof path, err);
+    if (r < 0)
+        return r;
+    _cleanup_(closep) int from = open(path, O_RDONLY | O_CLOEXEC);
+    if (from < 0)
+        return error_errno(err, "opening %s", path);
+    (void)unlinkat(st->folder, DOCKER_ENTER_NAME, 0); /* one may be running */
+    _cleanup_(closep) int to = openat(st->folder, DOCKER_ENTER_NAME,
+                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0755);
+    if (to < 0)
+        return error_errno(err, "making " DOCKER_ENTER_NAME);
+    char data[65536];
+    ssize_t n;
+    while ((n = read(from, data, sizeof data)) > 0) {
+        r = fd_write_all(to, data, (size_t)n);
+        if (r < 0)
+            return error_sys(err, -r, "writing " DOCKER_ENTER_NAME);
+    }
+    if (n < 0 || fchmod(to, 0755) < 0)
+        return error_errno(err, "writing " DOCKER_ENTER_NAME);
+    return 0;
+}
+
+/* The work folder of a sandbox whose root cannot be written. */
+static int make_work(struct starting *st, struct cay_error *err) {
+    if (!st->spec.read_only)
+        return 0;
+    if (mkdirat(st->folder, WORK_NAME, 0755) < 0)
+        return errno == EEXIST ? 0 : error_errno(err, "making the work folder");
+    if (fchownat(st->folder, WORK_NAME, st->spec.run_uid, st->spec.run_gid, AT_SYMLINK_NOFOLLOW) <
+        0)
+        return error_errno(err, "making the work folder");
+    return 0;
+}
+
+static int make_folder(struct starting *st, struct cay_error *err) {
+    struct docker_engine *d = st->d;
+    if (mkdirat(d->folder, st->spec.id, 0755) < 0 && errno != EEXIST)
+        return error_errno(err, "making the folder of the sandbox");
+    st->folder = openat(d->folder, st->spec.id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (st->folder < 0 || fchmod(st->folder, 0755) < 0)
+        return error_errno(err, "opening the folder of the sandbox");
+    if (mkdirat(st->folder, "in", 0755) < 0 && errno != EEXIST)
+        return error_errno(err, "making the folder of the sandbox");
+    int r = make_work(st, err);
+    if (r < 0)
+        return r;
+    r = str_format(st->door_path, sizeof st->door_path, "%s/docker/%s/in", d->home, st->spec.id);
+    if (r == 0)
+        r = str_format(st->work_path, sizeof st->work_path, "%s/docker/%s/" WORK_NAME, d->home,
+                       st->spec.id);
+    if (r < 0)
+        return error_sys(err, -r, "naming the folder of the sandbox");
+    /* From here on the folder that is shown inside. */
+    int in = openat(st->folder, "in", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (in < 0)
+        return error_errno(err, "opening the folder of the sandbox");
+    fd_close(&st->folder);
+    st->folder = in;
+    return put_enter(st, err);
+}
+
+static int find_sources(struct starting *st, struct cay_error *err) {
+    char path[PATH_MAX];
+    for (size_t i = 0; i < st->spec.mount_count; i++) {
+        _cleanup_(closep) int fd = volume_open(&st->d->volumes, &st->spec.mounts[i], err);
+        if (fd < 0)
+            return fd;
+        int r = volume_real_path(fd, path);
+        if (r < 0)
+            return error_sys(err, -r, "looking where a volume is");
+        st->sources[i] = strdup(path);
+        if (st->sources[i] == NULL)
+            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    return 0;
+}
+
+/* Whose the work folder is, by the image's own users. The image is pinned, so that a container that
+ * somebody removes from Docker can be made again. */
+static int look_at_image(struct starting *st, struct cay_error *err) {
+    struct image image = IMAGE_NONE;
+    int r = image_open(st->d->home, st->image, &image, err);
+    if (r < 0)
+        return r;
+    if (st->spec.run_user[0] != '\0') /* one that is unknown cay-init refuses */
+        (void)image_run_ids(&image, st->spec.run_user, &st->spec.run_uid, &st->spec.run_gid);
+    r = image_store_pin(st->d->home, st->spec.id, st->image, err);
+    image_close(&image);
+    return r;
+}
+
+/* ---- the container ---- */
+
+static int create(struct starting *st, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
+    char path[DOCKER_PATH_SIZE], name[128];
+    struct docker_plan plan = {.spec = &st->spec,
+                               .image = name,
+                               .home = st->d->home,
+                               .version = CAY_VERSION,
+                               .door = st->door_path,
+                               .work = st->spec.read_only ? st->work_path : NULL,
+                               .sources = (const char *const *)st->sources};
+    if (str_format(name, sizeof name, "sha256:%s", st->image) < 0 ||
+        str_format(path, sizeof path, "/containers/create?name=cay-%s", st->spec.id) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
+    int r = docker_spec_create(&plan, &body, err);
+    if (r < 0)
+        return r;
+    struct docker_call call = {
+        .method = "POST", .path = path, .body = buf_text(&body), .body_len = body.len};
+    r = docker_do(st->d->api, &call, &a, err);
+    if (r == 0)
+        st->is_new = true;
+    return r;
+}
+
+/* Makes the container if there is none; else gives it the limits of now. */
+static int have_container(struct starting *st, struct cay_error *err) {
+    struct docker_container c;
+    int r = docker_inspect(st->d, st->spec.id, "/json", &c, err);
+    if (r == -CAY_NOT_FOUND) {
+        r = docker_image_ensure(st->d->api, st->d->home, st->image, err);
+        return r < 0 ? r : create(st, err);
+    }
+    if (r < 0)
+        return r;
+    if (c.state != ENGINE_STOPPED)
+        return error_set(err, CAY_CONFLICT, "the container of the sandbox runs already");
+    struct sandbox_spec limits = st->spec;
+    limits.disk_bytes = 0;
+    return st->d->engine.ops->resize(&st->d->engine, &limits, err);
+}
+
+static int fill_orders(const struct sandbox_spec *spec, struct docker_orders *ret,
+                       struct cay_error *err) {
+    struct seccomp_options o = {.deny_setid = spec_has_writable_mount(spec)};
+    *ret = (struct docker_orders){.version = DOCKER_ORDERS_VERSION,
+                                  .build = spec->profile == PROFILE_BUILD,
+                                  .set_file_capabilities = !spec_has_writable_mount(spec),
+                                  .work_uid = spec->run_uid,
+                                  .work_gid = spec->run_gid};
+    int n = seccomp_build(&o, ret->filter, ARRAY_LEN(ret->filter));
+    if (n < 0)
+        return error_sys(err, -n, "building the seccomp filter");
+    ret->filter_count = (uint32_t)n;
+    return 0;
+}
+
+static int run(struct starting *st, int listener, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    struct docker_orders orders;
+    char path[DOCKER_PATH_SIZE];
+    int r = fill_orders(&st->spec, &orders, err);
+    if (r == 0)
+        r = docker_path(path, st->spec.id, "/start", err);
+    if (r < 0)
+        return r;
+    int door = docker_door_open(st->folder, err);
+    if (door < 0)
+        return door;
+    r = docker_do(st->d->api, &(struct docker_call){.method = "POST", .path = path}, &a, err);
+    if (r == 0)
+        r = docker_door_serve(door, &orders, st->d->init, listener, ENTER_MS, err);
+    docker_door_close(st->folder, &door);
+    return r;
+}
+
+/* What was made for a start that failed goes; a container that was there before stays, stopped. */
+static void undo(struct starting *st) {
+    struct engine *e = &st->d->engine;
+    if (st->is_new)
+        (void)e->ops->remove(e, st->spec.id, NULL);
+    else
+        (void)e->ops->stop(e, st->spec.id, NULL);
+}
+
+int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,
+                 struct cay_error *err) {
+    _cleanup_(starting_free) struct starting st = {
+        .d = docker_of(e), .spec = *spec, .image = image, .folder = -1};
+    int r = check(spec, image, err);
+    if (r == 0)
+        r = look_at_image(&st, err);
+    if (r == 0)
+        r = find_sources(&st, err);
+    if (r == 0)
+        r = make_folder(&st, err);
+    if (r == 0)
+        r = have_container(&st, err);
+    if (r < 0)
+        return r;
+    r = run(&st, listener, err);
+    if (r < 0)
+        undo(&st);
+    return r;
+}

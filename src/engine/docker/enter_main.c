@@ -1,0 +1,172 @@
+/* cay-enter: what a container is started with. It takes cay-init, its socket and its orders from
+ * the door (docker_door.h), gives up its rights, and becomes cay-init. The order is that of the
+ * native engine (enter.c), without what the container engine has done already. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/fd.h"
+#include "engine/docker/docker_door.h"
+#include "engine/docker/docker_spec.h"
+#include "engine/native/enter.h"
+#include "engine/native/idrange.h"
+#include "engine/native/landlock.h"
+#include "engine/native/privilege.h"
+#include "engine/native/syscalls.h"
+
+enum { DOOR_FD = ENTER_INIT_FD + 1, HIGH_FD = 32 };
+
+struct entry {
+    int door;
+    int fds[2]; /* init, listener */
+    struct docker_orders orders;
+};
+
+static int take_orders(struct entry *e) {
+    struct sockaddr_un name = {.sun_family = AF_UNIX,
+                               .sun_path = DOCKER_DOOR_INSIDE "/" DOCKER_DOOR_NAME};
+    size_t count = 0;
+    e->door = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (e->door < 0 || connect(e->door, (const struct sockaddr *)&name, sizeof name) < 0)
+        return -errno;
+    ssize_t n =
+        fd_receive(e->door, &e->orders, sizeof e->orders, e->fds, ARRAY_LEN(e->fds), &count);
+    if (n < 0)
+        return (int)n;
+    bool sane = n == (ssize_t)sizeof e->orders && count == ARRAY_LEN(e->fds) &&
+                e->orders.version == DOCKER_ORDERS_VERSION &&
+                e->orders.filter_count <= SECCOMP_MAX_INSNS;
+    return sane ? 0 : -EPROTO;
+}
+
+/* A folder that images may lack; one that is there stays as it is. */
+static int make_folder(const char *path, mode_t mode, uid_t uid, gid_t gid) {
+    if (mkdir(path, mode) < 0)
+        return errno == EEXIST || errno == EROFS ? 0 : -errno;
+    if (chmod(path, mode) < 0 || ((uid != 0 || gid != 0) && chown(path, uid, gid) < 0))
+        return -errno;
+    return 0;
+}
+
+static int make_folders(struct entry *e) {
+    int r = make_folder("/tmp", 01777, 0, 0);
+    return r < 0 ? r
+                 : make_folder(DOCKER_WORK_INSIDE, 0755, e->orders.work_uid, e->orders.work_gid);
+}
+
+static int set_process(struct entry *e) {
+    (void)e;
+    privilege_reset_signals();
+    privilege_unblock_signals();
+    (void)umask(022);
+    (void)setsid(); /* it leads a session already, as a rule */
+    if (personality(PER_LINUX) < 0)
+        return -errno;
+    return privilege_set_rlimits(0);
+}
+
+static int change_ids(struct entry *e) {
+    (void)e;
+    int r = privilege_set_ids(IDRANGE_INIT_ID, IDRANGE_INIT_ID, true);
+    if (r < 0)
+        return r;
+    return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+static int drop_privilege(struct entry *e) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -errno;
+    return privilege_limit_capabilities(e->orders.build != 0, e->orders.set_file_capabilities != 0);
+}
+
+/* Where the kernel and the container engine's own filter allow it. */
+static int apply_landlock(struct entry *e) {
+    (void)e;
+    int abi = landlock_abi();
+    return abi > 0 ? landlock_restrict(abi) : 0;
+}
+
+/* The sources are above all of these numbers. */
+static int place(int fd, int number, int flags) {
+    return dup3(fd, number, flags) < 0 ? -errno : 0;
+}
+
+static int arrange_descriptors(struct entry *e) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int high[4], sources[] = {e->fds[1], e->fds[0], e->door, null};
+    for (size_t i = 0; i < ARRAY_LEN(high); i++) {
+        high[i] = fcntl(sources[i], F_DUPFD_CLOEXEC, HIGH_FD);
+        if (high[i] < 0)
+            return -errno;
+    }
+    int r = 0;
+    for (int fd = 0; r == 0 && fd <= 2; fd++)
+        r = place(high[3], fd, 0);
+    if (r == 0)
+        r = place(high[0], ENTER_LISTENER_FD, 0);
+    if (r == 0)
+        r = place(high[1], ENTER_INIT_FD, O_CLOEXEC);
+    if (r == 0)
+        r = place(high[2], DOOR_FD, O_CLOEXEC);
+    if (r < 0)
+        return r;
+    e->door = DOOR_FD;
+    (void)close(ENTER_CONNECTION_FD); /* cay-init would take it for an operation */
+    return close_range(DOOR_FD + 1, ~0U, 0) < 0 ? -errno : 0;
+}
+
+static int load_filter(struct entry *e) {
+    struct sock_fprog program = {(unsigned short)e->orders.filter_count, e->orders.filter};
+    return seccomp_load(&program);
+}
+
+static int exec_init(struct entry *e) {
+    (void)e;
+    static const char *const argv[] = {"cay-init", NULL};
+    static const char *const env[] = {NULL};
+    (void)syscall(SYS_execveat, ENTER_INIT_FD, "", argv, env, AT_EMPTY_PATH);
+    return -errno;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(struct entry *e);
+} steps[] = {
+    {"taking orders", take_orders},
+    {"making the work folder", make_folders},
+    {"setting resource limits", set_process},
+    {"becoming cay-init's user", change_ids},
+    {"dropping capabilities", drop_privilege},
+    {"applying Landlock", apply_landlock},
+    {"arranging descriptors", arrange_descriptors},
+    {"loading the seccomp filter", load_filter},
+    {"executing cay-init", exec_init},
+};
+
+static void report(const struct entry *e, const char *step, int sys) {
+    struct docker_report r = {.sys = sys};
+    (void)snprintf(r.step, sizeof r.step, "%s", step);
+    (void)send(e->door, &r, sizeof r, MSG_NOSIGNAL); /* nobody there: nobody waits */
+}
+
+int main(void) {
+    struct entry e = {.door = -1};
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        int r = steps[i].run(&e);
+        if (r < 0) {
+            report(&e, steps[i].name, -r);
+            break;
+        }
+    }
+    return 1; /* exec_init returns only when it failed */
+}
