@@ -211,7 +211,9 @@ class DockerEngine(Engine):
         return super().missing()
 
     def probe(self):
-        return {"disk": "Docker's storage driver sets no limit here"}
+        return {"disk": "the Docker engine limits no disks",
+                "read-only-dev": "Docker's /dev is a small file system in memory, and writable",
+                "host-image": "there is no host image in Docker"}
 
     def start(self):
         home = tempfile.mkdtemp(prefix="dockerd-", dir="/tmp")
