@@ -56,7 +56,7 @@ class Docker:
         self.made = [f for f in RUN_FOLDERS if not os.path.exists(f)]
 
     def start(self):
-        with open(self.home / "log", "wb") as log:
+        with open(self.home / "log", "ab") as log:
             self.daemon = subprocess.Popen(
                 ["dockerd", "--host", self.address, "--data-root", self.home / "data",
                  "--exec-root", self.home / "exec", "--pidfile", self.home / "pid",
@@ -71,13 +71,17 @@ class Docker:
                             repr((self.home / "log").read_text(errors="replace")[-200:]))
             time.sleep(0.2)
 
-    def stop(self):
+    def stop_daemon(self):
+        """Ends it, and with it what runs; start() brings it back."""
         if self.daemon is not None and self.daemon.poll() is None:
             self.daemon.send_signal(signal.SIGTERM)
             try:
                 self.daemon.wait(30)
             except subprocess.TimeoutExpired:
                 self.kill()
+
+    def stop(self):
+        self.stop_daemon()
         unmount_below(self.home)
         remove_groups(self.group)
         for folder in self.made:

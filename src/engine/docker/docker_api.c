@@ -17,6 +17,7 @@ enum { HANDLES_MAX = 8, CONNECT_MS = 10 * 1000 };
 
 struct docker_api {
     struct docker_host host;
+    struct cay_error unusable; /* CAY_OK: it is usable */
     pthread_mutex_t lock;
     CURL *idle[HANDLES_MAX]; /* each keeps its connection */
     size_t idle_count;
@@ -34,13 +35,16 @@ static void init_library(void) {
     (void)curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-int docker_api_new(const struct docker_host *host, struct docker_api **ret, struct cay_error *err) {
+int docker_api_new(const struct docker_host *host, const struct cay_error *unusable,
+                   struct docker_api **ret, struct cay_error *err) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     (void)pthread_once(&once, init_library);
     struct docker_api *api = calloc(1, sizeof *api);
     if (api == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     api->host = *host;
+    if (unusable != NULL)
+        api->unusable = *unusable;
     (void)pthread_mutex_init(&api->lock, NULL);
     *ret = api;
     return 0;
@@ -285,6 +289,11 @@ static int get_version(struct docker_api *api, char out[static DOCKER_API_SIZE],
 int docker_ask(struct docker_api *api, const struct docker_call *call, struct docker_answer *ret,
                struct cay_error *err) {
     char version[DOCKER_API_SIZE];
+    if (api->unusable.code != CAY_OK) {
+        if (err != NULL)
+            *err = api->unusable;
+        return -(int)api->unusable.code;
+    }
     int r = get_version(api, version, err);
     return r < 0 ? r : request(api, call, version, ret, err);
 }

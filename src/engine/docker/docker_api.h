@@ -46,8 +46,10 @@ static inline void docker_answer_free(struct docker_answer *a) {
     buf_free(&a->body);
 }
 
-/* Does not connect yet: the first request does, and finds the version to speak. */
-int docker_api_new(const struct docker_host *host, struct docker_api **ret, struct cay_error *err);
+/* Does not connect yet: the first request does, and finds the version to speak. If host is not one
+ * that can be used, unusable says why, and so does every request; else it is NULL. */
+int docker_api_new(const struct docker_host *host, const struct cay_error *unusable,
+                   struct docker_api **ret, struct cay_error *err);
 void docker_api_free(struct docker_api *api);
 
 /* Asks. 0 for any answer, whatever its status; else -CAY_UNAVAILABLE with what to do. */

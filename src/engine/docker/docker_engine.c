@@ -251,7 +251,7 @@ int docker_engine_open(const struct docker_engine_options *o, struct engine **re
     d->state_dir = d->folder = d->init = -1;
     int r = open_folders(d, o, err);
     if (r == 0)
-        r = docker_api_new(o->host, &d->api, err);
+        r = docker_api_new(o->host, o->unusable, &d->api, err);
     if (r == 0)
         d->init = r = native_init_memfd(err);
     if (r >= 0)

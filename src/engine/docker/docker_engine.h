@@ -9,7 +9,8 @@ struct docker_host;
 
 struct docker_engine_options {
     const struct docker_host *host;
-    const char *state_dir;      /* absolute */
+    const struct cay_error *unusable; /* why the host cannot be used, or NULL */
+    const char *state_dir;            /* absolute */
     const char *const *folders; /* below which folders of the host may be shown; NULL-terminated */
     void (*ended)(void *user, const struct engine_end *end);
     void *user;

@@ -18,6 +18,7 @@ struct docker_engine {
     pthread_t listener; /* of events */
     bool listening;
     bool closing; /* read and written atomically */
+    bool is_able; /* Docker can limit what we limit; the same */
 };
 
 static inline struct docker_engine *docker_of(struct engine *e) {

@@ -47,9 +47,10 @@ int main(int argc, char **argv) {
     (void)signal(SIGPIPE, SIG_IGN);
     (void)setsid(); /* a terminal's signals are for the daemon */
     (void)prctl(PR_SET_NAME, "cay-docker", 0, 0, 0);
-    if (find_host(&host, &err) < 0)
-        return fail(&err);
+    struct cay_error unusable;
+    bool usable = find_host(&host, &unusable) == 0;
     struct docker_engine_options options = {.host = &host,
+                                            .unusable = usable ? NULL : &unusable,
                                             .state_dir = argv[1],
                                             .folders = (const char *const *)(argv + 3),
                                             .ended = serve_ended,

@@ -80,24 +80,6 @@ int docker_choose_api(const struct docker_version *v, char out[static DOCKER_API
     return str_format(out, DOCKER_API_SIZE, "1.%d", MAX(use, oldest));
 }
 
-/* "Backing Filesystem" is one of the pairs of DriverStatus. */
-static int read_backing(const struct json *root, char *out, size_t size, struct cay_error *err) {
-    struct json pairs, pair, item;
-    int r = json_get_array(root, "DriverStatus", JSON_OPTIONAL, &pairs, err);
-    for (size_t i = 0; r == 0 && pairs.value != NULL && i < json_count(&pairs); i++) {
-        const char *name = "", *value = "";
-        if (!json_item(&pairs, i, &pair) || json_count(&pair) != 2 || !json_item(&pair, 0, &item))
-            continue;
-        r = json_as_string(&item, &name, err);
-        if (r == 0 && str_equal(name, "Backing Filesystem") && json_item(&pair, 1, &item)) {
-            r = json_as_string(&item, &value, err);
-            if (r == 0)
-                return copy_text(out, size, value);
-        }
-    }
-    return r;
-}
-
 int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
                       struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
@@ -106,14 +88,12 @@ int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    r = get_text(&root, "Driver", ret->driver, sizeof ret->driver, err);
-    if (r == 0)
-        r = json_get_bool(&root, "MemoryLimit", JSON_OPTIONAL, &ret->can_limit_memory, err);
+    r = json_get_bool(&root, "MemoryLimit", JSON_OPTIONAL, &ret->can_limit_memory, err);
     if (r == 0)
         r = json_get_bool(&root, "CpuCfsQuota", JSON_OPTIONAL, &ret->can_limit_cpu, err);
     if (r == 0)
         r = json_get_bool(&root, "PidsLimit", JSON_OPTIONAL, &ret->can_limit_pids, err);
-    return r < 0 ? r : read_backing(&root, ret->backing, sizeof ret->backing, err);
+    return r;
 }
 
 void docker_parse_error(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE]) {

@@ -23,8 +23,6 @@ struct docker_version {
 };
 
 struct docker_info {
-    char driver[64];  /* of storage */
-    char backing[64]; /* the file system below it; "" if it does not say */
     bool can_limit_memory, can_limit_cpu, can_limit_pids;
 };
 

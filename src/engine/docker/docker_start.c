@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,6 +22,7 @@
 #include "version.h"
 
 #define WORK_NAME "work"
+#define MADE_NAME "made"
 
 enum {
     ENTER_MS = 30 * 1000,
@@ -34,7 +36,7 @@ struct starting {
     int folder;        /* STATE/docker/ID */
     char door_path[PATH_MAX], work_path[PATH_MAX];
     char *sources[SPEC_MOUNTS_MAX]; /* real paths of the mounts */
-    bool is_new;
+    bool had;                       /* a container, before this start */
 };
 
 static void starting_free(struct starting *st) {
@@ -57,6 +59,31 @@ static int check(const struct sandbox_spec *spec, const char *image, struct cay_
     }
     if (spec->mount_count > SPEC_MOUNTS_MAX)
         return error_set(err, CAY_INVALID_ARGUMENT, "more than %d volumes", SPEC_MOUNTS_MAX);
+    return 0;
+}
+
+/* A sandbox whose limits would not count is refused. Asked once. */
+static int check_abilities(struct docker_engine *d, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    struct docker_info info;
+    if (__atomic_load_n(&d->is_able, __ATOMIC_ACQUIRE))
+        return 0;
+    int r = docker_do(d->api, &(struct docker_call){.method = "GET", .path = "/info"}, &a, err);
+    if (r == 0)
+        r = docker_parse_info(buf_text(&a.body), a.body.len, &info, err);
+    if (r < 0)
+        return r;
+    const char *lacks = !info.can_limit_memory ? "memory"
+                        : !info.can_limit_cpu  ? "processors"
+                        : !info.can_limit_pids ? "processes"
+                                               : NULL;
+    if (lacks != NULL) {
+        error_set(err, CAY_UNSUPPORTED, "this Docker cannot limit the %s of containers", lacks);
+        return error_remedy(err,
+                            "give it the cgroup controllers memory, cpu and pids; without root "
+                            "that needs cgroup v2");
+    }
+    __atomic_store_n(&d->is_able, true, __ATOMIC_RELEASE);
     return 0;
 }
 
@@ -159,6 +186,15 @@ static int look_at_image(struct starting *st, struct cay_error *err) {
 
 /* ---- the container ---- */
 
+/* That there was a container once: if it is gone, so is what the sandbox had written. */
+static int remember(const struct starting *st, struct cay_error *err) {
+    int fd = openat(st->folder, MADE_NAME, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
+    if (fd < 0)
+        return error_errno(err, "writing down that there is a container");
+    (void)close(fd);
+    return 0;
+}
+
 static int create(struct starting *st, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
@@ -179,15 +215,18 @@ static int create(struct starting *st, struct cay_error *err) {
     struct docker_call call = {
         .method = "POST", .path = path, .body = buf_text(&body), .body_len = body.len};
     r = docker_do(st->d->api, &call, &a, err);
-    if (r == 0)
-        st->is_new = true;
-    return r;
+    return r < 0 ? r : remember(st, err);
 }
 
 /* Makes the container if there is none; else gives it the limits of now. */
 static int have_container(struct starting *st, struct cay_error *err) {
     struct docker_container c;
     int r = docker_inspect(st->d, st->spec.id, "/json", &c, err);
+    if (r == -CAY_NOT_FOUND && st->had) {
+        error_set(err, CAY_NOT_FOUND,
+                  "the container of the sandbox was removed from Docker, and its files with it");
+        return error_remedy(err, "remove the sandbox, and make another");
+    }
     if (r == -CAY_NOT_FOUND) {
         r = docker_image_ensure(st->d->api, st->d->home, st->image, err);
         return r < 0 ? r : create(st, err);
@@ -235,13 +274,24 @@ static int run(struct starting *st, int listener, struct cay_error *err) {
     return r;
 }
 
-/* What was made for a start that failed goes; a container that was there before stays, stopped. */
-static void undo(struct starting *st) {
+/* Of a sandbox that never ran nothing is left; another one's container stays, stopped. */
+static void undo(struct starting *st, bool ran) {
     struct engine *e = &st->d->engine;
-    if (st->is_new)
+    if (!st->had)
         (void)e->ops->remove(e, st->spec.id, NULL);
-    else
+    else if (ran)
         (void)e->ops->stop(e, st->spec.id, NULL);
+}
+
+/* Everything but the container. */
+static int prepare(struct starting *st, struct cay_error *err) {
+    char made[ID_SIZE + sizeof "/in/" MADE_NAME];
+    (void)snprintf(made, sizeof made, "%s/in/" MADE_NAME, st->spec.id);
+    st->had = faccessat(st->d->folder, made, F_OK, 0) == 0;
+    int r = look_at_image(st, err);
+    if (r == 0)
+        r = find_sources(st, err);
+    return r < 0 ? r : make_folder(st, err);
 }
 
 int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,
@@ -250,17 +300,16 @@ int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *
         .d = docker_of(e), .spec = *spec, .image = image, .folder = -1};
     int r = check(spec, image, err);
     if (r == 0)
-        r = look_at_image(&st, err);
-    if (r == 0)
-        r = find_sources(&st, err);
-    if (r == 0)
-        r = make_folder(&st, err);
-    if (r == 0)
-        r = have_container(&st, err);
+        r = check_abilities(st.d, err);
     if (r < 0)
         return r;
-    r = run(&st, listener, err);
+    r = prepare(&st, err);
+    if (r == 0)
+        r = have_container(&st, err);
+    bool ran = r == 0;
+    if (ran)
+        r = run(&st, listener, err);
     if (r < 0)
-        undo(&st);
+        undo(&st, ran);
     return r;
 }

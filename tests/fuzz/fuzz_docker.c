@@ -1,0 +1,68 @@
+/* Any text as DOCKER_HOST and as whatever a Docker Engine answers: what is taken from it is bounded
+ * and usable. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "engine/docker/docker_host.h"
+#include "engine/docker/docker_parse.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool ok) {
+    if (!ok)
+        abort();
+}
+
+static void check_host(const char *text) {
+    struct docker_host h;
+    if (docker_host_find(&(struct docker_host_env){.host = text}, &h, NULL) < 0)
+        return;
+    require(h.url[0] != '\0' && strpbrk(h.url, " \r\n\t@?#\\") == NULL);
+    require(h.socket[0] == '\0' || h.socket[0] == '/');
+}
+
+static void check_version(const char *text, size_t len) {
+    struct docker_version v;
+    char api[DOCKER_API_SIZE];
+    if (docker_parse_version(text, len, &v, NULL) == 0 && docker_choose_api(&v, api, NULL) == 0)
+        require(strspn(api, "0123456789.") == strlen(api));
+}
+
+static void check_list(const char *text, size_t len) {
+    _cleanup_(freep) struct engine_sandbox *v = NULL;
+    size_t count = 0;
+    if (docker_parse_list(text, len, "/s", &v, &count, NULL) < 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        require(id_is_valid(v[i].id) && (unsigned)v[i].state <= ENGINE_PAUSED);
+}
+
+static void check_texts(const char *text, size_t len) {
+    char out[DOCKER_TEXT_SIZE];
+    docker_parse_error(text, len, out);
+    require(strnlen(out, sizeof out) < sizeof out && strchr(out, '\n') == NULL);
+    if (docker_parse_loaded(text, len, out, NULL) == 0)
+        require(out[0] != '\0' && strpbrk(out, " \r\n\t") == NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    _cleanup_(freep) char *text = strndup((const char *)data, size);
+    require(text != NULL);
+    struct docker_info info;
+    struct docker_container container;
+    struct engine_stats stats;
+    struct docker_event event;
+    check_host(text);
+    check_version((const char *)data, size);
+    check_list((const char *)data, size);
+    check_texts((const char *)data, size);
+    (void)docker_parse_info((const char *)data, size, &info, NULL);
+    if (docker_parse_inspect((const char *)data, size, &container, NULL) == 0)
+        require(container.exit_code >= 0 && container.exit_code <= 255);
+    (void)docker_parse_stats((const char *)data, size, &stats, NULL);
+    if (docker_parse_event((const char *)data, size, "/s", &event, NULL) == 0)
+        require(id_is_valid(event.id));
+    return 0;
+}

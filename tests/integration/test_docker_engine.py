@@ -1,0 +1,258 @@
+"""What is the Docker engine's own: how its containers are made, and what becomes of sandboxes when
+Docker, its daemon or a container is not as it was left. What sandboxes promise is in engine/."""
+
+import contextlib
+import http.server
+import json
+import socketserver
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import support
+from daemons import Refused
+from launching import until
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "engine"))
+
+from boxes import Box  # noqa: E402
+from engines import DockerEngine  # noqa: E402
+
+pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    why = DockerEngine.missing()
+    if why:
+        pytest.skip(why)
+    found = DockerEngine()
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture
+def make(engine):
+    made = []
+
+    def make_one(**wishes):
+        wishes = {"image": engine.main, **wishes}
+        made.append(Box(engine, engine.daemon.call("POST", "/api/cay/sandbox", wishes)))
+        return made[-1]
+    yield make_one
+    for box in made:
+        with contextlib.suppress(Refused):
+            box.remove()
+
+
+def container(engine, box):
+    return json.loads(engine.docker("inspect", f"cay-{box.id}"))[0]
+
+
+def refusal(function, *args, **more):
+    with pytest.raises(Refused) as refused:
+        function(*args, **more)
+    error = refused.value.error
+    assert error["remedy"], error
+    return refused.value.status, error["message"], error["remedy"]
+
+
+# ---- how containers are made ----
+
+def test_a_container_is_hardened(engine, make):
+    box = make(memory=64 << 20, cpus=0.5, pids=50)
+    about = container(engine, box)
+    host = about["HostConfig"]
+    assert host["CapDrop"] == ["ALL"] and "SYS_ADMIN" not in host["CapAdd"]
+    assert "no-new-privileges" in " ".join(host["SecurityOpt"])
+    assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (64 << 20, 64 << 20, 50)
+    assert (host["CpuPeriod"], host["CpuQuota"]) == (100000, 50000)
+    assert (host["NetworkMode"], host["Privileged"], host["IpcMode"]) == ("none", False, "private")
+    assert host["PidMode"] == "" and host["UsernsMode"] == "" and not host["Devices"]
+    assert about["Config"]["Labels"]["cay.id"] == box.id
+    assert about["Config"]["Labels"]["cay.home"] == str(engine.daemon.state)
+    assert all(not m["RW"] for m in about["Mounts"]), about["Mounts"]
+
+
+def test_the_way_in_is_closed(engine, make):
+    """Nothing of it answers from inside, and nothing can be changed."""
+    box = make()
+    assert box.says("ls /.cay").split() == ["enter", "made"]
+    assert box.sh("echo x > /.cay/enter").code != 0
+    assert box.sh("rm /.cay/enter").code != 0
+    box.sh("/.cay/enter")  # what a sandbox may try: it finds nobody
+    assert box.says("echo fine") == "fine\n"
+
+
+def test_the_bounding_set_is_empty(make):
+    assert "CapBnd:\t0000000000000000" in make().says("grep CapBnd /proc/self/status")
+
+
+def test_the_profile_build_keeps_rights_over_files(make):
+    box = make(profile="build")
+    assert box.says("touch /tmp/x && chown 12:34 /tmp/x && stat -c %u:%g /tmp/x") == "12:34\n"
+    assert make().sh("touch /tmp/x && chown 12:34 /tmp/x").code != 0
+
+
+def test_root_inside_cannot_touch_cay_init(make):
+    box = make()
+    assert "Uid:\t65533\t65533" in box.says("cat /proc/1/status")
+    for script in ("cat /proc/1/environ", "readlink /proc/1/fd/3", "cat < /proc/1/fd/3",
+                   "readlink /proc/1/exe", "ls /proc/1/root/"):
+        assert box.sh(script).code != 0, script
+
+
+def test_more_isolation_than_docker_has_is_refused(make):
+    status, message, remedy = refusal(make, tier="full")
+    assert status == 501 and "basic" in message and "native" in remedy
+
+
+def test_there_is_no_host_image(make):
+    status, message, remedy = refusal(make, image="host")
+    assert status == 501 and "--image" in remedy
+
+
+def test_a_disk_limit_is_refused(make):
+    assert refusal(make, disk=64 << 20)[0] in (400, 501)
+
+
+# ---- what others do to it ----
+
+def test_a_container_killed_behind_our_back(engine, make):
+    box = make()
+    box.put("/workspace/kept", b"kept")
+    engine.docker("kill", f"cay-{box.id}")
+    assert until(lambda: box.info()["state"] in ("stopped", "error"), 20), box.info()
+    box.do("start")
+    assert box.get("/workspace/kept") == b"kept"
+
+
+def test_a_container_removed_behind_our_back(engine, make):
+    box = make()
+    engine.docker("rm", "-f", f"cay-{box.id}")
+    assert until(lambda: box.info()["state"] in ("stopped", "error"), 20), box.info()
+    status, message, remedy = refusal(box.do, "start")
+    assert "removed from Docker" in message and "make another" in remedy
+    box.remove()
+    assert not (engine.daemon.state / "docker" / box.id).exists()
+
+
+def plant(engine, ident, home):
+    """A container with our labels that we did not make; its name."""
+    engine.docker("create", "--network", "none", "--name", f"cay-{ident}", "--label",
+                  f"cay.id={ident}", "--label", f"cay.home={home}",
+                  engine.docker("images", "-q", "cay").split()[0], "true")
+    return f"cay-{ident}"
+
+
+def test_a_container_that_nobody_knows_goes(engine, make):
+    """One of ours without a record: its daemon was ended between the two."""
+    make()
+    ident = "00000000000000aa"
+    plant(engine, ident, engine.daemon.state)
+    engine.daemon.stop()
+    engine.daemon.start()
+    assert until(lambda: f"cay-{ident}" not in engine.docker("ps", "-a", "--format", "{{.Names}}"), 30)
+
+
+def test_a_container_of_another_state_folder_stays(engine, make):
+    make()
+    name = plant(engine, "00000000000000bb", "/elsewhere")
+    try:
+        engine.daemon.stop()
+        engine.daemon.start()
+        make()  # it has looked at what there is
+        assert name in engine.docker("ps", "-a", "--format", "{{.Names}}")
+    finally:
+        engine.docker("rm", name)
+
+
+# ---- ends of processes ----
+
+def test_the_launcher_is_killed(engine, make):
+    """Sandboxes do not notice; the next one finds them."""
+    box = make()
+    engine.daemon.kill_child("cay-docker")
+    assert box.says("echo here") == "here\n"
+    assert until(lambda: box.engine.daemon.ask("POST", f"/api/cay/sandbox/{box.id}/stop",
+                                               {}).status == 200, 20)
+    box.do("start")
+    assert box.says("echo again") == "again\n"
+
+
+def test_docker_ends_and_comes_back(engine, make):
+    box = make()
+    box.put("/workspace/kept", b"kept")
+    engine.docker.stop_daemon()
+    status, message, _ = refusal(box.stats)
+    assert status == 503 and engine.docker.address in message
+    engine.docker.start()
+    assert until(lambda: box.info()["state"] in ("stopped", "error"), 30), box.info()
+    box.do("start")
+    assert box.get("/workspace/kept") == b"kept"
+
+
+# ---- a Docker that cannot be used ----
+
+def refused_start(state, address, **env):
+    """What the daemon says, which ends at once."""
+    done = subprocess.run([support.BUILD / "cayd", "--state-dir", state],
+                          env={"PATH": "/usr/bin:/bin", "CAY_SANDBOX_ENGINE": "docker",
+                               "DOCKER_HOST": address, **env},
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=60)
+    assert done.returncode != 0
+    return done.stderr.decode().splitlines()[-1]
+
+
+@pytest.mark.parametrize("address, parts", [
+    ("unix:///nowhere/docker.sock", ["there is no Docker at unix:///nowhere/docker.sock", "dockerd"]),
+    ("tcp://127.0.0.1:2375", ["another machine", "unix socket"]),
+    ("ssh://host", ["DOCKER_HOST", "unix:///PATH"]),
+])
+def test_no_docker(folder, address, parts):
+    said = refused_start(folder / "state", address)
+    assert said.startswith("cay: ") and all(part in said for part in parts), said
+
+
+class Old(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b'{"ApiVersion": "1.30"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self):
+        return "local"
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_docker_that_is_too_old(folder):
+    with socketserver.ThreadingUnixStreamServer(str(folder / "old.sock"), Old) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        said = refused_start(folder / "state", f"unix://{folder}/old.sock")
+        assert "1.30" in said and "19.03" in said
+        server.shutdown()
+
+
+def test_sandboxes_of_another_engine(engine, folder, make):
+    """Neither engine takes what the other has for lost."""
+    make()
+    state = engine.daemon.state
+    engine.daemon.stop()
+    try:
+        done = subprocess.run([support.BUILD / "cayd", "--state-dir", state],
+                              env={**engine.env, "CAY_SANDBOX_ENGINE": "native"},
+                              stderr=subprocess.PIPE, timeout=60)
+        assert done.returncode != 0 and b"sandboxes of engine docker" in done.stderr
+    finally:
+        engine.daemon.start()
