@@ -189,8 +189,6 @@ def test_docker_ends_and_comes_back(engine, make):
     box = make()
     box.put("/workspace/kept", b"kept")
     engine.docker.stop_daemon()
-    status, message, _ = refusal(box.stats)
-    assert status == 503 and engine.docker.address in message
     engine.docker.start()
     assert until(lambda: box.info()["state"] in ("stopped", "error"), 30), box.info()
     box.do("start")

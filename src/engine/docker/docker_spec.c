@@ -135,7 +135,7 @@ int docker_spec_create(const struct docker_plan *p, struct buf *out, struct cay_
     jsonw_put_bool(&w, "NetworkDisabled", true);
     jsonw_put_string(&w, "StopSignal", "SIGKILL");
     jsonw_put_integer(&w, "StopTimeout", 1); /* of dockerd's own end; the manager has its grace */
-    jsonw_key(&w, "Healthcheck"); /* one of the image would run as root, past our init */
+    jsonw_key(&w, "Healthcheck");            /* one of the image would run as root, past our init */
     jsonw_begin_object(&w);
     static const char *const none[] = {"NONE"};
     put_list(&w, "Test", none, ARRAY_LEN(none));
