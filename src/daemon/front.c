@@ -159,6 +159,10 @@ static int unname_image(void *user, const char *name, struct cay_error *err) {
 }
 
 static int keep_sandbox(void *user, const char *sandbox, const char *name, struct cay_error *err) {
+    if (((const struct front *)user)->options->settings->is_docker) {
+        error_set(err, CAY_UNSUPPORTED, "the Docker engine makes no snapshots of sandboxes");
+        return error_remedy(err, "build an image with what the sandbox should have");
+    }
     return change_store(user, STORE_KEEP, sandbox, name, err);
 }
 
@@ -214,7 +218,7 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .limits = limits_of(f->config),
         .ensure = ensure,
         .describe = describe,
-        .archives = &archives,
+        .archives = f->options->settings->is_docker ? NULL : &archives, /* of disks that we made */
         .user = f,
         .no_disk_limits = f->options->settings->no_disk_limits,
     };

@@ -24,8 +24,10 @@ static int open_sandbox(const struct verb_common *common, const char *id, int *r
     if (str_format(path, sizeof path, "%s/sandboxes/%s", state, id) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the state folder's path is too long");
     _cleanup_(closep) int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (folder < 0)
-        return error_errno(err, "opening the files of sandbox %s", id);
+    if (folder < 0) {
+        error_errno(err, "opening the files of sandbox %s", id);
+        return error_remedy(err, "only sandboxes of the native engine can be kept as an image");
+    }
     r = keep_record_read(folder, record, err);
     if (r < 0)
         return r;

@@ -121,6 +121,16 @@ def test_a_disk_limit_is_refused(make):
     assert refusal(make, disk=64 << 20)[0] in (400, 501)
 
 
+def test_what_needs_a_disk_of_ours_is_refused(engine, make):
+    """Before anything is stopped for it."""
+    box = make()
+    status, message, _ = refusal(box.do, "archive")
+    assert status == 501 and "archived" in message
+    done = engine.cay("snapshot create", box.id, "kept")
+    assert done.returncode != 0 and b"native engine" in done.stderr
+    assert box.says("echo runs") == "runs\n"
+
+
 # ---- what others do to it ----
 
 def test_a_container_killed_behind_our_back(engine, make):

@@ -169,14 +169,19 @@ static void test_list(void **state) {
 
 static void test_inspect(void **state) {
     (void)state;
-    static const char text[] = "{\"State\":{\"Status\":\"exited\",\"OOMKilled\":true,"
-                               "\"ExitCode\":137,\"Error\":\"no\\n\"},\"SizeRw\":4096}";
+    static const char text[] =
+        "{\"State\":{\"Status\":\"exited\",\"OOMKilled\":true,"
+        "\"ExitCode\":137,\"Error\":\"no\\n\"},\"SizeRw\":4096,\"HostConfig\":"
+        "{\"Memory\":7,\"CpuQuota\":8,\"PidsLimit\":-1}}";
     struct docker_container c;
     assert_int_equal(docker_parse_inspect(text, sizeof text - 1, &c, NULL), 0);
     assert_int_equal(c.state, ENGINE_STOPPED);
     assert_true(c.oom_killed);
     assert_int_equal(c.exit_code, 137);
     assert_int_equal(c.size_rw, 4096);
+    assert_int_equal(c.memory_bytes, 7);
+    assert_int_equal(c.cpu_quota_us, 8);
+    assert_int_equal(c.pids, 0);
     assert_string_equal(c.error, "no\\x0a");
     static const char *const bad[] = {"{}", "{\"State\":{}}",
                                       "{\"State\":{\"Status\":\"x\"},"

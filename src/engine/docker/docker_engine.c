@@ -139,7 +139,15 @@ static int engine_resize(struct engine *e, const struct sandbox_spec *spec, stru
         return r;
     struct docker_call call = {
         .method = "POST", .path = path, .body = buf_text(&body), .body_len = body.len};
-    return docker_do(docker_of(e)->api, &call, &a, err);
+    r = docker_ask(docker_of(e)->api, &call, &a, err);
+    if (r < 0 || a.status < 400)
+        return r;
+    struct docker_container c;
+    if (a.status == 404 && docker_inspect(docker_of(e), spec->id, "/json", &c, NULL) == 0) {
+        error_set(err, CAY_UNSUPPORTED, "this engine cannot change the limits of a container");
+        return error_remedy(err, "use Docker, or podman 5 or later");
+    }
+    return docker_refused(&a, "changing the limits", err);
 }
 
 static int engine_usage(struct engine *e, const char *id, struct engine_stats *ret,

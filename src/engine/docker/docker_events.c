@@ -11,10 +11,9 @@
 #include "base/str.h"
 #include "engine/docker/docker_internal.h"
 
-/* {"type":["container"],"event":["die"],"label":["cay.id"]}, escaped */
-#define EVENTS                                                                                     \
-    "/events?filters=%7B%22type%22%3A%5B%22container%22%5D%2C%22event%22%3A%5B%22die%22%5D%2C"     \
-    "%22label%22%3A%5B%22" DOCKER_LABEL_ID "%22%5D%7D"
+/* {"type":["container"]}, escaped. Not by event and label too: podman has another name for the one,
+ * and wants the value of the other. */
+#define EVENTS "/events?filters=%7B%22type%22%3A%5B%22container%22%5D%7D"
 
 enum { LINE_MAX_BYTES = 256 * 1024, AGAIN_MS = 500, SIGNAL_EXIT = 128 };
 

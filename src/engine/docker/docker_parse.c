@@ -175,6 +175,22 @@ int docker_parse_list(const char *text, size_t len, const char *home, struct eng
     return 0;
 }
 
+static int read_limits(const struct json *root, struct docker_container *ret,
+                       struct cay_error *err) {
+    struct json host;
+    int64_t pids = 0; /* podman says -1 or 0 for none */
+    int r = json_get_object(root, "HostConfig", JSON_OPTIONAL, &host, err);
+    if (r < 0 || host.value == NULL)
+        return r;
+    r = get_count(&host, "Memory", &ret->memory_bytes, err);
+    if (r == 0)
+        r = get_count(&host, "CpuQuota", &ret->cpu_quota_us, err);
+    if (r == 0)
+        r = json_get_integer(&host, "PidsLimit", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &pids, err);
+    ret->pids = pids > 0 ? (uint64_t)pids : 0;
+    return r;
+}
+
 int docker_parse_inspect(const char *text, size_t len, struct docker_container *ret,
                          struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
@@ -196,6 +212,8 @@ int docker_parse_inspect(const char *text, size_t len, struct docker_container *
         r = get_text(&state, "Error", ret->error, sizeof ret->error, err);
     ret->state = state_of(word);
     ret->exit_code = (int)(code & EXIT_MAX);
+    if (r == 0)
+        r = read_limits(&root, ret, err);
     return r < 0 ? r : get_count(&root, "SizeRw", &ret->size_rw, err);
 }
 

@@ -30,8 +30,9 @@ struct docker_container {
     enum engine_state state;
     bool oom_killed;
     int exit_code;
-    char error[DOCKER_TEXT_SIZE]; /* why it did not start */
-    uint64_t size_rw;             /* what it has written, if that was asked for */
+    char error[DOCKER_TEXT_SIZE];              /* why it did not start */
+    uint64_t memory_bytes, cpu_quota_us, pids; /* its limits; 0: none, or not told */
+    uint64_t size_rw;                          /* what it has written, if that was asked for */
 };
 
 struct docker_event {

@@ -5,7 +5,7 @@
 #include "base/jsonw.h"
 #include "engine/docker/docker_parse.h"
 
-enum { CPU_PERIOD_US = 100000 };
+enum { CPU_PERIOD_US = 100000, FILES_SOFT = 1024 };
 
 /* What cay-enter needs to make the work folder and to become cay-init, which has the first three
  * alone; in the profile build, what root inside keeps as well. */
@@ -81,6 +81,24 @@ static void put_tmpfs(struct jsonw *w) {
     jsonw_end_object(w);
 }
 
+static void put_ulimit(struct jsonw *w, const char *name, uint64_t soft, uint64_t hard) {
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "Name", name);
+    jsonw_put_unsigned(w, "Soft", soft);
+    jsonw_put_unsigned(w, "Hard", hard);
+    jsonw_end_object(w);
+}
+
+/* Said here because podman would ask for more than some hosts may give; cay-enter sets the rest. */
+static void put_ulimits(struct jsonw *w, const struct docker_plan *p) {
+    jsonw_key(w, "Ulimits");
+    jsonw_begin_array(w);
+    put_ulimit(w, "core", 0, 0);
+    put_ulimit(w, "nofile", MIN(p->files, (uint64_t)FILES_SOFT), p->files);
+    put_ulimit(w, "nproc", p->processes, p->processes);
+    jsonw_end_array(w);
+}
+
 static void put_host_config(struct jsonw *w, const struct docker_plan *p) {
     static const char *const security[] = {"no-new-privileges"};
     jsonw_key(w, "HostConfig");
@@ -88,6 +106,7 @@ static void put_host_config(struct jsonw *w, const struct docker_plan *p) {
     put_limits(w, p->spec);
     put_capabilities(w, p->spec);
     put_list(w, "SecurityOpt", security, ARRAY_LEN(security));
+    put_ulimits(w, p);
     put_mounts(w, p);
     jsonw_put_bool(w, "ReadonlyRootfs", p->spec->read_only);
     if (p->spec->read_only)

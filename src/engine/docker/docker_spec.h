@@ -18,8 +18,10 @@ struct docker_plan {
     const char *image; /* as Docker knows it */
     const char *home;  /* label: the state folder */
     const char *version;
-    const char *door; /* folder of the host, shown read-only */
-    const char *work; /* folder of the host for the work folder of a read-only root; or NULL */
+    const char *door;   /* folder of the host, shown read-only */
+    const char *work;   /* folder of the host for the work folder of a read-only root; or NULL */
+    uint64_t files;     /* descriptors of a process, at most */
+    uint64_t processes; /* of a user, at most */
     const char *const *sources; /* host folders of spec->mounts, in their order */
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,8 @@
 enum {
     ENTER_MS = 30 * 1000,
     BODY_MAX = 256 * 1024,
+    FILES_MAX = 65536,
+    PROCESSES_MAX = 32768, /* of a user; the control group limits the sandbox */
 };
 
 struct starting {
@@ -195,6 +198,15 @@ static int remember(const struct starting *st, struct cay_error *err) {
     return 0;
 }
 
+/* Our own limit, or what is enough if that is more: an engine on our host may not be able to give
+ * more than we have. */
+static uint64_t limit_of(int resource, uint64_t enough) {
+    struct rlimit limit;
+    if (getrlimit((unsigned)resource, &limit) < 0 || limit.rlim_max == RLIM_INFINITY)
+        return enough;
+    return MIN(limit.rlim_max, enough);
+}
+
 static int create(struct starting *st, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
@@ -205,6 +217,8 @@ static int create(struct starting *st, struct cay_error *err) {
                                .version = CAY_VERSION,
                                .door = st->door_path,
                                .work = st->spec.read_only ? st->work_path : NULL,
+                               .files = limit_of(RLIMIT_NOFILE, FILES_MAX),
+                               .processes = limit_of(RLIMIT_NPROC, PROCESSES_MAX),
                                .sources = (const char *const *)st->sources};
     if (str_format(name, sizeof name, "sha256:%s", st->image) < 0 ||
         str_format(path, sizeof path, "/containers/create?name=cay-%s", st->spec.id) < 0)
@@ -237,6 +251,9 @@ static int have_container(struct starting *st, struct cay_error *err) {
         return error_set(err, CAY_CONFLICT, "the container of the sandbox runs already");
     struct sandbox_spec limits = st->spec;
     limits.disk_bytes = 0;
+    if (c.memory_bytes == limits.memory_bytes && c.cpu_quota_us == limits.cpu_quota_us &&
+        c.pids == limits.pids)
+        return 0;
     return st->d->engine.ops->resize(&st->d->engine, &limits, err);
 }
 

@@ -58,8 +58,21 @@ static int make_folder(const char *path, mode_t mode, uid_t uid, gid_t gid) {
     return 0;
 }
 
+/* Podman makes a root that its owner cannot write to without a capability. */
+static int open_root(void) {
+    struct stat st;
+    if (stat("/", &st) < 0)
+        return -errno;
+    if ((st.st_mode & S_IWUSR) != 0 || chmod("/", (st.st_mode & 07777) | S_IWUSR) == 0)
+        return 0;
+    return errno == EROFS ? 0 : -errno;
+}
+
 static int make_folders(struct entry *e) {
-    int r = make_folder("/tmp", 01777, 0, 0);
+    int r = open_root();
+    if (r < 0)
+        return r;
+    r = make_folder("/tmp", 01777, 0, 0);
     return r < 0 ? r
                  : make_folder(DOCKER_WORK_INSIDE, 0755, e->orders.work_uid, e->orders.work_gid);
 }

@@ -11,10 +11,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import podmand
 import pytest
 import support
 from daemons import CAYD, Daemon
 from dockerd import Docker, client_program
+from podmand import Podman
 from images import write_archive, shell_image, silent_image
 
 ACCOUNT = "nobody"
@@ -199,13 +201,20 @@ class DockerEngine(Engine):
     name = "docker"
     tier = "basic"
     main = "engine-shell"
+    peer = Docker
+
+    @classmethod
+    def peer_missing(cls):
+        if client_program() is None or shutil.which("dockerd") is None:
+            return "docker.io is not installed: scripts/setup --test"
+        return ""
 
     @classmethod
     def missing(cls):
         if os.geteuid() != 0:
-            return "only root can run dockerd"
-        if client_program() is None or shutil.which("dockerd") is None:
-            return "docker.io is not installed: scripts/setup --test"
+            return "only root can run it"
+        if cls.peer_missing():
+            return cls.peer_missing()
         if support.is_sanitized():
             return "a sanitized cay-init needs libraries that images lack"
         return super().missing()
@@ -218,7 +227,7 @@ class DockerEngine(Engine):
     def start(self):
         home = tempfile.mkdtemp(prefix="dockerd-", dir="/tmp")
         self.undo.callback(shutil.rmtree, home, ignore_errors=True)
-        self.docker = Docker(home)
+        self.docker = self.peer(home)
         self.undo.callback(self.docker.stop)
         self.docker.start()
         self.env.update(DOCKER_HOST=self.docker.address, CAY_SANDBOX_ENGINE="docker")
@@ -231,4 +240,18 @@ class DockerEngine(Engine):
             {p.name for p in (self.daemon.state / "docker").iterdir()}
 
 
-ENGINES = [NativeRoot, NativeRootless, DockerEngine]
+class PodmanEngine(DockerEngine):
+    """Containers of podman, by way of the API that it has in common with Docker."""
+
+    name = "podman"
+    peer = Podman
+
+    @classmethod
+    def peer_missing(cls):
+        return podmand.why_missing()
+
+    def probe(self):
+        return {**super().probe(), "resize": "podman 4 cannot change the limits of a container"}
+
+
+ENGINES = [NativeRoot, NativeRootless, DockerEngine, PodmanEngine]
