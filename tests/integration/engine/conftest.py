@@ -23,8 +23,14 @@ LEFT_OUT = []  # (engine, what, why, case)
 
 
 def chosen():
+    """Those of this machine; test_engine_present.py says why the others are not."""
     names = [n for n in os.environ.get("CAY_ENGINES", "").split(",") if n]
-    return [e for e in ENGINES if not names or e.name in names]
+    unknown = set(names) - {e.name for e in ENGINES}
+    if unknown:
+        raise pytest.UsageError(f"CAY_ENGINES: no engine is called {sorted(unknown)}")
+    if support.USER:  # this suite becomes an ordinary user by itself
+        return []
+    return [e for e in ENGINES if (not names or e.name in names) and not e.missing()]
 
 
 def pytest_configure(config):
@@ -33,11 +39,6 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session", params=chosen(), ids=lambda e: e.name)
 def engine(request):
-    if support.USER:
-        pytest.skip("this suite becomes an ordinary user by itself")
-    why = request.param.missing()
-    if why:
-        pytest.skip(f"{request.param.name}: {why}")
     found = request.param()
     try:
         found.start()
