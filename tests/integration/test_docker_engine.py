@@ -4,6 +4,8 @@ Docker, its daemon or a container is not as it was left. What sandboxes promise 
 import contextlib
 import http.server
 import json
+import shutil
+import socket
 import socketserver
 import subprocess
 import sys
@@ -226,6 +228,27 @@ def refused_start(state, address, **env):
 def test_no_docker(folder, address, parts):
     said = refused_start(folder / "state", address)
     assert said.startswith("cay: ") and all(part in said for part in parts), said
+
+
+def test_a_docker_that_may_not_be_used(folder):
+    """By a daemon of an ordinary user."""
+    programs = folder / "programs"
+    programs.mkdir()
+    for program in ("cayd", "cay-docker", "cay-image"):  # a build folder may be closed to others
+        shutil.copy(support.BUILD / program, programs)
+    (folder / "state").mkdir()
+    shutil.chown(folder / "state", "nobody")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(folder / "docker.sock"))
+        (folder / "docker.sock").chmod(0o600)
+        sock.listen()
+        done = subprocess.run(["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
+                               programs / "cayd", "--state-dir", folder / "state"],
+                              env={"PATH": "/usr/bin:/bin", "CAY_SANDBOX_ENGINE": "docker",
+                                   "DOCKER_HOST": f"unix://{folder}/docker.sock"},
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+    said = done.stderr.decode().splitlines()[-1]
+    assert done.returncode != 0 and "may not be used" in said and "group docker" in said, said
 
 
 class Old(http.server.BaseHTTPRequestHandler):

@@ -189,7 +189,7 @@ static bool set_options(CURL *curl, const struct docker_host *host, struct ask *
 
 static int unreachable(const struct docker_host *host, CURLcode code, const char *message,
                        struct cay_error *err) {
-    if (host->socket[0] != '\0' && access(host->socket, F_OK) < 0) {
+    if (host->socket[0] != '\0' && access(host->socket, F_OK) < 0 && errno != EACCES) {
         error_set(err, CAY_UNAVAILABLE, "there is no Docker at %s", host->shown);
         return error_remedy(err, "start dockerd, set DOCKER_HOST, or use engine = \"native\"");
     }

@@ -68,7 +68,7 @@ static int check(const struct sandbox_spec *spec, const char *image, struct cay_
 /* A sandbox whose limits would not count is refused. Asked once. */
 static int check_abilities(struct docker_engine *d, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    struct docker_info info;
+    struct docker_info info = {0};
     if (__atomic_load_n(&d->is_able, __ATOMIC_ACQUIRE))
         return 0;
     int r = docker_do(d->api, &(struct docker_call){.method = "GET", .path = "/info"}, &a, err);
