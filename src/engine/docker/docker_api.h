@@ -16,7 +16,7 @@ enum {
     DOCKER_ANSWER_MAX = 16 * 1024 * 1024,
     DOCKER_PATH_SIZE = 1024,
     DOCKER_QUICK_MS = 120 * 1000, /* quick, but for a machine that is very busy */
-    DOCKER_SLOW_MS = 300 * 1000, /* what reads or writes whole images */
+    DOCKER_SLOW_MS = 300 * 1000,  /* what reads or writes whole images */
 };
 
 /* Takes a piece of an answer as it comes; negative ends it. */
