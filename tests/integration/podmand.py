@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from dockerd import unmount_below
+from dockerd import remove_groups, unmount_below
 
 
 class Podman:
@@ -47,6 +47,7 @@ class Podman:
                 self.service.kill()
                 self.service.wait()
         unmount_below(self.home)
+        remove_groups("libpod_parent")  # as far as they are empty
 
     def __call__(self, *args):
         done = subprocess.run([*self.argv, *map(str, args)], stdin=subprocess.DEVNULL,

@@ -83,7 +83,13 @@ class Engine:
     def start(self):
         self.cannot = self.probe()
         self.daemon = EngineDaemon(self.own(self.folder), self)
+        self.undo.callback(self.end_daemon)
         self.undo.callback(self.daemon.clean_up)
+
+    def end_daemon(self):
+        """Whatever kept it from ending as it should."""
+        if self.daemon.process.poll() is None:
+            self.daemon.kill()
 
     def close(self):
         self.undo.close()
