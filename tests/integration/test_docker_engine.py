@@ -123,6 +123,25 @@ def test_a_disk_limit_is_refused(make):
     assert refusal(make, disk=64 << 20)[0] in (400, 501)
 
 
+def test_a_volume_that_is_not_the_one_that_was_checked(engine, make):
+    """Docker opens folders by name: what it mounted is compared before anything runs."""
+    top = engine.folder / "swapped"
+    for name in ("one", "two"):
+        (top / name).mkdir(parents=True)
+    (top / "link").symlink_to("one")
+    box = make(volumes=[f"{top}/link:/data"])
+    box.do("stop")
+    (top / "link").unlink()
+    (top / "link").symlink_to("two")
+    with pytest.raises(Refused) as refused:
+        box.do("start")
+    assert "volumes" in refused.value.error["message"]
+    (top / "link").unlink()
+    (top / "link").symlink_to("one")
+    box.do("start")
+    assert box.says("echo x > /data/file && cat /data/file") == "x\n"
+
+
 def test_what_needs_a_disk_of_ours_is_refused(engine, make):
     """Before anything is stopped for it."""
     box = make()

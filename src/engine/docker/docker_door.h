@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "engine/native/seccomp.h"
+#include "engine/spec.h"
 
 struct cay_error;
 
@@ -17,11 +18,20 @@ struct cay_error;
 
 enum { DOCKER_ORDERS_VERSION = 1 };
 
+/* What must be found at a place inside: the container engine opens folders of the host by their
+ * names, after we have checked them, and somebody could have changed what a name stands for. */
+struct docker_volume {
+    uint64_t device, inode;
+    char target[SPEC_PATH_SIZE];
+};
+
 struct docker_orders {
     uint32_t version;
     uint32_t build;                 /* profile */
     uint32_t set_file_capabilities; /* of files, in the profile build */
     uint32_t work_uid, work_gid;    /* whose the work folder is */
+    uint32_t volume_count;
+    struct docker_volume volumes[SPEC_MOUNTS_MAX];
     uint32_t filter_count;
     struct sock_filter filter[SECCOMP_MAX_INSNS];
 };

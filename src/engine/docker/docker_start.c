@@ -39,7 +39,8 @@ struct starting {
     int folder;        /* STATE/docker/ID */
     char door_path[PATH_MAX], work_path[PATH_MAX];
     char *sources[SPEC_MOUNTS_MAX]; /* real paths of the mounts */
-    bool had;                       /* a container, before this start */
+    struct docker_orders orders;
+    bool had; /* a container, before this start */
 };
 
 static void starting_free(struct starting *st) {
@@ -166,6 +167,13 @@ static int find_sources(struct starting *st, struct cay_error *err) {
         int r = volume_real_path(fd, path);
         if (r < 0)
             return error_sys(err, -r, "looking where a volume is");
+        struct stat found;
+        if (fstat(fd, &found) < 0)
+            return error_errno(err, "looking what a volume is");
+        struct docker_volume *v = &st->orders.volumes[i];
+        *v = (struct docker_volume){.device = found.st_dev, .inode = found.st_ino};
+        memcpy(v->target, st->spec.mounts[i].target, sizeof v->target);
+        st->orders.volume_count = (uint32_t)i + 1;
         st->sources[i] = strdup(path);
         if (st->sources[i] == NULL)
             return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -260,11 +268,11 @@ static int have_container(struct starting *st, struct cay_error *err) {
 static int fill_orders(const struct sandbox_spec *spec, struct docker_orders *ret,
                        struct cay_error *err) {
     struct seccomp_options o = {.deny_setid = spec_has_writable_mount(spec)};
-    *ret = (struct docker_orders){.version = DOCKER_ORDERS_VERSION,
-                                  .build = spec->profile == PROFILE_BUILD,
-                                  .set_file_capabilities = !spec_has_writable_mount(spec),
-                                  .work_uid = spec->run_uid,
-                                  .work_gid = spec->run_gid};
+    ret->version = DOCKER_ORDERS_VERSION;
+    ret->build = spec->profile == PROFILE_BUILD;
+    ret->set_file_capabilities = !spec_has_writable_mount(spec);
+    ret->work_uid = spec->run_uid;
+    ret->work_gid = spec->run_gid;
     int n = seccomp_build(&o, ret->filter, ARRAY_LEN(ret->filter));
     if (n < 0)
         return error_sys(err, -n, "building the seccomp filter");
@@ -274,9 +282,8 @@ static int fill_orders(const struct sandbox_spec *spec, struct docker_orders *re
 
 static int run(struct starting *st, int listener, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    struct docker_orders orders;
     char path[DOCKER_PATH_SIZE];
-    int r = fill_orders(&st->spec, &orders, err);
+    int r = fill_orders(&st->spec, &st->orders, err);
     if (r == 0)
         r = docker_path(path, st->spec.id, "/start", err);
     if (r < 0)
@@ -286,7 +293,7 @@ static int run(struct starting *st, int listener, struct cay_error *err) {
         return door;
     r = docker_do(st->d->api, &(struct docker_call){.method = "POST", .path = path}, &a, err);
     if (r == 0)
-        r = docker_door_serve(door, &orders, st->d->init, listener, ENTER_MS, err);
+        r = docker_door_serve(door, &st->orders, st->d->init, listener, ENTER_MS, err);
     docker_door_close(st->folder, &door);
     return r;
 }

@@ -45,8 +45,21 @@ static int take_orders(struct entry *e) {
         return (int)n;
     bool sane = n == (ssize_t)sizeof e->orders && count == ARRAY_LEN(e->fds) &&
                 e->orders.version == DOCKER_ORDERS_VERSION &&
+                e->orders.volume_count <= SPEC_MOUNTS_MAX &&
                 e->orders.filter_count <= SECCOMP_MAX_INSNS;
     return sane ? 0 : -EPROTO;
+}
+
+static int check_volumes(struct entry *e) {
+    for (uint32_t i = 0; i < e->orders.volume_count; i++) {
+        const struct docker_volume *v = &e->orders.volumes[i];
+        struct stat st;
+        if (stat(v->target, &st) < 0)
+            return -errno;
+        if (st.st_dev != v->device || st.st_ino != v->inode)
+            return -ESTALE;
+    }
+    return 0;
 }
 
 /* A folder that images may lack; one that is there stays as it is. */
@@ -156,6 +169,7 @@ static const struct {
     int (*run)(struct entry *e);
 } steps[] = {
     {"taking orders", take_orders},
+    {"looking whether the volumes are those that were checked", check_volumes},
     {"making the work folder", make_folders},
     {"setting resource limits", set_process},
     {"becoming cay-init's user", change_ids},
