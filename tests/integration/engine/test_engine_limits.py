@@ -88,7 +88,7 @@ def test_disk_use_is_counted(make):
 
 def test_statistics(box):
     seen = box.stats()
-    assert set(seen) == {"memoryBytes", "memoryLimit", "memoryPeak", "cpuMicros", "pids", "oomKills",
+    assert set(seen) == {"memoryBytes", "memoryLimit", "memoryPeak", "cpuMicros", "pids", "oomKills", "oomAgeMs",
                          "diskBytes", "diskLimit"}
 
 
