@@ -79,6 +79,7 @@ struct keeper {
     struct command *commands[KEEPER_COMMANDS]; /* oldest first */
     size_t command_count;
     uint64_t last_number;
+    int last_code;    /* how the last one ended: what the next finds as $? */
     int64_t ended_ms; /* when the last one ended; 0: none has */
     struct client *clients[KEEPER_CLIENTS];
     size_t client_count;

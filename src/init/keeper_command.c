@@ -52,9 +52,10 @@ static int make_pipe(struct keeper *k, const char *name, int flags) {
     return S_ISFIFO(st.st_mode) ? TAKE_FD(fd) : -EINVAL; /* the user may play with names */
 }
 
-static int write_text(struct keeper *k, const struct command *c, const char *text) {
+static int write_text(struct keeper *k, const struct command *c, const char *suffix,
+                      const char *text) {
     char name[FILE_NAME_MAX];
-    _cleanup_(closep) int fd = openat(k->start->io, file_name(c, "sh", name),
+    _cleanup_(closep) int fd = openat(k->start->io, file_name(c, suffix, name),
                                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
@@ -62,11 +63,22 @@ static int write_text(struct keeper *k, const struct command *c, const char *tex
     return r < 0 ? r : fd_write_all(fd, "\n", 1);
 }
 
+/* What sets $? without a process, and without a function that a user could see. */
+static int write_status(struct keeper *k, const struct command *c) {
+    char text[32];
+    if (k->last_code == 0)
+        return 0;
+    (void)snprintf(text, sizeof text, "return %d", k->last_code);
+    return write_text(k, c, "rc", text);
+}
+
 /* What the shell opens; made with the user's rights, in his folder. */
 static int make_streams(struct keeper *k, struct command *c, const char *text) {
     char name[FILE_NAME_MAX];
     place_act_as(k->start->user);
-    int r = write_text(k, c, text);
+    int r = write_text(k, c, "sh", text);
+    if (r == 0)
+        r = write_status(k, c);
     for (int i = 0; i < 2 && r >= 0; i++)
         r = c->out[i] = make_pipe(k, file_name(c, suffixes[i], name), O_RDONLY);
     if (r >= 0 && c->reads)
@@ -76,7 +88,7 @@ static int make_streams(struct keeper *k, struct command *c, const char *text) {
 }
 
 static void remove_streams(struct keeper *k, const struct command *c) {
-    static const char *const all[] = {"sh", "in", "out", "err"};
+    static const char *const all[] = {"sh", "rc", "in", "out", "err"};
     char name[FILE_NAME_MAX];
     place_act_as(k->start->user);
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
@@ -316,6 +328,7 @@ void command_end(struct keeper *k, struct command *c, int status, int signal) {
     k->ended_ms = clock_ms();
     c->exit_code = limit ? 124 : status;
     c->signal = signal;
+    k->last_code = c->exit_code;
     if (!limit && signal != 0)
         c->reason = WIRE_REASON_SIGNAL;
     c->elapsed_us = clock_us() - c->started_us;

@@ -91,14 +91,19 @@ void shell_ask_report(struct keeper *k, const struct command *c) {
 
 bool shell_give(struct keeper *k, const struct command *c) {
     char line[LINE_MAX_], in[PLACE_PATH_MAX + 32] = "/dev/null";
+    char status[PLACE_PATH_MAX + 64] = "";
     const char *io = k->start->io_path;
     unsigned long long n = c->number;
     if (c->reads && str_format(in, sizeof in, "%s/%llu.in", io, n) < 0)
         return false;
+    /* It fails with that status, which set -e forgives in this place. */
+    if (k->last_code != 0 &&
+        str_format(status, sizeof status, "\\command . %s/%llu.rc || ", io, n) < 0)
+        return false;
     if (str_format(line, sizeof line,
-                   "{ \\printf 's %llu\\n' >&9; { \\command . %s/%llu.sh; } 9>&-; } "
+                   "{ \\printf 's %llu\\n' >&9; { %s\\command . %s/%llu.sh; } 9>&-; } "
                    "<%s >|%s/%llu.out 2>|%s/%llu.err\n",
-                   n, io, n, in, io, n, io, n) < 0 ||
+                   n, status, io, n, in, io, n, io, n) < 0 ||
         !give_line(k, line))
         return false;
     shell_ask_report(k, c);

@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "init/serve.h"
+#include "init/spawn.h"
 #include "wire/wire.h"
 
 enum { LISTENER_FD = 3, CONNECTION_FD = 4 };
@@ -77,12 +78,7 @@ static int block_signals(void) {
 
 static void refuse(int connection, int sys) {
     struct cay_error err = {0};
-    if (sys == EAGAIN)
-        error_set(&err, CAY_RESOURCE_EXHAUSTED,
-                  "as many processes run in the sandbox as it may have");
-    else
-        error_sys(&err, sys, "starting a process in the sandbox");
-    error_remedy(&err, "end some of its commands, or give it more (--pids, --memory)");
+    (void)spawn_fail(sys, &err);
     (void)wire_send_error(connection, &err); /* short enough not to block on a fresh connection */
 }
 

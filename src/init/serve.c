@@ -1,5 +1,7 @@
 #include "init/serve.h"
 
+#include <errno.h>
+
 #include "base/error.h"
 #include "base/fd.h"
 #include "init/op.h"
@@ -65,15 +67,16 @@ static int check_version(const struct wire_message *request, struct cay_error *e
 static int serve(struct op_conn *c, struct user *user, const struct wire_frame *frame,
                  struct cay_error *err) {
     struct wire_message request;
-    if (frame->type != WIRE_REQUEST || wire_parse(frame->data, frame->len, &request) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "malformed request");
-    int r = check_version(&request, err);
+    int r = frame->type != WIRE_REQUEST ? -EPROTO : wire_parse(frame->data, frame->len, &request);
+    if (r < 0)
+        return r == -ENOTSUP ? wire_refuse_foreign(err)
+                             : error_set(err, CAY_INVALID_ARGUMENT, "malformed request");
+    r = check_version(&request, err);
     if (r < 0)
         return r;
     const struct op *op = op_find(request.number[WIRE_TAG_OP]);
     if (op == NULL)
-        return error_set(err, CAY_UNSUPPORTED, "unknown operation %llu",
-                         (unsigned long long)request.number[WIRE_TAG_OP]);
+        return wire_refuse_foreign(err);
     const char *name = request.string[WIRE_TAG_USER];
     r = name != NULL ? user_lookup(name, user, err) : 0;
     if (r < 0)

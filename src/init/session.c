@@ -10,6 +10,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "init/files.h"
+#include "init/spawn.h"
 #include "init/user.h"
 
 int op_session_ask(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
@@ -89,8 +90,12 @@ int op_session_create(struct op_conn *c, const struct wire_message *m, struct ca
     if (r < 0)
         return r;
     pid_t pid = fork();
-    if (pid < 0)
-        return error_errno(err, "starting the keeper of a session");
+    if (pid < 0) {
+        r = spawn_fail(errno, err);
+        place_remove_folder(s.io_place, SESSION_IO, s.at.name, s.user);
+        place_remove(&s.at);
+        return r;
+    }
     if (pid > 0)
         return 0;
     fd_close(&c->stop);

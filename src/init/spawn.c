@@ -261,6 +261,15 @@ static int failure(const struct spawn_request *req, enum stage stage, int sys, i
                                            : "check the file inside the sandbox");
 }
 
+int spawn_fail(int sys, struct cay_error *err) {
+    if (sys == EAGAIN)
+        error_set(err, CAY_RESOURCE_EXHAUSTED,
+                  "as many processes run in the sandbox as it may have");
+    else
+        error_sys(err, sys, "starting a process in the sandbox");
+    return error_remedy(err, "end some of its commands, or give it more (--pids, --memory)");
+}
+
 int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret_exit,
                   struct cay_error *err) {
     _cleanup_(streams_close) struct streams s = {{-1, -1, -1, -1}, {-1, -1, -1, -1}};
@@ -277,10 +286,8 @@ int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret
         stage = at;
         _exit(127);
     }
-    if (pid < 0) {
-        error_errno(err, "starting the command");
-        return error_remedy(err, "the sandbox has reached its limit of processes (--pids)");
-    }
+    if (pid < 0)
+        return spawn_fail(errno, err);
     if (child_error < 0)
         return failure(req, stage, -child_error, ret_exit, err);
     *ret = (struct spawned){pid, TAKE_FD(s.parent[0]), TAKE_FD(s.parent[1]), TAKE_FD(s.parent[2]),

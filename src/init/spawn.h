@@ -34,4 +34,7 @@ struct spawned {
 int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret_exit,
                   struct cay_error *err);
 
+/* The error of a process that could not be forked. */
+int spawn_fail(int sys, struct cay_error *err);
+
 void spawned_close(struct spawned *s);

@@ -57,8 +57,11 @@ static int start_keeper(struct op_conn *c, struct terminal_start *s, struct cay_
     if (r < 0)
         return r;
     pid_t pid = fork();
-    if (pid < 0)
-        return error_errno(err, "starting the keeper of a terminal");
+    if (pid < 0) {
+        r = spawn_fail(errno, err);
+        place_remove(&s->at);
+        return r;
+    }
     if (pid > 0)
         return 0;
     fd_close(&c->stop);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/str.h"
 
 static const enum wire_kind kinds[WIRE_TAG_COUNT_] = {
 #define ROW(id, number, kind) [number] = (kind),
@@ -267,8 +268,10 @@ static int next_field(const char *data, size_t len, size_t *at, struct field *f)
 }
 
 static int take_field(struct wire_message *m, const struct field *f) {
-    if (f->tag == 0 || f->tag >= WIRE_TAG_COUNT_)
+    if (f->tag == 0)
         return -EPROTO;
+    if (f->tag >= WIRE_TAG_COUNT_)
+        return -ENOTSUP;
     enum wire_kind kind = kinds[f->tag];
     if (m->present[f->tag] && kind != WIRE_KIND_STRINGS)
         return -EPROTO;
@@ -328,6 +331,20 @@ static void copy_text(char *dst, size_t size, const char *text) {
     (void)snprintf(dst, size, "%s", text != NULL ? text : "");
 }
 
+int wire_refuse_foreign(struct cay_error *err) {
+    error_set(err, CAY_UNSUPPORTED,
+              "the sandbox was started by another version of cay, which does "
+              "not know this request");
+    return error_remedy(err, "stop the sandbox and start it again: cay stop NAME; cay start NAME");
+}
+
+/* What those answer that had no word for it. We send nothing that is malformed. */
+static bool is_foreign(const struct cay_error *err) {
+    return (err->code == CAY_INVALID_ARGUMENT && strcmp(err->message, "malformed request") == 0) ||
+           (err->code == CAY_UNSUPPORTED && str_starts(err->message, "unknown operation ") &&
+            err->remedy[0] == '\0');
+}
+
 int wire_take_error(const struct wire_message *m, struct cay_error *err) {
     struct cay_error scratch;
     if (err == NULL)
@@ -339,5 +356,5 @@ int wire_take_error(const struct wire_message *m, struct cay_error *err) {
     copy_text(err->message, sizeof err->message, m->string[WIRE_TAG_MESSAGE]);
     copy_text(err->remedy, sizeof err->remedy, m->string[WIRE_TAG_REMEDY]);
     error_sanitize(err);
-    return -(int)err->code;
+    return is_foreign(err) ? wire_refuse_foreign(err) : -(int)err->code;
 }

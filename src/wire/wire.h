@@ -221,8 +221,8 @@ struct wire_message {
     uint32_t count[WIRE_TAG_COUNT_]; /* occurrences */
 };
 
-/* Checks the whole payload: 0, or -EPROTO (unknown tag, wrong length, missing or inner NUL,
- * repeated field, more than WIRE_REPEATED_MAX strings). */
+/* Checks the whole payload: 0, -ENOTSUP (a tag that this version does not know), or -EPROTO (wrong
+ * length, missing or inner NUL, repeated field, more than WIRE_REPEATED_MAX strings). */
 int wire_parse(const void *payload, size_t len, struct wire_message *m);
 
 /* Walks the values of a WIRE_KIND_STRINGS tag: pass NULL first, then the previous value; NULL at
@@ -232,5 +232,7 @@ const char *wire_next_string(const struct wire_message *m, enum wire_tag tag, co
 /* Fills out (NULL-terminated, pointing into m; caller frees the array only), or NULL on OOM. */
 const char **wire_string_array(const struct wire_message *m, enum wire_tag tag);
 
+/* The error of a request that the other version at the end of the line does not know. */
+int wire_refuse_foreign(struct cay_error *err);
 /* Turns a WIRE_ERROR message into err (bounded, sanitised) and returns the negative code. */
 int wire_take_error(const struct wire_message *m, struct cay_error *err);

@@ -4,16 +4,19 @@ finds, and nothing that a command does breaks the next."""
 import json
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from archives import rootfs
 from daemons import Daemon
-from launching import SESSION_EXEC, SIGNAL, STARTED, STDOUT, field, until
-from support import TIER, cay, is_sanitized, needs_ids, ok, own, refused, start
+from launching import (ERROR, REQUEST, SESSION_EXEC, SIGNAL, STARTED, STDOUT, Connection, field,
+                       fields_of, until)
+from support import TIER, as_root_only, cay, is_sanitized, needs_ids, ok, own, refused, start
 
 SLOW = 4 if is_sanitized() else 1
 
@@ -133,6 +136,79 @@ def test_bash_keeps_arrays_and_options(sessions):
 
 def test_words_are_joined(shell):
     assert ok(shell.all.verb("exec", *shell.words, "echo", "a b", "$HOME")) == "a b /root\n"
+
+
+@pytest.mark.parametrize("name", ["bash", "sh", "dash"])
+def test_a_command_finds_how_the_one_before_ended(sessions, name):
+    session = sessions.make("status", "--shell", name)
+    for text, code in [("true", 0), ("false", 1), ("(exit 77)", 77), ("sh -c 'kill -9 $$'", 137),
+                       ("nosuchcommand", 127), ("true", 0)]:
+        assert session.run(text).returncode == code
+        assert session.out("echo $?; echo $?") == f"{code}\n0\n"
+    assert session.run("false").returncode == 1
+    assert session.run("").returncode == 0  # as an empty line at a prompt
+    session.run("(exit 5)")
+    assert session.out("# one\n\n(exit 6) || echo $?\necho $?") == "6\n0\n"
+    assert session.run("sleep 9", "--timeout", "0.2").returncode == 124
+    assert session.out("echo $?") == "124\n"
+    session.remove()
+
+
+def test_a_status_is_no_failure_of_the_next_command(shell):
+    """With set -e neither, which ends shells: the next one is told all the same."""
+    shell.out("set -e")
+    assert shell.out("case $- in *e*) echo $?;; esac") == "0\n"
+    assert shell.run("(exit 3); echo not here").returncode == 3
+    assert shell.out("echo $?") == "3\n"
+
+
+def test_a_sandbox_of_another_version(daemon):
+    """What the sandbox's own cay-init does not know is refused with what to do; so is what one of
+    an earlier build says, here somebody else at its socket."""
+    box = daemon.create(name="old")["id"]
+    with daemon.connect(box) as c:
+        c.send(REQUEST, field("VERSION", 1) + field("OP", 1) + b"\xff\x7f\x02\0\0\0x\0")
+        told = fields_of(c.expect(ERROR))
+    assert "another version of cay" in told["MESSAGE"] and "start it again" in told["REMEDY"]
+    path = daemon.state / "daemon/run" / f"{box}.sock"
+    path.rename(path.with_suffix(".kept"))
+    with socket.socket(socket.AF_UNIX) as old, ThreadPoolExecutor(1) as pool:
+        old.bind(str(path))
+        old.listen()
+        path.chmod(0o777)
+
+        def answer():
+            with Connection(old.accept()[0]) as c:
+                c.receive()
+                c.send(ERROR, field("CODE", 3) + field("MESSAGE", "malformed request"))
+
+        answered = pool.submit(answer)
+        refused(Sessions(daemon, box).verb("create", box, "s"), "another version of cay",
+                "cay stop NAME; cay start NAME", code=7)
+        answered.result(20)
+    path.with_suffix(".kept").rename(path)
+    daemon.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
+
+
+@as_root_only
+def test_no_process_left_for_another(daemon):
+    """A session or terminal whose keeper cannot be forked leaves nothing, and the name is free."""
+    box = daemon.create(name="full", pids=22)["id"]
+    limit = 24  # with what cay-init needs for itself
+    sessions = Sessions(daemon, box)
+    first = sessions.make("first")  # cay-init, a keeper and its shell
+    first.out(f"i=3; while [ $i -lt {limit - 1} ]; do sleep 1000 & i=$((i+1)); done")
+    assert until(lambda: daemon.call("GET", f"/api/cay/sandbox/{box}/stats")["pids"] == limit - 1)
+    for verb in ("session", "terminal"):
+        done = cay(verb, "create", "--state-dir", daemon.state, box, "second")
+        refused(done, "as many processes run in the sandbox as it may have", "--pids", code=6)
+    first.run("kill -9 -1")
+    assert until(lambda: daemon.call("GET", f"/api/cay/sandbox/{box}/stats")["pids"] == 3)
+    found = sessions.exec("ls -a /run/cay-session /dev/shm").split()
+    assert [name for name in found if "second" in name] == []
+    for verb in ("session", "terminal"):
+        ok(cay(verb, "create", "--state-dir", daemon.state, box, "second"))
+    daemon.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
 
 
 @pytest.mark.parametrize("text, code", [

@@ -160,6 +160,16 @@ static void test_refusals_are_limited(void **state) {
     free(rows);
 }
 
+/* Rows that are hardly ever read do not stay in memory. */
+static void test_memory_does_not_grow(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    fill(w, 100);
+    sqlite3_int64 before = sqlite3_memory_used();
+    fill(w, 8000); /* about 1 MB of pages */
+    assert_in_range(sqlite3_memory_used() - before, 0, 600 * 1024);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_an_empty_one_is_fine, setup, teardown),
@@ -168,6 +178,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_trimming, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_cannot_be_written, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals_are_limited, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_memory_does_not_grow, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,8 +81,8 @@ static void bad_fields(void **state) {
         {{{WIRE_TAG_MODE, 8, "\1\0\0\0\0\0\0", 8}}, 0},
         {{{WIRE_TAG_ARG, 2, "a", 2}, {WIRE_TAG_ARG, 2, "b", 2}}, 0},
         {{{0, 2, "a", 2}}, -EPROTO}, /* unknown tags */
-        {{{WIRE_TAG_COUNT_, 2, "a", 2}}, -EPROTO},
-        {{{65535, 8, "\0\0\0\0\0\0\0", 8}}, -EPROTO},
+        {{{WIRE_TAG_COUNT_, 2, "a", 2}}, -ENOTSUP},
+        {{{65535, 8, "\0\0\0\0\0\0\0", 8}}, -ENOTSUP},
         {{{WIRE_TAG_PATH, 0, "", 0}}, -EPROTO}, /* no terminator */
         {{{WIRE_TAG_PATH, 1, "a", 1}}, -EPROTO},
         {{{WIRE_TAG_PATH, 4, "a\0b", 4}}, -EPROTO}, /* inner NUL */
@@ -413,6 +413,35 @@ static void hostile_errors(void **state) {
     }
 }
 
+/* What sandboxes of earlier builds answer to a request that they do not know. */
+static void foreign_sandboxes(void **state) {
+    (void)state;
+    static const struct {
+        enum cay_code code;
+        const char *message;
+        bool is_foreign;
+    } cases[] = {
+        {CAY_INVALID_ARGUMENT, "malformed request", true},
+        {CAY_UNSUPPORTED, "unknown operation 33", true},
+        {CAY_NOT_FOUND, "malformed request", false},
+        {CAY_INVALID_ARGUMENT, "malformed requests", false},
+        {CAY_UNSUPPORTED, "unknown", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
+        struct cay_error err = {0}, sent = {.code = cases[i].code};
+        struct wire_message m;
+        (void)snprintf(sent.message, sizeof sent.message, "%s", cases[i].message);
+        wire_put_error(&b, &sent);
+        assert_int_equal(wire_parse(b.data, b.len, &m), 0);
+        int r = wire_take_error(&m, &err);
+        assert_int_equal(r, cases[i].is_foreign ? -CAY_UNSUPPORTED : -(int)cases[i].code);
+        assert_int_equal(strstr(err.remedy, "start it again") != NULL, cases[i].is_foreign);
+        if (!cases[i].is_foreign)
+            assert_string_equal(err.message, cases[i].message);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields),         cmocka_unit_test(bad_fields),
@@ -420,7 +449,7 @@ int main(void) {
         cmocka_unit_test(frames),         cmocka_unit_test(headers),
         cmocka_unit_test(partial_reads),  cmocka_unit_test(large_transfers),
         cmocka_unit_test(send_failures),  cmocka_unit_test(error_round_trip),
-        cmocka_unit_test(hostile_errors),
+        cmocka_unit_test(hostile_errors), cmocka_unit_test(foreign_sandboxes),
     };
     return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
 }
