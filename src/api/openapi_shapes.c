@@ -53,9 +53,9 @@ static const struct openapi_shape shapes[] = {
     {"CreateApiKey", "name:s! permissions:[s] expiresAt:t?"},
     /* ---- the toolbox ---- */
     {"Execute", "command:s! cwd:s envs:m timeout:i"},
-    {"Executed", "exitCode:i! result:s!"},
+    {"Executed", "exitCode:i! result:s! oomKilled:b"},
     {"CodeRun", "code:s! language:s! argv:[s] envs:m timeout:i"},
-    {"CodeDone", "exitCode:i! result:s! artifacts:o"},
+    {"CodeDone", "exitCode:i! result:s! oomKilled:b artifacts:o"},
     {"SessionId", "sessionId:s!"},
     {"Session", "sessionId:s! commands:[Command]!"},
     {"Command", "id:s! command:s! exitCode:i"},

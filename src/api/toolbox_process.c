@@ -1,7 +1,9 @@
 /* Single commands and pieces of code. */
+#include <signal.h>
 #include <string.h>
 
 #include "api/toolbox_command.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/jsonw.h"
@@ -16,7 +18,7 @@ struct request {
     struct json_document *doc;
     const char *text, *language, *cwd;
     struct strv env, argv;
-    int64_t timeout_s;
+    int64_t timeout_s, began_ms;
 };
 
 static void request_free(struct request *q) {
@@ -44,6 +46,7 @@ static int read_argv(const struct json *root, struct strv *ret, struct cay_error
 /* What both kinds of request have; the text is under its own name in each. */
 static int read_request(const struct call *c, const char *key, struct request *q,
                         struct cay_error *err) {
+    q->began_ms = clock_ms();
     int r = json_parse("request body", buf_text(&c->body), c->body.len, &q->doc, err);
     if (r < 0)
         return r;
@@ -75,18 +78,39 @@ static int refuse_timeout(struct call *c, const struct request *q, struct cay_er
     return toolbox_fault(c, "PROCESS_EXECUTION_TIMEOUT", 408, err);
 }
 
+/* Kills are counted for the sandbox as a whole: one since the command began is taken for its own
+ * if it ended like one that was killed. */
+static bool ran_out_of_memory(struct call *c, const struct request *q,
+                              const struct exec_outcome *outcome) {
+    struct engine_stats stats;
+    struct cay_error ignored;
+    return outcome->exit_code == 128 + SIGKILL &&
+           manager_stats(c->manager, c->who, &stats, &ignored) == 0 && stats.oom_age_ms >= 0 &&
+           stats.oom_age_ms < clock_ms() - q->began_ms;
+}
+
+/* What the daemon has to say stands behind the output, where every client shows it. */
+static void put_notes(struct toolbox_output *out, bool is_oom) {
+    enum { NOTES_MAX = 256 };
+    out->all.max += NOTES_MAX;
+    if (out->is_cut)
+        (void)buf_printf(&out->all, "\n[cay: what follows after %d MB of output is left out]\n",
+                         TOOLBOX_OUTPUT_MAX / 1024 / 1024);
+    if (is_oom)
+        (void)buf_puts(&out->all, "\n[cay: a process was killed: the sandbox is out of memory]\n");
+}
+
 static int answer(struct call *c, const struct request *q, struct toolbox_output *out,
                   const struct exec_outcome *outcome, struct cay_error *err) {
     if (outcome->reason == WIRE_REASON_TIMEOUT)
         return refuse_timeout(c, q, err);
-    if (out->is_cut)
-        out->all.max += 128;
-    if (out->is_cut)
-        (void)buf_printf(&out->all, "\n[cay: what follows after %d MB of output is left out]\n",
-                         TOOLBOX_OUTPUT_MAX / 1024 / 1024);
+    bool is_oom = ran_out_of_memory(c, q, outcome);
+    put_notes(out, is_oom);
     struct jsonw w = JSONW_INIT(&c->answer.body);
     jsonw_begin_object(&w);
     jsonw_put_integer(&w, "exitCode", outcome->exit_code);
+    if (is_oom)
+        jsonw_put_bool(&w, "oomKilled", true);
     jsonw_key(&w, "result");
     jsonw_bytes(&w, buf_text(&out->all), out->all.len);
     if (q->language != NULL) {

@@ -466,6 +466,7 @@ int change_admit(struct manager *m, const struct sandbox_record *request, const 
         return r;
     (void)snprintf(s->record.reason, sizeof s->record.reason, "%s", progress);
     s->building = building;
+    s->knows_oom = true;
     s->active_at = s->stopped_at = clock_ms();
     (void)sandbox_ref(s); /* ours */
     r = admit(m, s, err);

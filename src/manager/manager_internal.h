@@ -51,6 +51,7 @@ struct sandbox {
     struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
     int64_t usage_at, oom_at;
     uint64_t oom_kills; /* that were noticed, the last of them at oom_at; 0: none */
+    bool knows_oom;     /* oom_kills is of now: those before this process are no news */
     bool adopted;       /* a pooled one that was there before this process */
     struct pressure memory_pressure, cpu_pressure;
 };

@@ -54,8 +54,9 @@ static double cpu_percent(const struct sandbox *s, const struct engine_stats *no
 }
 
 void sampler_note_oom(struct sandbox *s, struct engine_stats *now) {
-    if (now->oom_kills > s->oom_kills)
+    if (s->knows_oom && now->oom_kills > s->oom_kills)
         s->oom_at = clock_ms();
+    s->knows_oom = true;
     s->oom_kills = now->oom_kills; /* fewer after a start */
     now->oom_age_ms = s->oom_at == 0 ? -1 : clock_ms() - s->oom_at;
 }
@@ -125,6 +126,30 @@ void sampler_round(struct manager *m, bool with_disk) {
     table_snapshot_free(m, all, count);
 }
 
+/* How often memory ran out before this process, as early as can be: what comes after is told of. */
+static void learn_oom(struct manager *m, struct sandbox *s) {
+    struct engine_stats now = {0};
+    struct cay_error ignored;
+    (void)pthread_mutex_lock(&m->lock);
+    bool wanted = is_worth_it(s) && !s->knows_oom;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (!wanted || m->engine->ops->usage(m->engine, s->record.id, &now, &ignored) < 0)
+        return;
+    (void)pthread_mutex_lock(&m->lock);
+    if (!s->knows_oom)
+        sampler_note_oom(s, &now);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+static void learn_all(struct manager *m) {
+    size_t count;
+    struct sandbox **all = table_snapshot(m, &count);
+    for (size_t i = 0; all != NULL && i < count && !is_closing(m); i++)
+        learn_oom(m, all[i]);
+    if (all != NULL)
+        table_snapshot_free(m, all, count);
+}
+
 /* ---- the thread ---- */
 
 /* With the lock held; false when it is time to end. */
@@ -143,6 +168,7 @@ static bool wait_for_round(struct manager *m, int64_t began) {
 static void *sample(void *arg) {
     struct manager *m = arg;
     int64_t began = clock_ms();
+    learn_all(m);
     (void)pthread_mutex_lock(&m->lock);
     for (unsigned round = 1; wait_for_round(m, began); round++) {
         (void)pthread_mutex_unlock(&m->lock);

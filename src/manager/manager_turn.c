@@ -132,6 +132,8 @@ static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state s
         s->active_at = now;
     if (state == SANDBOX_STARTING || state == SANDBOX_STOPPED)
         s->has_end = false; /* of an earlier life */
+    if (state == SANDBOX_STARTING)
+        s->knows_oom = true; /* there were none yet */
     if (state == SANDBOX_STOPPED)
         s->stopped_at = now;
     if (state != before)

@@ -334,7 +334,7 @@ static void copy_text(char *dst, size_t size, const char *text) {
 int wire_refuse_foreign(struct cay_error *err) {
     error_set(err, CAY_UNSUPPORTED,
               "the sandbox was started by another version of cay, which does "
-              "not know this request");
+              "not know this operation");
     return error_remedy(err, "stop the sandbox and start it again: cay stop NAME; cay start NAME");
 }
 

@@ -740,6 +740,32 @@ def test_nothing_acknowledged_is_lost(daemon):
     assert set(promised) <= set(found) and set(found.values()) == {"started"}
 
 
+@support.as_root_only
+def test_out_of_memory_before_the_front_was_replaced(daemon):
+    """A new front takes no old kill for news, and misses none that comes."""
+    box = daemon.create(memory="64m")["id"]
+    hog = ("python3", "-c", "x = bytearray(400 << 20)")
+
+    def figures():
+        stats = daemon.call("GET", f"/api/cay/sandbox/{box}/stats")
+        return stats["oomKills"], stats["oomAgeMs"]
+
+    assert figures() == (0, -1)
+    assert daemon.exec(box, *hog)[0] == 137
+    kills, age = figures()
+    assert kills == 1 and age >= 0
+    daemon.kill_child("cayd-front")
+    assert until(daemon.serves, 20)
+    assert figures() == (1, -1)
+    assert daemon.exec(box, *hog)[0] == 137
+    kills, age = figures()
+    assert kills == 2 and age >= 0
+    daemon.call("POST", f"/api/cay/sandbox/{box}/stop")
+    daemon.call("POST", f"/api/cay/sandbox/{box}/start")
+    assert daemon.exec(box, *hog)[0] == 137
+    assert figures()[0] == 1 and figures()[1] >= 0
+
+
 def test_clients_wait_while_the_front_is_replaced(daemon):
     front = daemon.front()
     assert front

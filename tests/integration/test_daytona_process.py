@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from daemons import Daemon
 from launching import until
-from support import USER, is_sanitized, needs_ids, own
+from support import USER, as_root_only, is_sanitized, needs_ids, own
 from websocket import PING, NotUpgraded, open_unix
 
 pytestmark = needs_ids
@@ -111,7 +111,21 @@ def test_execute(box):
     answer = box.execute("echo $FROM_SANDBOX $MORE; pwd", envs={"MORE": "it's $x"}, cwd="/tmp")
     assert answer == {"exitCode": 0, "result": "yes it's $x\n/tmp\n"}
     assert box.execute("exit 3") == {"exitCode": 3, "result": ""}
-    assert box.execute("kill -9 $$")["exitCode"] == 137
+    assert box.execute("kill -9 $$") == {"exitCode": 137, "result": ""}
+
+
+@as_root_only
+def test_out_of_memory(daemon):
+    """It is told where every client shows it; but not of a command that was killed otherwise."""
+    small = Box(daemon, "small", memory="64m")
+    hog = "x = bytearray(400 << 20)"
+    told = small.execute(f"echo before; exec python3 -c '{hog}'")
+    assert (told["exitCode"], told["oomKilled"]) == (137, True)
+    assert told["result"].startswith("before\n") and "out of memory" in told["result"]
+    told = small.good("POST", "/process/code-run", {"code": hog, "language": "python"})
+    assert (told["exitCode"], told["oomKilled"]) == (137, True) and "out of memory" in told["result"]
+    assert small.execute("kill -9 $$") == {"exitCode": 137, "result": ""}
+    daemon.call("DELETE", f"/api/cay/sandbox/{small.id}?force=true")
 
 
 def test_both_streams_are_in_order(box):
