@@ -51,8 +51,8 @@ struct sandbox {
     struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
     int64_t usage_at, oom_at;
     uint64_t oom_kills; /* that were noticed, the last of them at oom_at; 0: none */
-    bool knows_oom;     /* oom_kills is of now: those before this process are no news */
-    bool adopted;       /* a pooled one that was there before this process */
+    bool knows_oom;     /* kills from before this process are no news */
+    bool adopted;       /* a pooled one that was there before it */
     struct pressure memory_pressure, cpu_pressure;
 };
 
@@ -240,7 +240,6 @@ void sampler_round(struct manager *m, bool with_disk);
 void sampler_note_oom(struct sandbox *s, struct engine_stats *now); /* locked; fills oom_age_ms */
 
 /* ---- manager_reaper.c ---- */
-
 /* Starts a thread that gets no signals; *running is set first. */
 int worker_start(struct manager *m, pthread_t *ret, void *(*run)(void *), bool *running,
                  struct cay_error *err);
