@@ -172,5 +172,6 @@ void cay_result_free(struct cay_result *result);
 #endif
 
 #include <cay/manager.h>
+#include <cay/program.h>
 #include <cay/python.h>
 #include <cay/remote.h>

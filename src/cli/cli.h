@@ -5,8 +5,8 @@
 
 extern const struct opt_command *const cli_commands[];
 
-extern const struct opt_command cli_run, cli_python, cli_image, cli_doctor, cli_config, cli_version,
-    cli_completion;
+extern const struct opt_command cli_run, cli_python, cli_run_code, cli_image, cli_doctor,
+    cli_config, cli_version, cli_completion;
 
 /* Verbs on sandboxes that stay. */
 extern const struct opt_command cli_create, cli_ls, cli_info, cli_exec, cli_shell, cli_cp,

@@ -1,4 +1,4 @@
-/* `cay python`: a Python program in a fresh sandbox, or in one that stays. */
+/* `cay python` and `cay run-code`: a program in a fresh sandbox, or in one that stays. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,6 +15,8 @@
 #include "cli/python_output.h"
 #include "cli/python_tell.h"
 #include "client/daemon.h"
+#include "lib/code.h"
+#include "lib/language.h"
 #include "lib/python.h"
 
 enum { CODE_MAX = 64 * 1024 * 1024 };
@@ -28,9 +30,24 @@ struct python_options {
     struct strv env, volumes;
     int tier, pull; /* indices into fresh_tiers and fresh_pulls */
     bool cold;
+    int language; /* index into language_names */
+    int64_t compile_ms;
 };
 
+/* Those that only `cay run-code` has come first. */
+enum { OPTIONS_OF_CODE = 2 };
+
 static const struct opt options[] = {
+    {.letter = 'l',
+     .name = "language",
+     OPT_TO_CHOICE(struct python_options, language),
+     .arg = "LANGUAGE",
+     .choices = language_names,
+     .help = "what it is written in; auto: as the end of the file's name says (auto)"},
+    {.name = "compile-timeout",
+     OPT_TO_DURATION(struct python_options, compile_ms),
+     .arg = "TIME",
+     .help = "end the compiler after this time, in whole seconds (60s)"},
     {.letter = 'c',
      .name = "code",
      OPT_TO_STRING(struct python_options, code),
@@ -130,6 +147,8 @@ static const struct opt options[] = {
 /* What one run holds; released by finish(). */
 struct run {
     const struct python_options *o;
+    bool any_language; /* the verb is `cay run-code` */
+    const struct language *language;
     struct config *config;
     struct cay_python program;
     struct buf code;
@@ -142,11 +161,31 @@ struct run {
     struct python_output output[2];
     char why_cold[200];
     int signals;
-    struct cay_python_result result;
+    struct cay_program_result result;
     struct cay_error err;
 };
 
+/* Python has its own way: with exceptions, figures, and a warm interpreter. */
+static bool is_python(const struct run *r) {
+    return str_equal(r->language->name, "python");
+}
+
 /* ---- the program ---- */
+
+#define NO_PROGRAM "name a file with the program, - for standard input, or -c CODE"
+
+static int find_language(struct run *r, const char *file) {
+    const char *name = r->any_language ? language_names[r->o->language] : "python";
+    if (!str_equal(name, "auto")) {
+        r->language = language_find(name);
+        return 0;
+    }
+    r->language = file != NULL && r->o->code == NULL ? language_of_file(file) : NULL;
+    if (r->language != NULL)
+        return 0;
+    error_set(&r->err, CAY_INVALID_ARGUMENT, "nothing says what the program is written in");
+    return error_remedy(&r->err, "use --language, as in: --language bash");
+}
 
 static int read_code(struct run *r, int fd, const char *name) {
     int failed = fd_read_to_end(fd, &r->code);
@@ -158,7 +197,7 @@ static int read_code(struct run *r, int fd, const char *name) {
     if (failed == 0)
         return 0;
     error_sys(&r->err, -failed, "reading '%s'", name);
-    return error_remedy(&r->err, "name a Python file, - for standard input, or -c CODE");
+    return error_remedy(&r->err, NO_PROGRAM);
 }
 
 static int open_code(struct run *r, const char *name) {
@@ -171,7 +210,7 @@ static int open_code(struct run *r, const char *name) {
         return read_code(r, fd, name);
     char shown[128];
     error_errno(&r->err, "opening '%s'", str_escape(shown, sizeof shown, name));
-    return error_remedy(&r->err, "name a Python file, - for standard input, or -c CODE");
+    return error_remedy(&r->err, NO_PROGRAM);
 }
 
 static int find_program(struct run *r, int argc, char **argv) {
@@ -185,7 +224,7 @@ static int find_program(struct run *r, int argc, char **argv) {
     }
     if (argc == 0) {
         error_set(&r->err, CAY_INVALID_ARGUMENT, "no program given");
-        return error_remedy(&r->err, "name a Python file, - for standard input, or -c CODE");
+        return error_remedy(&r->err, NO_PROGRAM);
     }
     int failed = open_code(r, argv[0]);
     if (failed < 0)
@@ -224,9 +263,20 @@ static int check_options(struct run *r) {
     if (r->o->in != NULL || r->config->sandbox.use_sandbox)
         return 0;
     error_set(&r->err, CAY_UNSUPPORTED,
-              "'cay python' needs a sandbox, and sandbox.use_sandbox is "
-              "false");
-    return error_remedy(&r->err, "switch the sandbox on, or use: cay run -- python3");
+              "'cay %s' needs a sandbox, and sandbox.use_sandbox is "
+              "false",
+              r->any_language ? "run-code" : "python");
+    return error_remedy(&r->err, "switch the sandbox on, or use: cay run -- COMMAND");
+}
+
+/* What only Python has is refused for others, rather than passed over. */
+static int check_language(struct run *r) {
+    const char *option = r->o->cold ? "--cold" : r->o->figures != NULL ? "--figures" : NULL;
+    if (option == NULL || is_python(r))
+        return 0;
+    error_set(&r->err, CAY_INVALID_ARGUMENT, "%s is for Python, not for %s", option,
+              r->language->name);
+    return error_remedy(&r->err, "leave it away");
 }
 
 static const char *image_name(const struct run *r) {
@@ -281,6 +331,10 @@ static int prepare(struct run *r, int argc, char **argv) {
         failed = check_options(r);
     if (failed == 0)
         failed = find_program(r, argc, argv);
+    if (failed == 0)
+        failed = find_language(r, argc > 0 ? argv[0] : NULL);
+    if (failed == 0)
+        failed = check_language(r);
     if (failed == 0 && is_json(r))
         failed = python_output_open(&r->output[0], "stdout", &r->err);
     if (failed == 0 && is_json(r))
@@ -309,6 +363,15 @@ static void find_warm(struct run *r, const struct cay_spec *spec) {
         (void)snprintf(r->why_cold, sizeof r->why_cold, "%.199s", why);
 }
 
+static struct cay_program make_code(const struct run *r) {
+    return (struct cay_program){.language = r->language->name,
+                                .name = r->program.name,
+                                .code = r->program.code,
+                                .code_len = r->program.code_len,
+                                .args = r->program.args,
+                                .compile_timeout_ms = r->o->compile_ms};
+}
+
 static int run_fresh(struct run *r) {
     int failed = fresh_ensure_image(&r->o->common, r->config, image_name(r),
                                     fresh_pulls[r->o->pull], r->image, &r->err);
@@ -320,7 +383,8 @@ static int run_fresh(struct run *r) {
     failed = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
     if (failed < 0)
         return failed;
-    find_warm(r, &spec);
+    if (is_python(r))
+        find_warm(r, &spec);
     failed = cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
     if (failed < 0)
         return failed;
@@ -328,7 +392,10 @@ static int run_fresh(struct run *r) {
     const char *of_image = cay_sandbox_image(r->box)->working_dir;
     if (exec.work_dir == NULL && of_image[0] == '\0')
         exec.work_dir = r->config->sandbox.work_dir;
-    return cay_sandbox_python(r->box, &r->program, &exec, &r->result, &r->err);
+    if (is_python(r))
+        return cay_sandbox_python(r->box, &r->program, &exec, &r->result.program, &r->err);
+    const struct cay_program code = make_code(r);
+    return cay_sandbox_program(r->box, &code, &exec, &r->result, &r->err);
 }
 
 static int run_inside(struct run *r) {
@@ -350,13 +417,17 @@ static int run_inside(struct run *r) {
         .env = r->connection.env,
     };
     struct cay_exec exec = make_exec(r);
-    return python_exec(&r->connection.fd, &r->program, &exec, &defaults, &r->result, &r->err);
+    if (is_python(r))
+        return python_exec(&r->connection.fd, &r->program, &exec, &defaults, &r->result.program,
+                           &r->err);
+    const struct cay_program code = make_code(r);
+    return code_exec(&r->connection.fd, &code, &exec, &defaults, &r->result, &r->err);
 }
 
 /* ---- telling ---- */
 
 static int take_outputs(struct run *r) {
-    struct cay_result *run = &r->result.run;
+    struct cay_result *run = &r->result.program.run;
     if (r->output[0].fd < 0 || r->output[1].fd < 0)
         return 0;
     int failed =
@@ -370,10 +441,30 @@ static const char *file_of(const struct python_output *o) {
     return o->path[0] != '\0' ? o->path : NULL;
 }
 
+/* `cay python` does not tell what everybody knows. */
+static const char *language_told(const struct run *r) {
+    return r->any_language && r->language != NULL ? r->language->name : NULL;
+}
+
+/* Says why, and what else there is to know, beside what the program printed. */
+static void explain(const struct run *r) {
+    const struct cay_python_result *result = &r->result.program;
+    if (r->o->common.quiet)
+        return;
+    if (r->result.compiling && result->run.timed_out)
+        verb_note("the compiler was ended: it ran longer than --compile-timeout or --timeout");
+    else if (r->result.compiling)
+        verb_note("it did not compile; nothing was run");
+    else
+        command_explain(&result->run);
+    if (r->o->figures == NULL && result->figure_count > 0)
+        verb_note("it left %zu figures; --figures DIR saves them", result->figure_count);
+}
+
 static int report(struct run *r, int failed) {
-    struct cay_result *run = &r->result.run;
+    struct cay_result *run = &r->result.program.run;
     if (failed == 0 && r->o->figures != NULL)
-        failed = python_save_figures(&r->result, r->o->figures, &r->err);
+        failed = python_save_figures(&r->result.program, r->o->figures, &r->err);
     struct cay_error first = r->err;
     if (is_json(r) && take_outputs(r) < 0 && failed == 0)
         failed = -(int)r->err.code;
@@ -383,6 +474,7 @@ static int report(struct run *r, int failed) {
         run->exit_code = 125;
     if (is_json(r)) {
         const struct python_told told = {.result = &r->result,
+                                         .language = language_told(r),
                                          .err = failed < 0 ? &r->err : NULL,
                                          .why_cold = r->why_cold,
                                          .out_file = file_of(&r->output[0]),
@@ -391,15 +483,12 @@ static int report(struct run *r, int failed) {
     }
     if (failed < 0)
         return verb_fail_with(&r->err, run->exit_code);
-    if (!r->o->common.quiet)
-        command_explain(run);
-    if (!r->o->common.quiet && r->o->figures == NULL && r->result.figure_count > 0)
-        verb_note("it left %zu figures; --figures DIR saves them", r->result.figure_count);
+    explain(r);
     return run->exit_code;
 }
 
 static void finish(struct run *r) {
-    cay_python_result_free(&r->result);
+    cay_program_result_free(&r->result);
     for (int i = 0; i < 2; i++)
         if (r->output[i].fd >= 0) /* nothing was taken of it */
             python_output_close(&r->output[i]);
@@ -411,13 +500,13 @@ static void finish(struct run *r) {
 }
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
-    (void)cmd;
     struct run r = {.o = values,
+                    .any_language = cmd == &cli_run_code,
                     .code = BUF_INIT(CODE_MAX),
                     .connection = DAEMON_CONNECTION_INIT,
                     .output = {PYTHON_OUTPUT_NONE, PYTHON_OUTPUT_NONE},
                     .signals = -1,
-                    .result = {.run = {.exit_code = 125, .tier = "none"}}};
+                    .result = {.program = {.run = {.exit_code = 125, .tier = "none"}}}};
     int failed = prepare(&r, argc, argv);
     if (failed == 0)
         failed = r.o->in != NULL ? run_inside(&r) : run_fresh(&r);
@@ -446,6 +535,30 @@ const struct opt_command cli_python = {
                 "cay python -v \"$PWD\":/workspace analyse.py data.csv\n"
                 "cay python -o json --timeout 10s - < program.py\n"
                 "cay python --in lab --figures out plot.py\n",
+    .options = options + OPTIONS_OF_CODE,
+    .stop_at_operand = true,
+    .max_operands = OPT_OPERANDS_ANY,
+    .values_size = sizeof(struct python_options),
+    .defaults = &defaults,
+    .run = run,
+};
+
+const struct opt_command cli_run_code = {
+    .name = "run-code",
+    .path = "cay run-code",
+    .synopsis = "[OPTIONS] FILE|-|-c CODE [ARG...]",
+    .summary = "run code of any language in a fresh sandbox, or in one that stays",
+    .help = "Bash, C, C++, Go, Java, JavaScript, Perl, Python, Ruby or TypeScript, by what the "
+            "image has; what is compiled is compiled first. Isolated and limited as with "
+            "'cay run'. With -o json the result is that of 'cay python', and tells the "
+            "language, the tool, and whether it ended in the compiler or in the program.\n\n"
+            "The exit code is the program's, or the compiler's if it does not compile; 124 when a "
+            "time or output limit struck, 125 when cay itself failed, 127 when the image has "
+            "nothing that runs the language, 128+n when signal n ended it.",
+    .examples = "cay run-code hello.c\n"
+                "cay run-code --language bash -c 'echo $((6*7))'\n"
+                "cay run-code -l node -o json - < program.js\n"
+                "cay run-code --image golang main.go\n",
     .options = options,
     .stop_at_operand = true,
     .max_operands = OPT_OPERANDS_ANY,

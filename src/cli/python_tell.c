@@ -77,8 +77,18 @@ static void put_interpreter(struct jsonw *w, const struct cay_python_result *r, 
     jsonw_end_object(w);
 }
 
+static void put_language(struct jsonw *w, const struct python_told *t) {
+    const char *tool = t->result->tool;
+    if (tool == NULL && t->result->program.version != NULL)
+        tool = "python3";
+    jsonw_put_string(w, "language", t->language);
+    jsonw_put_string(w, "tool", tool);
+    jsonw_put_string(w, "phase", t->result->compiling ? "compile" : "run");
+    command_put_ms(w, "compile_ms", t->result->compile_us);
+}
+
 int python_tell_json(const struct python_told *t) {
-    const struct cay_python_result *r = t->result;
+    const struct cay_python_result *r = &t->result->program;
     _cleanup_(buf_free) struct buf b = BUF_INIT((size_t)256 << 20);
     struct jsonw w = JSONW_INIT(&b);
     jsonw_begin_object(&w);
@@ -86,6 +96,8 @@ int python_tell_json(const struct python_told *t) {
     jsonw_put_bool(&w, "idle_output", r->run.idle_output);
     jsonw_put_string(&w, "stdout_file", t->out_file);
     jsonw_put_string(&w, "stderr_file", t->err_file);
+    if (t->language != NULL)
+        put_language(&w, t);
     put_exception(&w, r);
     put_files(&w, r);
     put_figures(&w, r);

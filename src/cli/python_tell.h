@@ -1,10 +1,11 @@
-/* The result of `cay python`, as JSON or in files. */
+/* The result of `cay python` and `cay run-code`, as JSON or in files. */
 #pragma once
 
 #include <cay.h>
 
 struct python_told {
-    const struct cay_python_result *result;
+    const struct cay_program_result *result;
+    const char *language; /* NULL: nobody asked */
     const char *why_cold;
     const struct cay_error *err;     /* of cay itself; NULL: none */
     const char *out_file, *err_file; /* where the whole output is; NULL: it is in the result */

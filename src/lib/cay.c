@@ -15,6 +15,7 @@
 #include "image/host.h"
 #include "image/image.h"
 #include "image/store.h"
+#include "lib/code.h"
 #include "lib/command.h"
 #include "lib/engine.h"
 #include "lib/python.h"
@@ -338,6 +339,19 @@ int cay_sandbox_python(cay_sandbox *box, const struct cay_python *python,
     const struct command_defaults defaults = defaults_of(box);
     r = python_exec(&box->connection, python, exec, &defaults, ret, err);
     fill_result(box, &ret->run);
+    return r;
+}
+
+int cay_sandbox_program(cay_sandbox *box, const struct cay_program *code,
+                        const struct cay_exec *exec, struct cay_program_result *ret,
+                        struct cay_error *err) {
+    *ret = (struct cay_program_result){.program = {.run = {.exit_code = 125, .tier = box->tier}}};
+    int r = check_unused(box, err);
+    if (r < 0)
+        return r;
+    const struct command_defaults defaults = defaults_of(box);
+    r = code_exec(&box->connection, code, exec, &defaults, ret, err);
+    fill_result(box, &ret->program.run);
     return r;
 }
 

@@ -49,7 +49,7 @@ static int make_request(const struct cay_python *p, struct buf *b, struct cay_er
 
 /* ---- what comes back ---- */
 
-static void take_change(void *arg, const char *path, uint64_t size, bool created) {
+void python_take_change(void *arg, const char *path, uint64_t size, bool created) {
     struct cay_python_result *ret = arg;
     if (ret->files == NULL)
         ret->files = calloc(EXEC_CHANGES_MAX, sizeof *ret->files);
@@ -108,7 +108,7 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
         .first_len = request.len,
         .program = python->warm > 0 ? python->warm : 0,
         .report = &report,
-        .changed = take_change,
+        .changed = python_take_change,
         .changed_arg = ret,
         .ret_all_changes = &all_changes,
     };
