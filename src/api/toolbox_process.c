@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/jsonw.h"
+#include "lib/language.h"
 
 enum {
     ARGUMENT_MAX = 96 * 1024, /* the kernel takes 128 KiB; what is longer goes in by stdin */
@@ -179,61 +180,27 @@ static int execute(struct call *c, struct cay_error *err) {
 
 /* ---- code ---- */
 
-static const char nothing[] = "cay: this image has no interpreter for it";
-
-/* How each language is run by what an image has. $@ begins with the words below, and goes on with
- * the arguments of the code, which finds them where a script does. */
-static const struct language {
-    const char *name;
-    const char *before_code;  /* the word before the code as a word; NULL: it comes in by stdin */
-    const char *before_input; /* the word that stands for stdin; NULL: none */
-    const char *script;
-} languages[] = {
-    {"python", "-c", "-",
-     "for p in python3 python; do command -v $p >/dev/null && exec $p -u \"$@\"; done"},
-    {"javascript", NULL, "-",
-     "command -v node >/dev/null && exec node \"$@\"; "
-     "command -v bun >/dev/null && exec bun run \"$@\""},
-    {"typescript", NULL, NULL,
-     "d=$(mktemp -d) && cat >\"$d/code.ts\" || exit 1; "
-     "for p in tsx ts-node bun 'deno run -A' 'node --no-warnings --experimental-strip-types'; do "
-     "command -v ${p%% *} >/dev/null || continue; "
-     "[ ${p%% *} != node ] || $p -e 0 >/dev/null 2>&1 || continue; "
-     "$p \"$d/code.ts\" \"$@\"; r=$?; rm -rf \"$d\"; exit $r; done; rm -rf \"$d\""},
-};
-
-static const struct language *find_language(const char *name) {
-    for (size_t i = 0; i < ARRAY_LEN(languages); i++)
-        if (str_equal(languages[i].name, name))
-            return &languages[i];
-    return NULL;
-}
-
-static int refuse_language(const char *name, struct cay_error *err) {
-    char shown[64];
-    error_set(err, CAY_INVALID_ARGUMENT, "language: '%s' is not known",
-              str_escape(shown, sizeof shown, name != NULL ? name : ""));
-    return error_remedy(err, "use python, javascript or typescript");
-}
+/* Python finds its code in a word, as its SDKs expect of tracebacks, unless that is too long. */
+static const char python_script[] =
+    "exec 2>&1; for p in python3 python; do command -v $p >/dev/null && exec $p -u \"$@\"; done; "
+    "echo '%s'; exit 127";
 
 static bool goes_by_input(const struct language *l, const struct request *q) {
-    return l->before_code == NULL || strlen(q->text) > ARGUMENT_MAX;
+    return !str_equal(l->name, "python") || strlen(q->text) > ARGUMENT_MAX;
 }
 
 /* The shell, its script, and what that sees as $@. */
-static int build_argv(const struct language *l, const struct request *q, struct strv *ret,
-                      struct cay_error *err) {
-    bool by_input = goes_by_input(l, q);
-    const char *first = by_input ? l->before_input : l->before_code;
+static int build_python(const struct request *q, bool by_input, struct strv *ret,
+                        struct cay_error *err) {
     int r = strv_push(ret, "/bin/sh");
     if (r == 0)
         r = strv_push(ret, "-c");
     if (r == 0)
-        r = strv_pushf(ret, "exec 2>&1; %s; echo '%s'; exit 127", l->script, nothing);
+        r = strv_pushf(ret, python_script, language_missing);
     if (r == 0)
         r = strv_push(ret, "sh");
-    if (r == 0 && first != NULL)
-        r = strv_push(ret, first);
+    if (r == 0)
+        r = strv_push(ret, by_input ? "-" : "-c");
     if (r == 0 && !by_input)
         r = strv_push(ret, q->text);
     for (size_t i = 0; r == 0 && i < q->argv.len; i++)
@@ -241,8 +208,17 @@ static int build_argv(const struct language *l, const struct request *q, struct 
     return r < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
+static int build_argv(const struct language *l, const struct request *q, struct strv *ret,
+                      struct cay_error *err) {
+    if (str_equal(l->name, "python"))
+        return build_python(q, goes_by_input(l, q), ret, err);
+    const struct language_request request = {
+        .code_len = strlen(q->text), .args = (const char *const *)q->argv.v, .merges = true};
+    return language_argv(l, &request, ret, err);
+}
+
 static bool found_nothing(const struct toolbox_output *out, const struct exec_outcome *outcome) {
-    return outcome->exit_code == 127 && str_starts(buf_text(&out->all), nothing);
+    return outcome->exit_code == 127 && str_starts(buf_text(&out->all), language_missing);
 }
 
 static int run_code(struct call *c, const struct language *l, const struct request *q,
@@ -270,8 +246,8 @@ static int code_run(struct call *c, struct cay_error *err) {
     int r = read_request(c, "code", &q, err);
     if (r < 0)
         return r;
-    const struct language *l = find_language(q.language);
-    r = l == NULL ? refuse_language(q.language, err) : run_code(c, l, &q, &out, &outcome, err);
+    const struct language *l = language_find(q.language);
+    r = l == NULL ? language_refuse(q.language, err) : run_code(c, l, &q, &out, &outcome, err);
     if (r < 0)
         return r;
     if (!found_nothing(&out, &outcome))

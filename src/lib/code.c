@@ -35,6 +35,11 @@ static int take_report(const struct language *l, const struct buf *text,
     struct cay_result *run = &ret->program.run;
     if (report.missing && run->exit_code == 127)
         return refuse_missing(l, err);
+    if (run->exit_code == 125 && report.tool[0] == '\0' && !report.began) {
+        error_set(err, CAY_UNAVAILABLE, "the code could not be prepared inside");
+        return error_remedy(err, "see what its shell printed: PATH must have mkdir, dd and rm, and "
+                                 "/tmp room for the code");
+    }
     ret->compiling = report.compiled && !report.began;
     ret->compile_us = MIN(report.compile_us, run->duration_us);
     if (report.late && ret->compiling && run->exit_code == 124)

@@ -71,8 +71,8 @@ static const char prelude[] =
 #define JAVA                                                                                       \
     "use javac\n"                                                                                  \
     "has java || missing\n"                                                                        \
-    "class() { sed -nE \"s/^($1)(class|record|enum|interface) +([A-Za-z_][A-Za-z0-9_]*).*/\\\\3/p" \
-    "\" \"$file\" | head -n 1; }\n"                                                                \
+    "class() { sed -nE \"s/^$1(class|record|enum|interface) +//p\" \"$file\" |\n"                  \
+    "  sed 's/[^A-Za-z0-9_].*//;q'; }\n"                                                           \
     "words='(final|abstract|sealed|strictfp) +'\n"                                                 \
     "main=$(class \"public +($words)*\")\n"                                                        \
     "if [ -n \"$main\" ] && [ \"$main.java\" != \"$name\" ]; then\n"                               \

@@ -279,6 +279,20 @@ def test_typescript_needs_what_runs_it(box):
     assert box.execute("ls -d /tmp/tmp.* 2>/dev/null")["result"] == ""  # nothing is left behind
 
 
+def test_languages_of_the_table(box):
+    answer = run_code(box, "bash", "echo $1 $A; echo e >&2; exit 3", argv=["x y"], envs={"A": "b"})
+    assert answer == {"exitCode": 3, "result": "x y b\ne\n", "artifacts": {"charts": []}}
+    assert run_code(box, "perl", "print 6 * 7")["result"] == "42"
+    if shutil.which("gcc"):
+        failed = run_code(box, "c", "int main(void) { return x; }")
+        assert failed["exitCode"] == 1 and failed["result"].startswith("code.c: In function")
+        assert run_code(box, "c", "int main(void) { return 7; }")["exitCode"] == 7
+    if not shutil.which("ruby"):
+        assert "ruby" in box.bad("POST", "/process/code-run", {"language": "ruby", "code": "x"},
+                                 status=501)["message"]
+    assert box.execute("ls -d /tmp/cay-* 2>/dev/null")["result"] == ""  # nothing is left behind
+
+
 def test_other_languages(box):
     assert "python" in box.bad("POST", "/process/code-run", {"language": "cobol", "code": "x"})["message"]
     box.bad("POST", "/process/code-run", {"code": "x"})

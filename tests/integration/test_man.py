@@ -57,6 +57,12 @@ def test_every_option_of_python_is_in_its_page_and_the_reverse():
     assert page_options("cay-python.1") == known
 
 
+def test_every_option_of_run_code_is_in_its_page_and_the_reverse():
+    known = help_options("run-code") - help_options("doctor")
+    known.discard(("", "verbose"))
+    assert page_options("cay-run-code.1") == known
+
+
 def image_verbs():
     text = support.cay("image", "--help").stdout.decode()
     return re.findall(r"^  (\w+) ", text.split("Commands:")[1].split("Options:")[0], re.M)
