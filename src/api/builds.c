@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "api/images.h"
 #include "base/auto.h"
@@ -46,6 +47,7 @@ struct build {
     int64_t created_ms, updated_ms, born; /* born: monotonic */
     struct buf log;
     int cancel;
+    int contexts; /* -1: none */
 };
 
 struct builds {
@@ -62,6 +64,7 @@ static void put(struct build *one) {
     if (--one->references > 0)
         return;
     fd_close(&one->cancel);
+    fd_close(&one->contexts);
     buf_free(&one->log);
     free(one->dockerfile);
     free(one);
@@ -188,6 +191,7 @@ static int make_name(char name[static REFERENCE_TEXT_SIZE], struct cay_error *er
 static int fill(struct build *one, const char *owner, const char *name, const char *dockerfile,
                 struct cay_error *err) {
     one->references = 1;
+    one->contexts = -1;
     one->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     one->log = BUF_INIT(LOG_MAX + sizeof cut_short);
     one->created_ms = one->updated_ms = clock_wall_ms();
@@ -219,6 +223,30 @@ int builds_add(struct builds *b, const char *owner, const char *name, const char
         put(one);
     }
     (void)pthread_mutex_unlock(&b->lock);
+    return r;
+}
+
+/* One message with all of them, which waits in the socket. */
+static int pack_contexts(const int *fds, size_t count, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "keeping build contexts");
+    int r = fd_send(pair[1], "c", 1, fds, count);
+    (void)close(pair[1]);
+    if (r == 0)
+        return pair[0];
+    (void)close(pair[0]);
+    return error_sys(err, -r, "keeping build contexts");
+}
+
+int build_give_contexts(struct build *one, const int *fds, size_t count, struct cay_error *err) {
+    if (count == 0)
+        return 0;
+    one->contexts = pack_contexts(fds, count, err);
+    if (one->contexts >= 0)
+        return 0;
+    int r = one->contexts;
+    (void)builds_drop(one);
     return r;
 }
 
@@ -320,6 +348,7 @@ static int build_it(struct build *one, int cancel, char id[static HEX_SIZE],
     _cleanup_(closep) int dockerfile = text_fd(one->dockerfile, err);
     struct image_build_order order = {.name = one->is_snapshot ? one->name : "",
                                       .dockerfile = dockerfile,
+                                      .contexts = one->contexts,
                                       .log = -1,
                                       .cancel = cancel};
     return dockerfile < 0 ? dockerfile : build_heard(one, &order, id, err);

@@ -33,6 +33,9 @@ void builds_free(struct builds *b);
  * forgotten. *ret is a reference. */
 int builds_add(struct builds *b, const char *owner, const char *name, const char *dockerfile,
                struct build **ret, struct cay_error *err);
+/* What COPY and ADD of one that does not run yet take: a socket with these descriptors in it, as
+ * cay-image wants them; they stay the caller's. On failure the build is forgotten. */
+int build_give_contexts(struct build *one, const int *fds, size_t count, struct cay_error *err);
 /* Runs it in a thread of its own; *ret_view is how it begins, whatever has become of it since. */
 int builds_start(struct build *one, struct build_view *ret_view, struct cay_error *err);
 

@@ -8,6 +8,7 @@
 #include "api/openapi.h"
 #include "api/preview.h"
 #include "api/prometheus.h"
+#include "api/s3.h"
 #include "api/shape.h"
 #include "api/toolbox.h"
 #include "api/toolbox_command.h"
@@ -54,12 +55,16 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
     c->answer.is_plain = false;
     c->answer.type = NULL;
     buf_clear(&c->answer.body);
-    if (toolbox_is_asked(c) && !c->wants_tsv)
+    if (s3_is_asked(&c->target)) {
+        c->answer.type = "application/xml";
+        s3_write_error(&c->answer.body, err);
+    } else if (toolbox_is_asked(c) && !c->wants_tsv) {
         toolbox_write_error(&c->answer.body, c, err, c->fault, status);
-    else if (daytona_is_asked(c) && !c->wants_tsv)
+    } else if (daytona_is_asked(c) && !c->wants_tsv) {
         daytona_write_error(&c->answer.body, c, err, status);
-    else
+    } else {
         shape_error(&c->answer.body, c->wants_tsv, err, status);
+    }
     if (err->code == CAY_UNAUTHORIZED)
         (void)call_add_header(c, "WWW-Authenticate", "Bearer", NULL);
 }
@@ -279,6 +284,7 @@ static const struct route_table *const tables[] = {
     &daytona_misc_routes,
     &daytona_snapshot_routes,
     &daytona_build_routes,
+    &s3_routes,
     &sign_routes,
     &toolbox_files_routes,
     &toolbox_search_routes,

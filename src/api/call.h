@@ -11,6 +11,7 @@
 #include "manager/key.h"
 
 struct builds;
+struct contexts;
 struct image_ops;
 struct manager;
 struct operation;
@@ -53,6 +54,7 @@ struct call {
     struct manager *manager;
     const struct image_ops *images;
     struct builds *builds;
+    struct contexts *contexts; /* NULL: there are none */
     struct target target;
     char *uri;                    /* as it was sent */
     struct preview_place preview; /* what it is a preview of, if it is one */

@@ -17,6 +17,11 @@ int daytona_pages_handle(struct call *c, struct cay_error *err);
 /* The name of a snapshot as it is kept: "Team/x" is none, "x:latest" is "x". */
 int daytona_snapshot_name(const char *text, char name[static REFERENCE_TEXT_SIZE],
                           struct cay_error *err);
+/* Takes note of a build by the caller (builds_add), with the contexts that it names. */
+struct build;
+struct daytona_build;
+int daytona_add_build(struct call *c, const char *name, const struct daytona_build *wish,
+                      struct build **ret, struct cay_error *err);
 /* The call's sandbox, whole, as its answer. */
 int daytona_answer_sandbox(struct call *c, struct cay_error *err);
 /* A whole number in the query, from 1 to max; absent: *ret stays. */

@@ -7,8 +7,11 @@
 
 #include "api/builds.h"
 #include "api/call.h"
+#include "api/contexts.h"
 #include "api/daytona.h"
+#include "api/daytona_read.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/jsonw.h"
 #include "manager/manager.h"
 
@@ -39,6 +42,40 @@ static int find_of_snapshot(const struct call *c, struct build **ret, struct cay
         return r;
     *ret = builds_find(c->builds, &c->caller, name);
     return *ret == NULL ? refuse(err, "snapshot", c->who) : 0;
+}
+
+/* ---- taking note of one ---- */
+
+/* A context that is not there is the request's fault. */
+static int open_contexts(const struct call *c, const struct strv *hashes, int *fds,
+                         struct cay_error *err) {
+    for (size_t i = 0; i < hashes->len; i++) {
+        int fd = c->contexts != NULL
+                     ? contexts_find(c->contexts, c->caller.id, hashes->v[i], NULL, err)
+                     : error_set(err, CAY_UNSUPPORTED, "build contexts are not kept here");
+        if (fd < 0) {
+            while (i-- > 0)
+                fd_close(&fds[i]);
+            return fd;
+        }
+        fds[i] = fd;
+    }
+    return 0;
+}
+
+int daytona_add_build(struct call *c, const char *name, const struct daytona_build *wish,
+                      struct build **ret, struct cay_error *err) {
+    int fds[CONTEXTS_PER_BUILD];
+    size_t count = wish->contexts.len;
+    int r = open_contexts(c, &wish->contexts, fds, err);
+    if (r < 0)
+        return r;
+    r = builds_add(c->builds, c->caller.id, name, wish->dockerfile, ret, err);
+    if (r == 0)
+        r = build_give_contexts(*ret, fds, count, err);
+    for (size_t i = 0; i < count; i++)
+        fd_close(&fds[i]);
+    return r;
 }
 
 /* ---- the address ---- */

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "api/contexts.h"
 #include "api/shape_value.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -160,32 +161,49 @@ static int read_cpus(const struct json *at, uint32_t *ret, struct cay_error *err
     return r;
 }
 
-/* What SDKs upload for COPY goes to an object store, which there is none of here. */
-static int check_context(const struct json *build, struct cay_error *err) {
-    static const struct lack lacks[] = {
-        {"contextHashes", "leave local files out, and upload them to the sandbox; or build with: "
-                          "cay image build -t NAME FOLDER, and name that as the snapshot"}};
-    return check_lacks(build, lacks, ARRAY_LEN(lacks), err);
+void daytona_build_free(struct daytona_build *b) {
+    free(b->dockerfile);
+    strv_free(&b->contexts);
+    *b = (struct daytona_build){0};
+}
+
+/* The names of what SDKs have uploaded for COPY. */
+static int read_contexts(const struct json *build, struct strv *ret, struct cay_error *err) {
+    struct json list = {0}, item;
+    const char *hash;
+    int r = json_get_array(build, "contextHashes", JSON_OPTIONAL, &list, err);
+    size_t count = r == 0 && list.value != NULL ? json_count(&list) : 0;
+    if (count > CONTEXTS_PER_BUILD)
+        return json_refuse(&list, err, "more than %d build contexts", CONTEXTS_PER_BUILD);
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        (void)json_item(&list, i, &item);
+        r = json_as_string(&item, &hash, err);
+        if (r == 0 && !context_is_hash(hash))
+            r = json_refuse(&item, err, "this is no hash of a build context");
+        if (r == 0 && strv_push(ret, hash) < 0)
+            r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    return r;
 }
 
 /* The image of FROM alone, or the whole Dockerfile. */
 static int read_build(const struct json *build, char image[static REFERENCE_TEXT_SIZE],
-                      char **ret_dockerfile, struct cay_error *err) {
+                      struct daytona_build *ret, struct cay_error *err) {
     const char *text = NULL;
     int r = json_get_string(build, "dockerfileContent", JSON_REQUIRED, &text, err);
     if (r == 0)
-        r = check_context(build, err);
+        r = read_contexts(build, &ret->contexts, err);
     if (r == 0)
         r = daytona_read_from(text, image, REFERENCE_TEXT_SIZE, err);
     if (r <= 0)
         return r;
-    *ret_dockerfile = strdup(text);
-    return *ret_dockerfile == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+    ret->dockerfile = strdup(text);
+    return ret->dockerfile == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
 /* The image named by key, or that of buildInfo, but not both. */
 static int read_image(const struct json *at, const char *key,
-                      char image[static REFERENCE_TEXT_SIZE], char **ret_dockerfile,
+                      char image[static REFERENCE_TEXT_SIZE], struct daytona_build *ret_build,
                       struct cay_error *err) {
     struct json build = {0};
     int r = value_text(at, key, image, REFERENCE_TEXT_SIZE, err);
@@ -197,7 +215,7 @@ static int read_image(const struct json *at, const char *key,
         error_set(err, CAY_INVALID_ARGUMENT, "%s and buildInfo exclude each other", key);
         return error_remedy(err, "send one of them");
     }
-    return read_build(&build, image, ret_dockerfile, err);
+    return read_build(&build, image, ret_build, err);
 }
 
 static int read_ttl(const struct json *at, int64_t *ret, struct cay_error *err) {
@@ -218,11 +236,11 @@ static int read_texts(const struct json *at, struct sandbox_record *ret, struct 
 }
 
 /* A snapshot is what is here: one of another name is not looked for elsewhere. */
-static int read_origin(const struct json *at, struct sandbox_record *ret, char **ret_dockerfile,
-                       struct cay_error *err) {
+static int read_origin(const struct json *at, struct sandbox_record *ret,
+                       struct daytona_build *ret_build, struct cay_error *err) {
     struct json ignored;
     ret->is_local = asks(at, "snapshot", &ignored);
-    return read_image(at, "snapshot", ret->image_name, ret_dockerfile, err);
+    return read_image(at, "snapshot", ret->image_name, ret_build, err);
 }
 
 static int read_limits(const struct json *at, uint64_t *memory, uint64_t *disk, uint32_t *cpu,
@@ -252,8 +270,8 @@ static int read_create(const struct json *at, struct sandbox_record *ret, struct
 
 /* ---- bodies ---- */
 
-int daytona_read_create(const struct buf *body, struct sandbox_record *ret, char **ret_dockerfile,
-                        struct cay_error *err) {
+int daytona_read_create(const struct buf *body, struct sandbox_record *ret,
+                        struct daytona_build *ret_build, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     int r = value_parse(body, &doc, err);
     if (r < 0)
@@ -263,7 +281,7 @@ int daytona_read_create(const struct buf *body, struct sandbox_record *ret, char
     if (r == 0)
         r = check_create(&root, err);
     if (r == 0)
-        r = read_origin(&root, ret, ret_dockerfile, err);
+        r = read_origin(&root, ret, ret_build, err);
     return r < 0 ? r : read_create(&root, ret, err);
 }
 
@@ -325,8 +343,8 @@ int daytona_read_snapshot(const struct buf *body, struct daytona_snapshot *ret,
     if (r == 0)
         r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
     if (r == 0)
-        r = read_image(&root, "imageName", ret->image, &ret->dockerfile, err);
-    return r < 0 || ret->dockerfile != NULL
+        r = read_image(&root, "imageName", ret->image, &ret->build, err);
+    return r < 0 || ret->build.dockerfile != NULL
                ? r
                : check_given(ret->image, "imageName or buildInfo", err);
 }

@@ -7,10 +7,17 @@
 
 struct cay_error;
 
+/* What an image has to be built from, and with. */
+struct daytona_build {
+    char *dockerfile;     /* NULL: nothing has to be built */
+    struct strv contexts; /* hashes of files for COPY and ADD, which were uploaded before */
+};
+void daytona_build_free(struct daytona_build *b);
+
 /* CreateSandbox. What is left out stays zero; the caller releases both also after a failure.
- * *ret_dockerfile is set, and image_name is not, if the image has to be built. */
-int daytona_read_create(const struct buf *body, struct sandbox_record *ret, char **ret_dockerfile,
-                        struct cay_error *err);
+ * The Dockerfile is set, and image_name is not, if the image has to be built. */
+int daytona_read_create(const struct buf *body, struct sandbox_record *ret,
+                        struct daytona_build *ret_build, struct cay_error *err);
 /* Limits: processors, and GiB of memory and disk. */
 int daytona_read_resize(const struct buf *body, struct manager_update *ret, struct cay_error *err);
 /* network-settings: 0 if it is what every sandbox has. */
@@ -20,7 +27,7 @@ int daytona_read_network(const struct buf *body, struct cay_error *err);
  * built. */
 struct daytona_snapshot {
     char name[REFERENCE_TEXT_SIZE], image[REFERENCE_TEXT_SIZE];
-    char *dockerfile; /* to be released, also after a failure; NULL: there is an image */
+    struct daytona_build build; /* to be released, also after a failure */
 };
 int daytona_read_snapshot(const struct buf *body, struct daytona_snapshot *ret,
                           struct cay_error *err);

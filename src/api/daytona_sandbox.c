@@ -60,12 +60,12 @@ static int make(struct call *c, struct sandbox_record *request, struct cay_error
 }
 
 /* Answered at once, since clients want to see the log meanwhile. */
-static int make_with_build(struct call *c, struct sandbox_record *request, const char *dockerfile,
-                           struct cay_error *err) {
+static int make_with_build(struct call *c, struct sandbox_record *request,
+                           const struct daytona_build *wish, struct cay_error *err) {
     _cleanup_(build_unrefp) struct build *build = NULL;
     struct sandbox_record made = {0};
     struct build_view view;
-    int r = builds_add(c->builds, c->caller.id, "", dockerfile, &build, err);
+    int r = daytona_add_build(c, "", wish, &build, err);
     if (r < 0)
         return r;
     build_look(build, &view);
@@ -81,15 +81,15 @@ static int make_with_build(struct call *c, struct sandbox_record *request, const
 }
 
 static int create(struct call *c, struct cay_error *err) {
-    _cleanup_(freep) char *dockerfile = NULL;
+    _cleanup_(daytona_build_free) struct daytona_build build = {0};
     struct sandbox_record request = {0};
-    int r = daytona_read_create(&c->body, &request, &dockerfile, err);
+    int r = daytona_read_create(&c->body, &request, &build, err);
     memcpy(request.owner, c->caller.id, sizeof request.owner);
     if (r == 0)
         r = access_check_volumes(&c->caller, &request.volumes, err);
     if (r == 0)
-        r = dockerfile != NULL ? make_with_build(c, &request, dockerfile, err)
-                               : make(c, &request, err);
+        r = build.dockerfile != NULL ? make_with_build(c, &request, &build, err)
+                                     : make(c, &request, err);
     sandbox_record_free(&request);
     if (r != -CAY_NOT_FOUND)
         return r;

@@ -231,8 +231,8 @@ static int get(struct call *c, struct cay_error *err) {
 }
 
 /* In the background; clients ask until it is there, and see the log meanwhile. */
-static int build(struct call *c, const char *name, const char *as_asked, const char *dockerfile,
-                 struct cay_error *err) {
+static int build(struct call *c, const char *name, const char *as_asked,
+                 const struct daytona_build *wish, struct cay_error *err) {
     struct build_view view;
     _cleanup_(buf_free) struct buf text = BUF_INIT(LIST_MAX);
     _cleanup_(build_unrefp) struct build *one = NULL;
@@ -243,7 +243,7 @@ static int build(struct call *c, const char *name, const char *as_asked, const c
         return error_remedy(err, "choose another name, or delete it first");
     }
     if (r == 0)
-        r = builds_add(c->builds, c->caller.id, name, dockerfile, &one, err);
+        r = daytona_add_build(c, name, wish, &one, err);
     if (r == 0)
         r = builds_start(one, &view, err);
     if (r < 0)
@@ -275,11 +275,11 @@ static int create(struct call *c, struct cay_error *err) {
     (void)str_escape(c->object, sizeof c->object, wish.name);
     if (r == 0)
         r = check_name(wish.name, name, err);
-    if (r == 0 && wish.dockerfile != NULL)
-        r = build(c, name, wish.name, wish.dockerfile, err);
+    if (r == 0 && wish.build.dockerfile != NULL)
+        r = build(c, name, wish.name, &wish.build, err);
     else if (r == 0)
         r = make(c, &wish, err);
-    free(wish.dockerfile);
+    daytona_build_free(&wish.build);
     return r;
 }
 

@@ -10,6 +10,7 @@
 
 struct builds;
 struct cay_error;
+struct contexts;
 struct http;
 struct image_ops;
 struct manager;
@@ -33,6 +34,7 @@ struct http_options {
     const struct tls *tls;       /* of TCP */
     const struct image_ops *images;
     struct builds *builds;
+    struct contexts *contexts; /* NULL: there are none */
 };
 
 /* Serves from threads of its own. What options point to must stay. */

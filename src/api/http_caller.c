@@ -9,6 +9,7 @@
 #include "api/daytona_era.h"
 #include "api/http_internal.h"
 #include "api/preview.h"
+#include "api/s3.h"
 #include "api/sign.h"
 #include "base/auto.h"
 #include "base/error.h"
@@ -199,6 +200,8 @@ static int identify_key(struct http_request *q, struct cay_error *err) {
     c->has_key = text != NULL && match_key(h, text, ret);
     if (c->has_key || preview_admit(c))
         return 0;
+    if (s3_is_asked(&c->target))
+        return s3_identify(c, err);
     c->sees_metrics = shows_metrics(h, &c->target);
     if (c->sees_metrics || brings_key_later(&c->target) || daytona_is_public(&c->target)) {
         *ret = (struct key){.name = "public", .scopes = c->sees_metrics ? SCOPE_READ : 0};

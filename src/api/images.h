@@ -9,6 +9,7 @@ struct cay_error;
 struct image_build_order {
     const char *name; /* what the image will be called, which must be free; "": nothing */
     int dockerfile;   /* to be read */
+    int contexts;     /* a socket with tars of what it may copy; -1: none */
     int log;          /* where its lines go */
     int cancel;       /* it is given up when this is readable: -CAY_CONFLICT */
 };
@@ -23,7 +24,7 @@ struct image_ops {
     int (*unname)(void *user, const char *name, struct cay_error *err);
     /* Makes an image of a sandbox that stands still; the name must be free. */
     int (*keep)(void *user, const char *sandbox, const char *name, struct cay_error *err);
-    /* Builds an image, without a context. -CAY_TIMEOUT if it takes longer than configured. */
+    /* Builds an image. -CAY_TIMEOUT if it takes longer than configured. */
     int (*build)(void *user, const struct image_build_order *order, char id[static 65],
                  struct cay_error *err);
     void *user;

@@ -49,6 +49,7 @@ static const struct openapi_call calls[] = {
     {"POST", "/api/snapshots/{name}/activate", NULL, "200 Snapshot"},
     {"GET", "/api/snapshots/{name}/build-logs-url", NULL, "200 Url"},
     {"GET", "/api/snapshots/{name}/build-logs", NULL, "200 text"},
+    {"GET", "/api/object-storage/push-access", NULL, "200 PushAccess"},
     {"GET", "/api/volumes", NULL, "200 [Volume]"},
     {"POST", "/api/volumes", "Name", "200 Volume"},
     {"GET", "/api/volumes/by-name/{name}", NULL, "200 Volume"},

@@ -42,6 +42,9 @@ static const struct openapi_shape shapes[] = {
      "lastUsedAt:t!? sourceSandboxId:s!? sandboxClass:s"},
     {"SnapshotPage", "items:[Snapshot]! total:i! page:i! totalPages:i!"},
     {"CreateSnapshot", "name:s! imageName:s buildInfo:BuildInfo regionId:s sandboxClass:s"},
+    {"PushAccess",
+     "accessKey:s! secret:s! sessionToken:s! storageUrl:s! organizationId:s! bucket:s! "
+     "region:s!"},
     {"Volume", "id:s! name:s! organizationId:s! state:s! createdAt:t! updatedAt:t! lastUsedAt:t? "
                "errorReason:s?"},
     {"Config", "version:s! proxyToolboxUrl:s oidc:o! defaultSnapshot:s! maintananceMode:b! "

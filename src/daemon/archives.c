@@ -61,7 +61,7 @@ static int start(struct archive_jobs *jobs, const struct settings *s,
     }
     argv[n] = m->name;
     memcpy(job->id, m->name, ID_SIZE);
-    return imager_spawn(argv, &(struct imager_streams){answer, progress, -1}, &job->pid, err);
+    return imager_spawn(argv, &(struct imager_streams){answer, progress, -1, -1}, &job->pid, err);
 }
 
 void archive_jobs_handle(struct archive_jobs *jobs, const struct settings *s,

@@ -25,7 +25,8 @@ enum control_op {
     CONTROL_STORE = 10,    /* what `number` (enum store_verb) says, by cay-image store with `name`
                             * and `other`; with one for the answer */
     CONTROL_BUILD = 11,    /* build an image and give it `name`, which must be free ("": none); with
-                            * three: for the answer, for the log, and the Dockerfile to be read */
+                            * three: for the answer, for the log, and the Dockerfile to be read; and
+                            * perhaps a socket with tars of what it may copy */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */
@@ -41,7 +42,7 @@ enum store_verb {
     STORE_KEEP,   /* make image `other` of the sandbox whose id is `name` */
 };
 
-enum { CONTROL_FDS_MAX = 3 };
+enum { CONTROL_FDS_MAX = 4 };
 
 struct control_message {
     uint32_t op;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "api/builds.h"
+#include "api/contexts.h"
 #include "api/http.h"
 #include "api/images.h"
 #include "api/metrics.h"
@@ -43,6 +44,7 @@ struct front {
     struct http *http;
     struct image_ops images;
     struct builds *builds;
+    struct contexts *contexts;
     pthread_rwlock_t config_lock;
     struct config *config; /* what counts now; the first is the settings' */
 };
@@ -255,6 +257,7 @@ static int start_http(struct front *f, struct cay_error *err) {
         .tls = &s->tls,
         .images = &f->images,
         .builds = f->builds,
+        .contexts = f->contexts,
     };
     return http_start(&options, &f->http, err);
 }
@@ -321,6 +324,8 @@ static int start(struct front *f, struct cay_error *err) {
         (struct image_ops){list_images, name_image, unname_image, keep_sandbox, build_image, f};
     if (r == 0)
         r = builds_new(&f->images, &f->builds, err);
+    if (r == 0)
+        r = contexts_open("contexts", &f->contexts, err);
     if (r == 0)
         r = start_manager(f, err);
     if (r == 0)

@@ -22,6 +22,8 @@ static int spawn(const char *program, const char *const *argv, const struct imag
         r = posix_spawn_file_actions_adddup2(&actions, s->progress, STDERR_FILENO);
     if (r == 0 && s->input >= 0)
         r = posix_spawn_file_actions_adddup2(&actions, s->input, STDIN_FILENO);
+    if (r == 0 && s->more >= 0) /* the last: it may be in the way of none before */
+        r = posix_spawn_file_actions_adddup2(&actions, s->more, IMAGER_MORE);
     if (r == 0)
         r = posix_spawn(ret, program, &actions, NULL, (char *const *)(uintptr_t)argv, environ);
     (void)posix_spawn_file_actions_destroy(&actions);

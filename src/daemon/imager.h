@@ -6,10 +6,11 @@
 struct cay_error;
 
 /* Starts `cay-image` with these arguments (argv[0] included, NULL-terminated); its standard output
- * is `answer`, its standard error `progress` and its standard input `input` (-1: ours). All stay
- * open here. */
+ * is `answer`, its standard error `progress` and its standard input `input` (-1: ours). `more`, if
+ * it is not -1, is its descriptor IMAGER_MORE. All stay open here. */
+enum { IMAGER_MORE = 3 };
 struct imager_streams {
-    int answer, progress, input;
+    int answer, progress, input, more;
 };
 int imager_spawn(const char *const *argv, const struct imager_streams *streams, pid_t *ret,
                  struct cay_error *err);

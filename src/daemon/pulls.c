@@ -51,8 +51,8 @@ static void put_ensure(const struct settings *s, const struct control_message *m
     argv[n] = m->name;
 }
 
-/* Without a context: the Dockerfile comes on standard input. */
-static void put_build(const struct settings *s, const struct control_message *m,
+/* The Dockerfile comes on standard input; what it copies, if anything, as tars by a socket. */
+static void put_build(const struct settings *s, const struct control_message *m, bool has_contexts,
                       const char **argv) {
     size_t n = put_place(s, "make", argv);
     if (m->name[0] != '\0') {
@@ -60,7 +60,7 @@ static void put_build(const struct settings *s, const struct control_message *m,
         argv[n++] = m->name;
     }
     argv[n++] = "--";
-    argv[n] = "-";
+    argv[n] = has_contexts ? ":contexts" : "-";
 }
 
 static const struct {
@@ -118,10 +118,10 @@ static int start(const struct settings *s, const struct control_message *m, cons
     if (m->op == CONTROL_STORE)
         put_store(s, m, argv + 1);
     else if (m->op == CONTROL_BUILD)
-        put_build(s, m, argv + 1);
+        put_build(s, m, fds[3] >= 0, argv + 1);
     else
         put_ensure(s, m, fds[1] < 0, argv + 1);
-    return imager_spawn(argv, &(struct imager_streams){fds[0], fds[1], fds[2]}, ret, err);
+    return imager_spawn(argv, &(struct imager_streams){fds[0], fds[1], fds[2], fds[3]}, ret, err);
 }
 
 /* Our end of the answer tells when nobody reads it any more. */
@@ -204,9 +204,9 @@ static bool read_answer(int in, int cancel, int64_t deadline, struct buf *text) 
 
 /* What goes along with a message, and how long to wait for its answer. */
 struct question {
-    int progress, input; /* -1: none */
-    int cancel;          /* the wait ends when it is readable; -1: it does not */
-    int64_t deadline;    /* 0: never */
+    int progress, input, more; /* -1: none; each but after those before it */
+    int cancel;                /* the wait ends when it is readable; -1: it does not */
+    int64_t deadline;          /* 0: never */
 };
 
 static int ask(int control, const struct control_message *m, const struct question *q,
@@ -215,8 +215,11 @@ static int ask(int control, const struct control_message *m, const struct questi
     if (pipe2(answer, O_CLOEXEC) < 0)
         return error_errno(err, "making a pipe");
     _cleanup_(closep) int in = answer[0];
-    int fds[CONTROL_FDS_MAX] = {answer[1], q->progress, q->input};
-    int r = control_send(control, m, fds, q->input >= 0 ? 3 : q->progress >= 0 ? 2 : 1);
+    int fds[CONTROL_FDS_MAX] = {answer[1], q->progress, q->input, q->more};
+    unsigned count = 1;
+    while (count < CONTROL_FDS_MAX && fds[count] >= 0)
+        count++;
+    int r = control_send(control, m, fds, count);
     (void)close(answer[1]);
     if (r < 0)
         return error_sys(err, -r, "asking for image '%s'", m->name);
@@ -232,7 +235,7 @@ static int ask(int control, const struct control_message *m, const struct questi
 int pulls_ask(int control, const char *name, bool is_local, int progress, int cancel,
               char id[static HEX_SIZE], struct cay_error *err) {
     struct control_message m = {.op = CONTROL_PULL, .number = is_local};
-    struct question q = {.progress = progress, .input = -1, .cancel = cancel};
+    struct question q = {.progress = progress, .input = -1, .more = -1, .cancel = cancel};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     if (str_copy(m.name, sizeof m.name, name) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
@@ -243,7 +246,8 @@ int pulls_ask(int control, const char *name, bool is_local, int progress, int ca
 int pulls_ask_build(int control, const struct image_build_order *order, int64_t timeout_ms,
                     char id[static HEX_SIZE], struct cay_error *err) {
     struct control_message m = {.op = CONTROL_BUILD};
-    struct question q = {order->log, order->dockerfile, order->cancel, clock_deadline(timeout_ms)};
+    struct question q = {order->log, order->dockerfile, order->contexts, order->cancel,
+                         clock_deadline(timeout_ms)};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     if (str_copy(m.name, sizeof m.name, order->name) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
@@ -257,7 +261,7 @@ int pulls_ask_build(int control, const struct image_build_order *order, int64_t 
 int pulls_ask_store(int control, const struct control_message *m, struct buf *text,
                     struct cay_error *err) {
     char id[HEX_SIZE];
-    int r = ask(control, m, &(struct question){-1, -1, -1, 0}, text, err);
+    int r = ask(control, m, &(struct question){-1, -1, -1, -1, 0}, text, err);
     if (r == 0 && text->failed)
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "the store's answer is too long");
     if (r < 0 || str_starts(text->data, "ok\n"))

@@ -12,16 +12,23 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "config/config.h"
+#include "imager/layer.h"
 #include "imager/offer.h"
+#include "imager/unpack.h"
 #include "imager/verbs.h"
 
-enum { DOCKERFILE_MAX = 1024 * 1024 };
+enum { DOCKERFILE_MAX = 1024 * 1024, CONTEXTS_FD = 3, CONTEXTS_MAX = 128 };
+
+static const char contexts_name[] = ":contexts"; /* tars come by a socket, from the daemon */
 
 /* What is read before the world is entered. */
 struct build {
     const struct image_build_options *options;
     struct access access;
     int context;
+    int tars[CONTEXTS_MAX]; /* of which the context is made, in the world */
+    size_t tar_count;
+    struct layer made;
     struct buf dockerfile, ignore;
     int64_t dockerfile_mtime;
     bool has_ignore, is_new; /* is_new: its names must be free */
@@ -36,6 +43,8 @@ static void build_free(struct build *b) {
     access_close(&b->access);
     fd_close(&b->context);
     fd_close(&b->log);
+    while (b->tar_count > 0)
+        fd_close(&b->tars[--b->tar_count]);
     buf_free(&b->dockerfile);
     buf_free(&b->ignore);
     strv_free(&b->args);
@@ -44,9 +53,20 @@ static void build_free(struct build *b) {
 
 /* ---- the caller's files ---- */
 
+static int take_tars(struct build *b, struct cay_error *err) {
+    char ignored;
+    ssize_t n = fd_receive(CONTEXTS_FD, &ignored, 1, b->tars, CONTEXTS_MAX, &b->tar_count);
+    (void)close(CONTEXTS_FD);
+    if (n == 1 && b->tar_count > 0)
+        return 0;
+    return error_set(err, CAY_INVALID_ARGUMENT, "the tars of the context did not come");
+}
+
 static int open_context(struct build *b, const char *path, struct cay_error *err) {
     if (strcmp(path, "-") == 0)
         return 0;
+    if (b->is_new && strcmp(path, contexts_name) == 0)
+        return take_tars(b, err);
     _cleanup_(closep) int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
         b->context = folder_offer(folder, err);
@@ -192,6 +212,21 @@ static int check_names(const struct build *b, const struct image_store *store,
     return r;
 }
 
+/* One after the other into one folder, by the confined processes that unpack layers. */
+static int unpack_tars(struct build *b, struct world *world, struct cay_error *err) {
+    static const struct unpack_limits limits = {.bytes = UINT64_C(4) << 30, .entries = 200 * 1000};
+    struct unpack_result result;
+    int r = b->tar_count == 0 ? 0 : layer_begin(&world->store, NULL, 0, &b->made, err);
+    for (size_t i = 0; r == 0 && i < b->tar_count; i++) {
+        r = lseek(b->tars[i], 0, SEEK_SET) < 0
+                ? error_errno(err, "reading a context")
+                : unpack_layer(b->tars[i], b->made.root, &limits, NULL, NULL, &result, err);
+        if (r < 0)
+            (void)error_prefix(err, "unpacking a build context");
+    }
+    return r;
+}
+
 static int build(struct build *b, struct world *world, struct cay_error *err) {
     const struct image_build_options *o = b->options;
     const struct config *config = b->access.config;
@@ -201,7 +236,7 @@ static int build(struct build *b, struct world *world, struct cay_error *err) {
     _cleanup_(progress_freep) struct progress *progress =
         verbs_progress(&o->registry.common, choice);
     struct build_options options = {
-        .context = b->context,
+        .context = b->tar_count > 0 ? b->made.root : b->context,
         .dockerfile = buf_text(&b->dockerfile),
         .dockerfile_len = b->dockerfile.len,
         .dockerfile_mtime = b->dockerfile_mtime,
@@ -237,13 +272,20 @@ static int prepare_and_build(struct build *b, const char *context, struct world 
     int r = prepare(b, context, err);
     if (r == 0)
         r = verbs_enter(&b->options->registry.common, true, world, err);
-    return r < 0 ? r : build(b, world, err);
+    if (r < 0)
+        return r;
+    r = unpack_tars(b, world, err);
+    if (r == 0)
+        r = build(b, world, err);
+    layer_abandon(&world->store, &b->made);
+    return r;
 }
 
 #define BUILD_NEW(values, new)                                                                     \
     ((struct build){.options = (values),                                                           \
                     .is_new = (new),                                                               \
                     .context = -1,                                                                 \
+                    .made = LAYER_NONE,                                                            \
                     .log = -1,                                                                     \
                     .dockerfile = BUF_INIT(DOCKERFILE_MAX),                                        \
                     .ignore = BUF_INIT(DOCKERFILE_MAX)})

@@ -4,6 +4,8 @@
 #include <nettle/hmac.h>
 #include <nettle/memops.h>
 #include <nettle/sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(HASH_SIZE == SHA256_DIGEST_SIZE, "one size");
@@ -37,4 +39,32 @@ void hash_text(const unsigned char data[static HASH_SIZE], char out[static HASH_
     if (base64_encode_final(&ctx, last) > 0)
         out[len++] = last[0];
     out[len] = '\0';
+}
+
+void hash_hex(const unsigned char data[static HASH_SIZE], char out[static HASH_HEX_SIZE]) {
+    for (size_t i = 0; i < HASH_SIZE; i++)
+        (void)snprintf(out + 2 * i, 3, "%02x", data[i]);
+}
+
+struct hasher {
+    struct sha256_ctx ctx;
+};
+
+struct hasher *hasher_new(void) {
+    struct hasher *h = malloc(sizeof *h);
+    if (h != NULL)
+        sha256_init(&h->ctx);
+    return h;
+}
+
+void hasher_add(struct hasher *h, const void *data, size_t len) {
+    sha256_update(&h->ctx, len, data);
+}
+
+void hasher_end(struct hasher *h, unsigned char ret[static HASH_SIZE]) {
+    sha256_digest(&h->ctx, HASH_SIZE, ret);
+}
+
+void hasher_free(struct hasher *h) {
+    free(h);
 }

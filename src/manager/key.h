@@ -54,6 +54,9 @@ int manager_key_list(struct manager *m, struct key **ret, size_t *ret_count, str
 /* Whose text it is; false if it is nobody's or has expired. */
 bool manager_key_match(struct manager *m, const char *text, struct key *ret);
 
+/* The key with this id; false if there is none, or it has expired. */
+bool manager_key_by_id(struct manager *m, const char *id, struct key *ret);
+
 /* A connection that lasts, and ends with its key: it is shut down when the key is removed. */
 struct key_use {
     char id[OWNER_SIZE]; /* of the key; "" for one that cannot be removed */

@@ -250,3 +250,13 @@ bool manager_key_match(struct manager *m, const char *text, struct key *ret) {
     (void)pthread_mutex_unlock(&m->lock);
     return found;
 }
+
+bool manager_key_by_id(struct manager *m, const char *id, struct key *ret) {
+    (void)pthread_mutex_lock(&m->lock);
+    const struct key *k = keys_find(m, id);
+    bool found = k != NULL && (k->expires_ms == 0 || k->expires_ms > clock_wall_ms());
+    if (found)
+        *ret = *k;
+    (void)pthread_mutex_unlock(&m->lock);
+    return found;
+}

@@ -18,18 +18,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     _cleanup_(buf_free) struct buf body = BUF_INIT(1024 * 1024);
     if (buf_append(&body, input, size) < 0)
         return 0;
-    char *dockerfile = NULL;
-    if (daytona_read_create(&body, &r, &dockerfile, &err) == 0 &&
-        (strlen(r.name) > NAME_MAX_LEN || (dockerfile != NULL && r.image_name[0] != '\0')))
+    struct daytona_build build = {0};
+    if (daytona_read_create(&body, &r, &build, &err) == 0 &&
+        (strlen(r.name) > NAME_MAX_LEN || (build.dockerfile != NULL && r.image_name[0] != '\0')))
         abort();
-    free(dockerfile);
+    daytona_build_free(&build);
     sandbox_record_free(&r);
     (void)daytona_read_resize(&body, &update, &err);
     (void)daytona_read_network(&body, &err);
     if (daytona_read_snapshot(&body, &snapshot, &err) == 0 &&
-        (snapshot.dockerfile == NULL) == (snapshot.image[0] == '\0'))
+        (snapshot.build.dockerfile == NULL) == (snapshot.image[0] == '\0'))
         abort();
-    free(snapshot.dockerfile);
+    daytona_build_free(&snapshot.build);
     (void)daytona_read_keep(&body, name, &err);
     if (daytona_read_from(buf_text(&body), image, sizeof image, &err) == 0 &&
         (image[0] == '\0' || strpbrk(image, " \t\n") != NULL))

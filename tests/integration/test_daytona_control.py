@@ -170,7 +170,7 @@ def test_create_with_every_wish(sdk):
     ({"labels": {"a": 1}}, 400, "labels"),
     ({"snapshot": "Not A Name"}, 400, ""),
     ({"snapshot": "a", "buildInfo": {"dockerfileContent": "FROM b"}}, 400, "exclude"),
-    ({"buildInfo": {"dockerfileContent": "FROM a\nRUN b", "contextHashes": ["0"]}}, 501,
+    ({"buildInfo": {"dockerfileContent": "FROM a\nRUN b", "contextHashes": ["0"]}}, 400,
      "contextHashes"),
     ({"networkBlockAll": False}, 501, "networkBlockAll"),
     ({"gpu": 1}, 501, "gpu"),

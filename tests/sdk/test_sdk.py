@@ -14,7 +14,7 @@ SUCCESSOR = "@daytona/sdk"
 OLD = "sdk-0-21"
 RUNS = [(suite, NEWEST) for suite in (
     "lifecycle", "process", "sessions", "pty", "files", "streams", "git", "preview", "images",
-    "builds", "snapshots", "volumes", "errors", "clients", "lsp", "more")]
+    "builds", "contexts", "snapshots", "volumes", "errors", "clients", "lsp", "more")]
 RUNS += [("lifecycle", SUCCESSOR), ("process", SUCCESSOR), ("files", SUCCESSOR), ("legacy", OLD)]
 LEAST_CHECKS = 360
 SECONDS = 300
@@ -25,7 +25,7 @@ summaries = []
 
 @pytest.mark.parametrize("suite, sdk", RUNS, ids=[f"{suite}-{sdk}" for suite, sdk in RUNS])
 def test_suite(service, packages, tmp_path, request, suite, sdk):
-    if suite in ("images", "builds", "snapshots"):
+    if suite in ("images", "builds", "contexts", "snapshots"):
         request.getfixturevalue("image")
     env = {**os.environ, "DAYTONA_API_URL": service.url, "DAYTONA_API_KEY": service.key}
     before = front_peak(service)

@@ -129,23 +129,28 @@ static int read_create(const char *text, struct sandbox_record *ret, struct cay_
     _cleanup_(buf_free) struct buf body = BUF_INIT(1024 * 1024);
     *ret = (struct sandbox_record){0};
     assert_int_equal(buf_puts(&body, text), 0);
-    char *dockerfile = NULL;
-    int r = daytona_read_create(&body, ret, &dockerfile, err);
-    assert_null(dockerfile);
+    struct daytona_build build = {0};
+    int r = daytona_read_create(&body, ret, &build, err);
+    assert_null(build.dockerfile);
+    daytona_build_free(&build);
     return r;
 }
 
 /* What has to be built is handed over whole, and names no image. */
+#define HASH "0123456789abcdef0123456789abcdef"
+
 static void test_create_from_dockerfile(void **state) {
     (void)state;
     _cleanup_(buf_free) struct buf body = BUF_INIT(4096);
-    _cleanup_(freep) char *dockerfile = NULL;
+    _cleanup_(daytona_build_free) struct daytona_build build = {0};
     struct sandbox_record r = {0};
     assert_int_equal(buf_puts(&body, "{\"buildInfo\": {\"dockerfileContent\": \"FROM x\\nRUN y\", "
-                                     "\"contextHashes\": []}}"),
+                                     "\"contextHashes\": [\"" HASH "\"]}}"),
                      0);
-    assert_int_equal(daytona_read_create(&body, &r, &dockerfile, NULL), 0);
-    assert_string_equal(dockerfile, "FROM x\nRUN y");
+    assert_int_equal(daytona_read_create(&body, &r, &build, NULL), 0);
+    assert_string_equal(build.dockerfile, "FROM x\nRUN y");
+    assert_int_equal(build.contexts.len, 1);
+    assert_string_equal(build.contexts.v[0], HASH);
     assert_string_equal(r.image_name, "");
     assert_false(r.is_local);
     sandbox_record_free(&r);
@@ -219,7 +224,7 @@ static void test_bad_creates(void **state) {
         {"{\"networkBlockAll\": 0}", CAY_INVALID_ARGUMENT},
         {"{\"buildInfo\": {\"dockerfileContent\": \"FROM a\\nRUN b\", "
          "\"contextHashes\": [\"0\"]}}",
-         CAY_UNSUPPORTED},
+         CAY_INVALID_ARGUMENT},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct sandbox_record r;
