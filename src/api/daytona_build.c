@@ -53,6 +53,10 @@ static int open_contexts(const struct call *c, const struct strv *hashes, int *f
         int fd = c->contexts != NULL
                      ? contexts_find(c->contexts, c->caller.id, hashes->v[i], NULL, err)
                      : error_set(err, CAY_UNSUPPORTED, "build contexts are not kept here");
+        if (fd == -CAY_NOT_FOUND) {
+            err->code = CAY_INVALID_ARGUMENT;
+            fd = -CAY_INVALID_ARGUMENT;
+        }
         if (fd < 0) {
             while (i-- > 0)
                 fd_close(&fds[i]);

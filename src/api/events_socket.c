@@ -146,7 +146,7 @@ static void write_event(struct jsonw *w, const struct watch_news *n,
 static int send_news(struct viewer *v, const struct watch_news *n) {
     _cleanup_(buf_free) struct buf frame = BUF_INIT(FRAME_MAX);
     struct jsonw w = JSONW_INIT(&frame);
-    const struct daytona_view view = {buf_text(&v->call->body), n->new_state, false};
+    const struct daytona_view view = {buf_text(&v->call->body), new_state(n), false};
     (void)buf_puts(&frame, PACKET_EVENT);
     write_event(&w, n, &view);
     return send_frame(v, &frame);

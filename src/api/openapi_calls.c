@@ -5,9 +5,10 @@
 #include "base/auto.h"
 #include "base/str.h"
 
-#define BOX  "/api/sandbox/{who}"
-#define OWN  "/api/cay/sandbox/{who}"
-#define TOOL "/toolbox/{who}"
+#define BOX     "/api/sandbox/{who}"
+#define OWN     "/api/cay/sandbox/{who}"
+#define TOOL    "/toolbox/{who}"
+#define CONTEXT "/s3/{bucket}/{organization}/{hash}/{file}"
 
 static const struct openapi_call calls[] = {
     /* ---- Daytona's control plane ---- */
@@ -50,6 +51,11 @@ static const struct openapi_call calls[] = {
     {"GET", "/api/snapshots/{name}/build-logs-url", NULL, "200 Url"},
     {"GET", "/api/snapshots/{name}/build-logs", NULL, "200 text"},
     {"GET", "/api/object-storage/push-access", NULL, "200 PushAccess"},
+    {"GET", "/s3/{bucket}", NULL, "200 bytes"},
+    {"GET", CONTEXT, NULL, "200 bytes"},
+    {"PUT", CONTEXT, "bytes", "200"},
+    {"POST", CONTEXT, "bytes", "200 bytes"},
+    {"DELETE", CONTEXT, NULL, "204"},
     {"GET", "/api/volumes", NULL, "200 [Volume]"},
     {"POST", "/api/volumes", "Name", "200 Volume"},
     {"GET", "/api/volumes/by-name/{name}", NULL, "200 Volume"},

@@ -200,6 +200,15 @@ static int64_t parse_created(const char *text) {
     return MAX((int64_t)timegm(&tm), (int64_t)0);
 }
 
+/* The host image is made of this machine's own files, and has no layers to build on. */
+static int refuse_host(struct cay_error *err) {
+    error_set(err, CAY_INVALID_ARGUMENT,
+              "nothing can be built on 'host': it is this machine's /usr, "
+              "not an image of the store");
+    return error_remedy(err, "name an image that cay image ls lists, or of a registry; another one "
+                             "that is called so has to be written as docker.io/library/host");
+}
+
 int build_open_image(const struct build *b, const char *name, const struct platform *platform,
                      struct image_record **ret, struct cay_error *err) {
     struct pull_options pull = b->options->pull;
@@ -216,6 +225,8 @@ int build_open_image(const struct build *b, const char *name, const struct platf
                   other);
         name = other;
     }
+    if (str_equal(name, "host"))
+        return refuse_host(err);
     if (reference_is_id(name))
         r = image_store_find(b->store, name, id, err);
     else if ((r = reference_parse(name, &ref, err)) == 0)

@@ -62,6 +62,10 @@ def encrypted():
 @pytest.fixture(scope="session")
 def image(service):
     """The name of an image in the daemon's store: a shell, and little else."""
+    return load_image(service)
+
+
+def load_image(service):
     if support.is_sanitized():
         pytest.skip("cay-init with a sanitizer needs libraries of the host")
     return Store(service.daemon.state).load("sdk-base", [base()])

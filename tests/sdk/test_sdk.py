@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import load_image
 
 NEWEST = "@daytonaio/sdk"
 SUCCESSOR = "@daytona/sdk"
@@ -41,10 +42,13 @@ def test_suite(service, packages, tmp_path, request, suite, sdk):
         assert front_peak(service) - before < STREAM_KB
 
 
-@pytest.mark.parametrize("suite", ["sessions", "pty"])
+@pytest.mark.parametrize("suite", ["sessions", "pty", "contexts"])
 def test_over_tls(encrypted, packages, tmp_path, suite):
-    """Streams of logs and terminals, and the event socket, are WebSockets of TLS there."""
+    """Streams of logs and terminals, and the event socket, are WebSockets of TLS there; and what is
+    uploaded for builds is not hashed, since TLS guards it."""
     service, authority = encrypted
+    if suite == "contexts":
+        load_image(service)
     env = {**os.environ, "DAYTONA_API_URL": service.url, "DAYTONA_API_KEY": service.key,
            "NODE_EXTRA_CA_CERTS": str(authority)}
     result = subprocess.run(["node", packages / "run.mjs", suite, NEWEST], env=env, cwd=tmp_path,

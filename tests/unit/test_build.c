@@ -193,6 +193,8 @@ static void test_failures_leave_nothing(void **state) {
     assert_int_equal(build(p, "FROM scratch\nRUN a\n", NULL, false, id, &err), -CAY_INTERNAL);
     assert_non_null(
         strstr(err.message, "Dockerfile:2: step 2/2: the command ended with exit code 3"));
+    assert_int_equal(build(p, "FROM host\nRUN a\n", NULL, false, id, &err), -CAY_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, "FROM: nothing can be built on 'host'"));
     (void)snprintf(work, sizeof work, "%s/images/store/work", p->top);
     assert_int_equal(rmdir(work), 0); /* so it is empty */
     assert_int_equal(mkdir(work, 0755), 0);
