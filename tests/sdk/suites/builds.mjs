@@ -72,12 +72,6 @@ export const tests = {
         await t.refused(snap.get('sdk-failed'), t.sdk.DaytonaNotFoundError, 404)
     },
 
-    async 'local files are refused, and why'(t) {
-        const image = t.sdk.Image.base('sdk-base').addLocalFile(process.argv[1], '/file')
-        const error = await t.refused(t.create({ image }), t.sdk.DaytonaError, 501)
-        t.check.match(error.message, /contexts of builds/)
-    },
-
     async 'a snapshot that is not there is not looked for elsewhere'(t) {
         const error = await t.refused(t.create({ snapshot: 'sdk-nowhere' }), t.sdk.DaytonaValidationError, 400)
         t.check.match(error.message, /sdk-nowhere/)
