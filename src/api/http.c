@@ -120,6 +120,8 @@ static enum MHD_Result take_head(const struct http_port *port, const char *versi
         http_note_refusal(q, &err);
         return http_refuse(q, &err, 0);
     }
+    if (port->is_tcp && http_claim(q->connection, &c->caller, &err) < 0)
+        return http_refuse(q, &err, 0);
     if (q->target_result < 0)
         return http_refuse(q, &q->target_error, 0);
     q->begun = call_begin(c, method);

@@ -105,6 +105,9 @@ int http_patience_start(struct http_port *port, struct cay_error *err);
 void http_patience_notify(void *cls, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code);
 
+/* The connection is this caller's from now on. Refused if he has more than are left for others. */
+int http_claim(struct MHD_Connection *connection, const struct key *caller, struct cay_error *err);
+
 /* What a connection is waited for from now on. If it does not come in time, it is shut down. */
 /* A head. */
 void http_await_head(struct MHD_Connection *connection);

@@ -1,6 +1,7 @@
 /* How long clients may take. A connection is a thread, so one who sends or reads a byte now and
  * then must not keep it: whoever is waited for has a deadline. The library's own timeout begins
  * anew with every byte, and is not used. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/str.h"
+#include "manager/key.h"
 
 enum {
     BODY_RATE_MIN = 8 * 1024, /* bytes in a second */
@@ -26,6 +29,7 @@ struct http_peer {
     int sock;
     _Atomic int64_t deadline_ms; /* 0: none */
     _Atomic int64_t head_ms;     /* since when a head is waited for; 0: it is not */
+    char owner[sizeof((struct key *)NULL)->name]; /* who asked last; of the crowd's lock */
     struct http_peer *previous, *next;
 };
 
@@ -124,6 +128,38 @@ void http_patience_notify(void *cls, struct MHD_Connection *connection, void **c
     await_head(p);
     add_peer(&port->crowd, p);
     *context = p;
+}
+
+/* ---- how many of them are whose ---- */
+
+static size_t count_of(const struct http_crowd *crowd, const char *owner) {
+    size_t count = 0;
+    for (const struct http_peer *p = crowd->first; p != NULL; p = p->next)
+        count += str_equal(p->owner, owner);
+    return count;
+}
+
+/* As many as are free, so that whoever comes next finds as many again. */
+static bool has_too_many(const struct http_crowd *crowd, const char *owner) {
+    size_t left = MIN(crowd->count, (size_t)HTTP_CONNECTIONS_MAX);
+    left = HTTP_CONNECTIONS_MAX - left;
+    return crowd->count > left && count_of(crowd, owner) > left;
+}
+
+int http_claim(struct MHD_Connection *connection, const struct key *caller, struct cay_error *err) {
+    struct http_peer *p = peer_of(connection);
+    if (p == NULL)
+        return 0;
+    const char *owner = caller->id[0] != '\0' ? caller->id : caller->name;
+    (void)pthread_mutex_lock(&p->crowd->lock);
+    (void)snprintf(p->owner, sizeof p->owner, "%s", owner); /* ids and names fit */
+    bool refused = has_too_many(p->crowd, owner);
+    (void)pthread_mutex_unlock(&p->crowd->lock);
+    if (!refused)
+        return 0;
+    error_set(err, CAY_LIMIT_REACHED, "this key has too many of the daemon's %d connections open",
+              HTTP_CONNECTIONS_MAX);
+    return error_remedy(err, "close connections that are not used, and try again");
 }
 
 /* ---- the thread ---- */

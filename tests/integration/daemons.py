@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -220,6 +221,23 @@ def free_port():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return sock.getsockname()[1]
+
+
+@contextlib.contextmanager
+def serving_tcp(folder=None, **more):
+    """A daemon that listens on TCP too, in a folder of its own unless one is given. It has `port`,
+    and `key`, the administrator's."""
+    with contextlib.ExitStack() as undo:
+        if folder is None:
+            folder = Path(undo.enter_context(tempfile.TemporaryDirectory(
+                prefix="box-", dir="/tmp", ignore_cleanup_errors=True)))
+            folder.chmod(0o755)
+            support.own(folder)
+        port = free_port()
+        daemon = undo.enter_context(serving(folder, "--listen", f"127.0.0.1:{port}", **more))
+        daemon.port = port
+        daemon.key = (daemon.state / "admin.key").read_text().strip()
+        yield daemon
 
 
 def end_background(state):

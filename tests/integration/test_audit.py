@@ -6,16 +6,14 @@ import sqlite3
 
 import pytest
 import support
-from daemons import serving
+from daemons import serving, serving_tcp
 from launching import until
-from test_keys import Client, cay, make_key, open_tcp
+from test_keys import Client, cay, make_key
 
 
 @pytest.fixture
 def daemon(folder):
-    context, port = open_tcp(folder)
-    with context as d:
-        d.port = port
+    with serving_tcp(folder) as d:
         yield d
 
 

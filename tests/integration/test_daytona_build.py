@@ -2,13 +2,11 @@
 wants them any more, and nobody else's business."""
 
 import http.client
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
 import support
-from daemons import children, free_port, serving
+from daemons import children, serving_tcp
 from launching import until
 from test_daytona_control import API, Sdk, refusal
 from test_keys import make_key
@@ -24,15 +22,9 @@ SOON = 60
 
 @pytest.fixture(scope="module")
 def daemon():
-    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
-    folder.chmod(0o755)
-    port = free_port()
-    with serving(support.own(folder), "--listen", f"127.0.0.1:{port}") as d:
-        d.port = port
-        d.key = (d.state / "admin.key").read_text().strip()
+    with serving_tcp() as d:
         Store(d.state).load("plain", [base()])
         yield d
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
@@ -246,10 +238,8 @@ def test_builds_of_others(daemon, sdk):
 # ---- limits ----
 
 def test_a_build_that_takes_too_long(folder):
-    port = free_port()
-    with serving(folder, "--listen", f"127.0.0.1:{port}",
-                 env={"CAY_IMAGES_BUILD_TIMEOUT": "1"}) as d:
-        sdk = Sdk(port, (d.state / "admin.key").read_text().strip())
+    with serving_tcp(folder, env={"CAY_IMAGES_BUILD_TIMEOUT": "1"}) as d:
+        sdk = Sdk(d.port, d.key)
         Store(d.state).load("plain", [base()])
         snapshot(sdk, "late", ENDLESS)
         assert until(lambda: state_of(sdk, "late") == "build_failed", SOON)

@@ -3,16 +3,15 @@
 import json
 import os
 import re
-import shutil
-import tempfile
 import time
 import urllib.parse
 from pathlib import Path
 
 import pytest
 import support
+from daemons import serving_tcp
 from launching import until
-from test_keys import Client, make_key, open_tcp
+from test_keys import Client, make_key
 
 SPECS = Path(os.environ.get("CAY_DAYTONA_SPECS", support.ROOT / "../shared/reference/daytona"))
 # Without control groups a sandbox has to be asked for with a lower tier, for which Daytona's
@@ -103,14 +102,8 @@ class Sdk(Client):
 
 @pytest.fixture(scope="module")
 def daemon():
-    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
-    folder.chmod(0o755)
-    context, port = open_tcp(support.own(folder))
-    with context as d:
-        d.port = port
-        d.key = (d.state / "admin.key").read_text().strip()
+    with serving_tcp() as d:
         yield d
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

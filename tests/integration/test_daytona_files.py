@@ -6,18 +6,16 @@ import hashlib
 import hmac
 import http.client
 import json
-import shutil
 import socket
-import tempfile
 import time
 import urllib.parse
 from pathlib import Path
 
 import pytest
 import support
-from daemons import serving
+from daemons import serving_tcp
 from launching import until
-from test_keys import Client, free_port
+from test_keys import Client
 
 ODD = ["plain.txt", "two words.txt", "ünïcödé-文件.txt", "new\nline", 'quo"te', "back\\slash",
        "semi;colon", "per%20cent", "plus+and&amp", "-dash"]
@@ -115,13 +113,8 @@ def refused(reply, status, code):
 
 @pytest.fixture(scope="module")
 def daemon():
-    folder = Path(tempfile.mkdtemp(prefix="files-", dir="/tmp"))
-    folder.chmod(0o755)
-    port = free_port()
-    with serving(support.own(folder), "--listen", f"127.0.0.1:{port}") as d:
-        d.port = port
+    with serving_tcp() as d:
         yield d
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,15 @@ import http.client
 import json
 import os
 import re
-import shutil
 import socket
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import support
-from daemons import free_port, serving
+from daemons import serving_tcp
 from launching import until
-from test_keys import Client, make_key, open_tcp
+from test_keys import Client, make_key
 from websockets_raw import WebSocket, refused
 
 pytestmark = support.as_root_only
@@ -29,15 +26,10 @@ HEALTH = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n"
 
 @pytest.fixture(scope="module")
 def daemon():
-    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
-    folder.chmod(0o755)
-    context, port = open_tcp(support.own(folder))
-    with context as d:
-        d.port = port
+    with serving_tcp() as d:
         d.ann = make_key(d, "ann")
         d.box = d.ann.create(name="lab")["id"]
         yield d
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def everything(sock):
@@ -472,16 +464,10 @@ PATIENCE = 2
 @pytest.fixture(scope="module")
 def hasty():
     """A daemon that waits for nobody longer than PATIENCE seconds."""
-    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
-    folder.chmod(0o755)
-    port = free_port()
-    with serving(support.own(folder), "--listen", f"127.0.0.1:{port}",
-                 env={"CAY_SERVER_CLIENT_TIMEOUT": str(PATIENCE)}) as d:
-        d.port = port
+    with serving_tcp(env={"CAY_SERVER_CLIENT_TIMEOUT": str(PATIENCE)}) as d:
         d.ann = make_key(d, "ann")
         d.box = d.ann.create()["id"]
         yield d
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def threads(d):
@@ -572,6 +558,38 @@ def test_many_slow_clients_at_once(hasty):
         assert hasty.get("/healthz").text == "ok"  # the unix socket has room of its own
         assert until(lambda: threads(hasty) <= before + 10, 60)
     assert until(lambda: threads(hasty) <= before, 30)
+
+
+def test_no_key_takes_all_connections(daemon):
+    """One may hold half of them, another half of what is left; who has too many is told so, and is
+    served again when some are closed."""
+    bob = make_key(daemon, "bob")
+
+    def ask(undo, who):
+        sock = undo.enter_context(connect(daemon))
+        sock.sendall(b"GET /api/cay/sandbox HTTP/1.1\r\nHost: localhost\r\n"
+                     b"Authorization: Bearer %s\r\n\r\n" % who.key.encode())
+        return int(sock.recv(12).split()[1])
+
+    def asks(undo, who, most):
+        """How many are let in."""
+        for count in range(most):
+            status = ask(undo, who)
+            if status != 200:
+                assert status == 429
+                return count
+        return most
+
+    with contextlib.ExitStack() as all_of_bob:
+        with contextlib.ExitStack() as all_of_ann:
+            assert asks(all_of_ann, daemon.ann, 600) == 512
+            answer = daemon.ann.ask("GET", "/api/cay/sandbox")
+            assert answer.status == 429 and answer.headers["Connection"] == "close"
+            assert "connections" in answer.text and "close" in answer.text
+            assert 250 <= asks(all_of_bob, bob, 300) <= 256
+        assert until(lambda: daemon.ann.ask("GET", "/api/cay/sandbox").status == 200, 30)
+        assert bob.ask("GET", "/api/cay/sandbox").status == 200
+    daemon.call("DELETE", "/api/cay/api-keys/bob")
 
 
 def test_who_does_not_read(hasty):

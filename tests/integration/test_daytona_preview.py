@@ -3,16 +3,14 @@
 import hashlib
 import http.client
 import json
-import shutil
 import socket
-import tempfile
 import threading
-from pathlib import Path
 
 import pytest
 import support
+from daemons import serving_tcp
 from launching import until
-from test_keys import make_key, open_tcp
+from test_keys import make_key
 from websockets_raw import WebSocket, refused
 
 pytestmark = support.as_root_only
@@ -116,18 +114,13 @@ Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 
 @pytest.fixture(scope="module")
 def daemon():
-    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
-    folder.chmod(0o755)
-    context, port = open_tcp(support.own(folder))
-    with context as d:
-        d.port = port
+    with serving_tcp() as d:
         d.ann = make_key(d, "ann", permissions=["sandboxes"])
         box = d.ann.create(name="web")
         d.box = box["id"]
         serve(d, 8080, "HTTP/1.1")
         serve(d, 8081, "HTTP/1.0")
         yield d
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def serve(d, port, version):

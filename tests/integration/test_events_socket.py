@@ -1,15 +1,12 @@
 """The socket of events, frame by frame as SDKs speak it: who gets in, and what is heard."""
 
 import json
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 import support
-from daemons import free_port, serving
+from daemons import serving_tcp
 from launching import until
-from test_keys import Client, make_key, open_tcp
+from test_keys import Client, make_key
 from test_tls import make_certificate, settings, wrap
 from test_tls import tls as certificates  # noqa: F401 a fixture
 from websockets_raw import WebSocket, refused
@@ -20,13 +17,8 @@ pytestmark = support.as_root_only
 
 @pytest.fixture(scope="module")
 def daemon():
-    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
-    folder.chmod(0o755)
-    context, port = open_tcp(support.own(folder))
-    with context as d:
-        d.port = port
+    with serving_tcp() as d:
         yield d
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 class Viewer(WebSocket):
@@ -125,9 +117,7 @@ def test_a_goodbye_ends_it(daemon, ann):
 
 
 def test_viewers_do_not_hold_up_the_end(folder):
-    context, port = open_tcp(folder)
-    with context as d:
-        d.port = port
+    with serving_tcp(folder) as d:
         key = make_key(d, "ann", permissions=["read"])
         with Viewer(d, key.key) as viewer:
             assert viewer.welcome.startswith("40{")
@@ -136,12 +126,9 @@ def test_viewers_do_not_hold_up_the_end(folder):
 
 
 def test_over_tls(folder, certificates):  # noqa: F811
-    port = free_port()
     cert, key = make_certificate(certificates, "first", certificates)
-    with serving(folder, "--listen", f"127.0.0.1:{port}", env=settings(cert, key)) as d:
-        d.port = port
-        token = (d.state / "admin.key").read_text().strip()
-        with Viewer(d, token, sock=wrap(port, certificates)) as viewer:
+    with serving_tcp(folder, env=settings(cert, key)) as d:
+        with Viewer(d, d.key, sock=wrap(d.port, certificates)) as viewer:
             box = d.create()
             name, value = viewer.event()
             assert (name, value["id"]) == ("sandbox.created", box["id"])

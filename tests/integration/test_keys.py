@@ -4,16 +4,14 @@ import concurrent.futures
 import http.client
 import json
 import re
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import pytest
 import support
-from daemons import Answer, Refused, free_port, serving
+from daemons import Answer, Refused, serving_tcp
 from launching import Connection, until
 
 ROUTES = [route for file in (support.ROOT / "src/api").glob("*.c")
@@ -69,20 +67,10 @@ class Client:
         return Connection(sock)
 
 
-def open_tcp(folder):
-    port = free_port()
-    return serving(folder, "--listen", f"127.0.0.1:{port}"), port
-
-
 @pytest.fixture(scope="module")
 def daemon():
-    folder = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
-    folder.chmod(0o755)
-    context, port = open_tcp(support.own(folder))
-    with context as d:
-        d.port = port
+    with serving_tcp() as d:
         yield d
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_key(daemon, name, **wishes):
@@ -142,9 +130,7 @@ def test_whatever_is_wrong_with_a_key_the_answer_is_the_same(daemon, key):
 
 
 def test_a_removed_key_stops_at_once_and_stays_away_after_a_restart(folder):
-    context, port = open_tcp(folder)
-    with context as daemon:
-        daemon.port = port
+    with serving_tcp(folder) as daemon:
         one, two = make_key(daemon, "one"), make_key(daemon, "two")
         one.create(name="lab")
         daemon.stop()
