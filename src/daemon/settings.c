@@ -83,8 +83,13 @@ int settings_choose_engine(struct settings *s, struct cay_error *err) {
 }
 
 const char *settings_launcher(const struct settings *s, const char *const **ret_env) {
-    static const char *const passed[] = {
-        "DOCKER_HOST=", "DOCKER_TLS_VERIFY=", "DOCKER_CERT_PATH=", "HOME=", "PATH="};
+    static const char *const passed[] = {"DOCKER_HOST=",
+                                         "DOCKER_TLS_VERIFY=",
+                                         "DOCKER_CERT_PATH=",
+                                         "DOCKER_CONTEXT=",
+                                         "DOCKER_CONFIG=",
+                                         "HOME=",
+                                         "PATH="};
     static const char *env[ARRAY_LEN(passed) + 1];
     size_t count = 0;
     *ret_env = NULL;

@@ -14,10 +14,12 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,6 +35,7 @@ enum { CONNECTION_COMES = 1, LISTENER_COMES = 2 }; /* bits of the message, in th
 
 struct init {
     int listener;
+    bool is_reachable; /* the listener, for what runs inside */
     int signals;
     int stop[2]; /* a pipe: whoever serves a shutdown request writes to it */
     bool done;
@@ -109,9 +112,27 @@ static void handle_signals(struct init *init) {
     reap();
 }
 
+/* An abstract name can be reached by all in the sandbox. Where no descriptor could be passed it is
+ * such a name, and the host's process has our own id, which nobody else inside can get. */
+static bool has_abstract_name(int listener) {
+    struct sockaddr_un name;
+    socklen_t len = sizeof name;
+    return getsockname(listener, (struct sockaddr *)&name, &len) == 0 &&
+           len > offsetof(struct sockaddr_un, sun_path) && name.sun_path[0] == '\0';
+}
+
+static bool is_host(int connection) {
+    struct ucred peer;
+    socklen_t len = sizeof peer;
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+           peer.uid == geteuid();
+}
+
 static void accept_connection(struct init *init) {
     int fd = accept4(init->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (fd >= 0)
+    if (fd >= 0 && init->is_reachable && !is_host(fd))
+        (void)close(fd);
+    else if (fd >= 0)
         serve_in_child(init, fd);
 }
 
@@ -142,6 +163,7 @@ int main(void) {
         return 1;
     if (init.listener < 0)
         return connection < 0 ? 1 : serve_connection(connection, -1);
+    init.is_reachable = has_abstract_name(init.listener);
     init.signals = block_signals();
     if (init.signals < 0 || pipe2(init.stop, O_CLOEXEC) < 0)
         return 1;

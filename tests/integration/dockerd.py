@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -55,10 +56,14 @@ class Docker:
         self.daemon = None
         self.made = [f for f in RUN_FOLDERS if not os.path.exists(f)]
 
+    def options(self):
+        """More of them, for those who want more."""
+        return []
+
     def start(self):
         with open(self.home / "log", "ab") as log:
             self.daemon = subprocess.Popen(
-                ["dockerd", "--host", self.address, "--data-root", self.home / "data",
+                ["dockerd", "--host", self.address, *self.options(), "--data-root", self.home / "data",
                  "--exec-root", self.home / "exec", "--pidfile", self.home / "pid",
                  "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
                  "--ip-masq=false", "--exec-opt", "native.cgroupdriver=cgroupfs",
@@ -125,6 +130,41 @@ class Docker:
             self("export", "-o", tar, container)
         finally:
             self("rm", container)
+
+
+def certificates(folder):
+    """An authority, and what it says of a server at 127.0.0.1 and of a client: the files that
+    dockerd and the docker command want."""
+    folder.mkdir()
+
+    def run(*args, **more):
+        subprocess.run(["openssl", *args], cwd=folder, check=True, capture_output=True, **more)
+
+    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test authority",
+        "-keyout", "ca-key.pem", "-out", "ca.pem")
+    for name, use in (("server", "serverAuth"), ("client", "clientAuth")):
+        key, cert = ("key.pem", "cert.pem") if name == "client" else ("server-key.pem", "server-cert.pem")
+        run("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", key,
+            "-out", f"{name}.csr")
+        (folder / f"{name}.ext").write_text(f"subjectAltName=IP:127.0.0.1\nextendedKeyUsage={use}\n")
+        run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca-key.pem",
+            "-CAcreateserial", "-days", "2", "-out", cert, "-extfile", f"{name}.ext")
+    return folder
+
+
+class RemoteDocker(Docker):
+    """One that listens on TCP of the loopback too, with TLS, and takes those who have a certificate.
+    `address` stays its unix socket, for the tests' own use."""
+
+    def __init__(self, home):
+        super().__init__(home)
+        self.certs = certificates(self.home / "certs")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.far = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+    def options(self):
+        return ["--host", self.far, "--tlsverify", "--tlscacert", self.certs / "ca.pem",
+                "--tlscert", self.certs / "server-cert.pem", "--tlskey", self.certs / "server-key.pem"]
 
 
 def need_dockerd():

@@ -1,6 +1,5 @@
 #include "engine/docker/docker_api.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "engine/docker/docker_curl.h"
 
 enum { HANDLES_MAX = 8, CONNECT_MS = 10 * 1000 };
 
@@ -57,6 +57,10 @@ void docker_api_free(struct docker_api *api) {
         curl_easy_cleanup(api->idle[i]);
     (void)pthread_mutex_destroy(&api->lock);
     free(api);
+}
+
+const struct docker_host *docker_api_host(const struct docker_api *api) {
+    return &api->host;
 }
 
 /* ---- handles ---- */
@@ -145,7 +149,24 @@ static bool set_tls(CURL *curl, const struct docker_host *host) {
         if (access(path, R_OK) == 0 && curl_easy_setopt(curl, files[i].option, path) != CURLE_OK)
             return false;
     }
-    return true;
+    return host->verify || (curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L) == CURLE_OK &&
+                            curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L) == CURLE_OK);
+}
+
+bool docker_curl_set_host(CURL *curl, const struct docker_host *host, const char *url,
+                          char message[static CURL_ERROR_SIZE]) {
+    bool ok =
+        curl_easy_setopt(curl, CURLOPT_URL, url) == CURLE_OK &&
+        curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+        curl_easy_setopt(curl, CURLOPT_NOPROXY, "*") == CURLE_OK &&
+        curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+        curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
+        curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS) == CURLE_OK &&
+        curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK &&
+        curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, message) == CURLE_OK;
+    if (ok && host->socket[0] != '\0')
+        ok = curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, host->socket) == CURLE_OK;
+    return ok && (host->certs[0] == '\0' || set_tls(curl, host));
 }
 
 static bool set_body(CURL *curl, const struct docker_call *call) {
@@ -165,21 +186,12 @@ static bool set_options(CURL *curl, const struct docker_host *host, struct ask *
                         char *message) {
     const struct docker_call *call = a->call;
     long ms = call->timeout_ms == 0 ? DOCKER_QUICK_MS : MAX(call->timeout_ms, 0);
-    bool ok = curl_easy_setopt(curl, CURLOPT_URL, url) == CURLE_OK &&
-              curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-              curl_easy_setopt(curl, CURLOPT_NOPROXY, "*") == CURLE_OK &&
-              curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
-              curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS) == CURLE_OK &&
+    bool ok = docker_curl_set_host(curl, host, url, message) &&
               curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, ms) == CURLE_OK &&
-              curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, message) == CURLE_OK &&
               curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data) == CURLE_OK &&
               curl_easy_setopt(curl, CURLOPT_WRITEDATA, a) == CURLE_OK &&
               curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
               curl_easy_setopt(curl, CURLOPT_HEADERDATA, a) == CURLE_OK;
-    if (ok && host->socket[0] != '\0')
-        ok = curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, host->socket) == CURLE_OK;
-    if (ok && host->certs[0] != '\0')
-        ok = set_tls(curl, host);
     if (ok && call->is_over != NULL)
         ok = set_is_over(curl, call);
     return ok && set_body(curl, call);
@@ -187,7 +199,7 @@ static bool set_options(CURL *curl, const struct docker_host *host, struct ask *
 
 /* ---- failures ---- */
 
-static int unreachable(const struct docker_host *host, CURLcode code, const char *message,
+int docker_unreachable(const struct docker_host *host, CURLcode code, const char *message,
                        struct cay_error *err) {
     if (host->socket[0] != '\0' && access(host->socket, F_OK) < 0 && errno != EACCES) {
         error_set(err, CAY_UNAVAILABLE, "there is no Docker at %s", host->shown);
@@ -197,6 +209,15 @@ static int unreachable(const struct docker_host *host, CURLcode code, const char
         error_set(err, CAY_UNAVAILABLE, "Docker at %s may not be used by user %u", host->shown,
                   (unsigned)geteuid());
         return error_remedy(err, "run the daemon as root or as a member of the group docker");
+    }
+    if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CERTPROBLEM ||
+        code == CURLE_SSL_CONNECT_ERROR || code == CURLE_SSL_CACERT_BADFILE) {
+        error_set(err, CAY_UNAVAILABLE, "there is no trust between Docker at %s and us: %s",
+                  host->shown, message[0] != '\0' ? message : curl_easy_strerror(code));
+        return error_remedy(err,
+                            "put ca.pem, cert.pem and key.pem for it into %.200s, or name "
+                            "their folder with DOCKER_CERT_PATH",
+                            host->certs);
     }
     error_set(err, CAY_UNAVAILABLE, "Docker at %s does not answer: %s", host->shown,
               message[0] != '\0' ? message : curl_easy_strerror(code));
@@ -249,7 +270,7 @@ static int request(struct docker_api *api, const struct docker_call *call, const
         return 0;
     if (a.refused)
         return error_set(err, CAY_INTERNAL, "an answer of Docker was larger than expected");
-    return unreachable(&api->host, code, message, err);
+    return docker_unreachable(&api->host, code, message, err);
 }
 
 static int ask_version(struct docker_api *api, struct cay_error *err) {
@@ -271,8 +292,7 @@ static int ask_version(struct docker_api *api, struct cay_error *err) {
     return 0;
 }
 
-/* The version to speak, asked for once. */
-static int get_version(struct docker_api *api, char out[static DOCKER_API_SIZE],
+int docker_api_version(struct docker_api *api, char out[static DOCKER_API_SIZE],
                        struct cay_error *err) {
     (void)pthread_mutex_lock(&api->lock);
     bool known = api->version[0] != '\0';
@@ -294,7 +314,7 @@ int docker_ask(struct docker_api *api, const struct docker_call *call, struct do
             *err = api->unusable;
         return -(int)api->unusable.code;
     }
-    int r = get_version(api, version, err);
+    int r = docker_api_version(api, version, err);
     return r < 0 ? r : request(api, call, version, ret, err);
 }
 

@@ -53,6 +53,13 @@ static int wait_for(int fd, int64_t deadline, struct cay_error *err) {
     return error_remedy(err, "look what 'docker logs' and the log of dockerd say");
 }
 
+int docker_report_error(struct docker_report *report, struct cay_error *err) {
+    report->step[sizeof report->step - 1] = '\0';
+    error_sys(err, report->sys, "in the container, %s", report->step);
+    error_sanitize(err);
+    return -(int)err->code;
+}
+
 /* The end of the connection is the good news: cay-init runs, and has closed it. */
 static int await_report(int sock, int64_t deadline, struct cay_error *err) {
     struct docker_report report;
@@ -64,10 +71,7 @@ static int await_report(int sock, int64_t deadline, struct cay_error *err) {
         return 0;
     if (n != (ssize_t)sizeof report)
         return error_set(err, CAY_INTERNAL, "the first process of the container made no sense");
-    report.step[sizeof report.step - 1] = '\0';
-    error_sys(err, report.sys, "in the container, %s", report.step);
-    error_sanitize(err);
-    return -(int)err->code;
+    return docker_report_error(&report, err);
 }
 
 int docker_door_serve(int door, const struct docker_orders *orders, int init, int listener,

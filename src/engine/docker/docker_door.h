@@ -15,6 +15,7 @@ struct cay_error;
 
 #define DOCKER_DOOR_NAME  "door"
 #define DOCKER_ENTER_NAME "enter"
+#define DOCKER_INIT_NAME  "init" /* where no descriptor can be passed */
 
 enum { DOCKER_ORDERS_VERSION = 1 };
 
@@ -41,6 +42,9 @@ struct docker_report {
     int32_t sys;
     char step[60];
 };
+
+/* The error that a report is. */
+int docker_report_error(struct docker_report *report, struct cay_error *err);
 
 /* Listens in the folder; what a start before has left there is removed. A descriptor. */
 int docker_door_open(int folder, struct cay_error *err);

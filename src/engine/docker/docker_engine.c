@@ -11,8 +11,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "engine/docker/docker_bridge.h"
 #include "engine/docker/docker_internal.h"
 #include "engine/docker/docker_spec.h"
 #include "engine/native/internal.h"
@@ -84,7 +86,10 @@ static int engine_stop(struct engine *e, const char *id, struct cay_error *err) 
     r = do_to(d, "POST", id, "/kill?signal=KILL", "killing the container", err);
     if (r < 0 && r != -CAY_CONFLICT) /* it has ended meanwhile */
         return r;
-    return wait_until_stopped(d, id, err);
+    r = wait_until_stopped(d, id, err);
+    if (r == 0)
+        docker_bridge_close(d, id);
+    return r;
 }
 
 static int engine_pause(struct engine *e, const char *id, struct cay_error *err) {
@@ -116,6 +121,7 @@ static int engine_remove(struct engine *e, const char *id, struct cay_error *err
     int r = remove_container(d, id, err);
     if (r < 0)
         return r;
+    docker_bridge_close(d, id);
     r = path_remove_tree(d->folder, id);
     if (r < 0)
         return error_sys(err, -r, "removing the folder of sandbox %s", id);
@@ -175,11 +181,15 @@ static int engine_stats(struct engine *e, const char *id, struct engine_stats *r
 /* ---- volumes: folders of ours, as the native engine has them ---- */
 
 static int engine_volume_make(struct engine *e, const char *id, struct cay_error *err) {
+    if (docker_of(e)->is_far)
+        return docker_far_volume_make(docker_of(e), id, err);
     _cleanup_(closep) int fd = volume_make(&docker_of(e)->volumes, id, err);
     return fd < 0 ? fd : 0;
 }
 
 static int engine_volume_remove(struct engine *e, const char *id, struct cay_error *err) {
+    if (docker_of(e)->is_far)
+        return docker_far_volume_remove(docker_of(e), id, err);
     if (!id_is_valid(id))
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a volume");
     _cleanup_(closep) int store = volume_open_store(&docker_of(e)->volumes, err);
@@ -191,13 +201,25 @@ static int engine_volume_remove(struct engine *e, const char *id, struct cay_err
 
 /* ---- what exists ---- */
 
+/* Those that ran before this process did: their ways in ended with the one before. */
+static void adopt(struct docker_engine *d, const struct engine_sandbox *v, size_t count) {
+    struct cay_error err;
+    for (size_t i = 0; i < count; i++)
+        if (v[i].state != ENGINE_STOPPED && docker_bridge_adopt(d, v[i].id, &err) < 0)
+            log_event(LOG_LEVEL_WARN, "there is no way into a sandbox", "id", "%s: %s", v[i].id,
+                      err.message);
+}
+
 int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *ret_count,
                 struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     struct docker_call call = {.method = "GET", .path = "/containers/json?all=1&" OURS};
     int r = docker_do(d->api, &call, &a, err);
-    return r < 0 ? r
-                 : docker_parse_list(buf_text(&a.body), a.body.len, d->home, ret, ret_count, err);
+    if (r == 0)
+        r = docker_parse_list(buf_text(&a.body), a.body.len, d->label, ret, ret_count, err);
+    if (r == 0 && d->is_far)
+        adopt(d, *ret, *ret_count);
+    return r;
 }
 
 static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
@@ -210,6 +232,7 @@ static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *re
 static void engine_close(struct engine *e) {
     struct docker_engine *d = docker_of(e);
     docker_events_stop(d);
+    docker_bridge_close_all(d);
     docker_api_free(d->api);
     fd_close(&d->init);
     fd_close(&d->folder);
@@ -257,7 +280,12 @@ int docker_engine_open(const struct docker_engine_options *o, struct engine **re
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     d->engine = (struct engine){.ops = &ops, .ended = o->ended, .user = o->user};
     d->state_dir = d->folder = d->init = -1;
+    d->is_far = o->unusable == NULL && o->host->socket[0] == '\0';
+    (void)pthread_mutex_init(&d->bridges_lock, NULL);
+    (void)pthread_mutex_init(&d->tools_lock, NULL);
     int r = open_folders(d, o, err);
+    if (r == 0)
+        r = d->is_far ? docker_far_label(d, err) : str_copy(d->label, sizeof d->label, d->home);
     if (r == 0)
         r = docker_api_new(o->host, o->unusable, &d->api, err);
     if (r == 0)

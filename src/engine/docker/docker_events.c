@@ -44,7 +44,7 @@ static void tell(struct docker_engine *d, const char *id, int exit_code) {
 
 static void take_line(struct stream *s, const char *line, size_t len) {
     struct docker_event event;
-    if (docker_parse_event(line, len, s->d->home, &event, NULL) == 0 &&
+    if (docker_parse_event(line, len, s->d->label, &event, NULL) == 0 &&
         str_equal(event.action, "die"))
         tell(s->d, event.id, event.exit_code);
 }

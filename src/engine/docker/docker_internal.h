@@ -4,13 +4,20 @@
 #include <pthread.h>
 
 #include "engine/docker/docker_api.h"
+#include "engine/docker/docker_door.h"
 #include "engine/docker/docker_engine.h"
+#include "engine/docker/docker_spec.h"
 #include "engine/native/volume.h"
+
+struct docker_bridge;
 
 struct docker_engine {
     struct engine engine; /* first */
     struct docker_api *api;
-    char home[PATH_MAX]; /* the state folder; labels our containers */
+    char home[PATH_MAX]; /* the state folder */
+    char
+        label[PATH_MAX + ID_SIZE + 1]; /* of our containers: which state folder, of which machine */
+    bool is_far; /* Docker is on another machine: no folder or descriptor of ours is there */
     int state_dir;
     int folder; /* STATE/docker */
     int init;   /* memfd with cay-init */
@@ -19,6 +26,10 @@ struct docker_engine {
     bool listening;
     bool closing; /* read and written atomically */
     bool is_able; /* Docker can limit what we limit; the same */
+    pthread_mutex_t bridges_lock;
+    struct docker_bridge *bridges; /* ways into sandboxes, if it is far (docker_bridge.h) */
+    pthread_mutex_t tools_lock;
+    bool has_tools; /* what containers are started with is there (docker_far.c) */
 };
 
 static inline struct docker_engine *docker_of(struct engine *e) {
@@ -37,6 +48,20 @@ int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *re
 /* docker_start.c */
 int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,
                  struct cay_error *err);
+
+/* docker_far.c: what there is instead of folders, where Docker is on another machine. */
+
+/* The label of our containers, with an id that this state folder gets once. */
+int docker_far_label(struct docker_engine *d, struct cay_error *err);
+void docker_far_tools_name(const struct docker_engine *d, char out[static DOCKER_VOLUME_SIZE]);
+/* Sees to it that the volume with cay-enter and cay-init is there, by help of an image that is. */
+int docker_far_tools(struct docker_engine *d, const char *image, struct cay_error *err);
+/* Gives the first process of a container that was started its orders, and waits until it is
+ * cay-init. */
+int docker_far_enter(struct docker_engine *d, const char *id, const struct docker_orders *orders,
+                     int timeout_ms, struct cay_error *err);
+int docker_far_volume_make(struct docker_engine *d, const char *id, struct cay_error *err);
+int docker_far_volume_remove(struct docker_engine *d, const char *id, struct cay_error *err);
 
 /* docker_events.c: tells of ends, by a thread of its own. */
 int docker_events_start(struct docker_engine *d, struct cay_error *err);

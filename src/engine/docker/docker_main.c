@@ -25,13 +25,10 @@ static int find_host(struct docker_host *ret, struct cay_error *err) {
     struct docker_host_env env = {.host = getenv("DOCKER_HOST"),
                                   .tls_verify = getenv("DOCKER_TLS_VERIFY"),
                                   .cert_path = getenv("DOCKER_CERT_PATH"),
-                                  .home = getenv("HOME")};
-    int r = docker_host_find(&env, ret, err);
-    if (r < 0 || ret->socket[0] != '\0')
-        return r;
-    error_set(err, CAY_UNSUPPORTED, "Docker at %s is on another machine", ret->shown);
-    return error_remedy(err, "cay passes descriptors to its sandboxes: run it where Docker is, and "
-                             "set DOCKER_HOST to its unix socket");
+                                  .home = getenv("HOME"),
+                                  .context = getenv("DOCKER_CONTEXT"),
+                                  .config = getenv("DOCKER_CONFIG")};
+    return docker_host_look_up(&env, ret, err);
 }
 
 int main(int argc, char **argv) {

@@ -333,3 +333,60 @@ int docker_parse_event(const char *line, size_t len, const char *home, struct do
                ? 0
                : error_set(err, CAY_NOT_FOUND, "an event of another's container");
 }
+
+int docker_parse_exec(const char *text, size_t len, char out[static DOCKER_EXEC_SIZE],
+                      struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = json_parse("Docker's exec", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    const char *id = "";
+    r = json_get_string(&root, "Id", JSON_REQUIRED, &id, err);
+    if (r < 0)
+        return r;
+    size_t n = strspn(id, "0123456789abcdefABCDEF");
+    if (n == 0 || id[n] != '\0' || str_copy(out, DOCKER_EXEC_SIZE, id) < 0)
+        return error_set(err, CAY_INTERNAL, "Docker gave an exec an id that is none");
+    return 0;
+}
+
+/* ---- files of the docker command ---- */
+
+int docker_parse_context(const char *text, size_t len, struct docker_context *ret,
+                         struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct docker_context){0};
+    int r = json_parse("a context of the docker command", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, ""), ends, docker;
+    const char *name = "", *host = "";
+    r = json_get_string(&root, "Name", JSON_REQUIRED, &name, err);
+    if (r == 0)
+        r = json_get_object(&root, "Endpoints", JSON_REQUIRED, &ends, err);
+    if (r == 0)
+        r = json_get_object(&ends, "docker", JSON_REQUIRED, &docker, err);
+    if (r == 0)
+        r = json_get_string(&docker, "Host", JSON_OPTIONAL, &host, err);
+    if (r == 0)
+        r = json_get_bool(&docker, "SkipTLSVerify", JSON_OPTIONAL, &ret->skip_verify, err);
+    if (r == 0 && (str_copy(ret->name, sizeof ret->name, name) < 0 ||
+                   str_copy(ret->host, sizeof ret->host, host) < 0))
+        r = error_set(err, CAY_INVALID_ARGUMENT, "a context of the docker command is too long");
+    return r;
+}
+
+int docker_parse_current(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE],
+                         struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    const char *name = "";
+    int r = json_parse("config.json of the docker command", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    r = json_get_string(&root, "currentContext", JSON_OPTIONAL, &name, err);
+    if (r == 0 && str_copy(out, DOCKER_TEXT_SIZE, name) < 0)
+        r = error_set(err, CAY_INVALID_ARGUMENT, "the name of the current context is too long");
+    return r;
+}

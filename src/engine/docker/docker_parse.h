@@ -10,7 +10,7 @@
 
 struct cay_error;
 
-enum { DOCKER_API_SIZE = 16, DOCKER_TEXT_SIZE = 256 };
+enum { DOCKER_API_SIZE = 16, DOCKER_TEXT_SIZE = 256, DOCKER_EXEC_SIZE = 129 };
 
 /* Labels of our containers. */
 #define DOCKER_LABEL_ID      "cay.id"
@@ -42,6 +42,13 @@ struct docker_event {
     int exit_code;
 };
 
+/* What a context of the docker command says of its Docker. */
+struct docker_context {
+    char name[DOCKER_TEXT_SIZE];
+    char host[512]; /* "" if it says nothing */
+    bool skip_verify;
+};
+
 int docker_parse_version(const char *text, size_t len, struct docker_version *ret,
                          struct cay_error *err);
 /* The version to speak with it: the newest that both know. -CAY_UNSUPPORTED if it is too old. */
@@ -64,3 +71,12 @@ int docker_parse_loaded(const char *text, size_t len, char out[static DOCKER_TEX
 /* One line of the events; -CAY_NOT_FOUND if it is about no container of this state folder. */
 int docker_parse_event(const char *line, size_t len, const char *home, struct docker_event *ret,
                        struct cay_error *err);
+/* The id of an exec: letters and digits. */
+int docker_parse_exec(const char *text, size_t len, char out[static DOCKER_EXEC_SIZE],
+                      struct cay_error *err);
+/* meta.json of a context. */
+int docker_parse_context(const char *text, size_t len, struct docker_context *ret,
+                         struct cay_error *err);
+/* The context that config.json of the docker command names; "" if it names none. */
+int docker_parse_current(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE],
+                         struct cay_error *err);

@@ -1,8 +1,11 @@
 #include "engine/docker/docker_spec.h"
 
+#include <stdio.h>
+
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/jsonw.h"
+#include "base/str.h"
 #include "engine/docker/docker_parse.h"
 
 enum { CPU_PERIOD_US = 100000, FILES_SOFT = 1024 };
@@ -60,14 +63,40 @@ static void put_mount(struct jsonw *w, const char *source, const char *target, b
     jsonw_end_object(w);
 }
 
+/* One of Docker's; without a name it goes with the container. */
+static void put_volume(struct jsonw *w, const char *name, const char *target, bool read_only) {
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "Type", "volume");
+    if (name != NULL)
+        jsonw_put_string(w, "Source", name);
+    jsonw_put_string(w, "Target", target);
+    jsonw_put_bool(w, "ReadOnly", read_only);
+    jsonw_key(w, "VolumeOptions"); /* nothing of the image comes into it */
+    jsonw_begin_object(w);
+    jsonw_put_bool(w, "NoCopy", true);
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+}
+
+static void put_far_mounts(struct jsonw *w, const struct docker_plan *p) {
+    put_volume(w, p->door, DOCKER_DOOR_INSIDE, true);
+    if (p->spec->read_only)
+        put_volume(w, NULL, DOCKER_WORK_INSIDE, false);
+    for (size_t i = 0; i < p->spec->mount_count; i++)
+        put_volume(w, p->sources[i], p->spec->mounts[i].target, p->spec->mounts[i].read_only);
+}
+
 /* Mounts of this form fail when their source is missing; the older "Binds" would make a folder. */
 static void put_mounts(struct jsonw *w, const struct docker_plan *p) {
     jsonw_key(w, "Mounts");
     jsonw_begin_array(w);
-    put_mount(w, p->door, DOCKER_DOOR_INSIDE, true);
+    if (p->is_far)
+        put_far_mounts(w, p);
+    else
+        put_mount(w, p->door, DOCKER_DOOR_INSIDE, true);
     if (p->work != NULL)
         put_mount(w, p->work, DOCKER_WORK_INSIDE, false);
-    for (size_t i = 0; i < p->spec->mount_count; i++)
+    for (size_t i = 0; !p->is_far && i < p->spec->mount_count; i++)
         put_mount(w, p->sources[i], p->spec->mounts[i].target, p->spec->mounts[i].read_only);
     jsonw_end_array(w);
 }
@@ -94,8 +123,10 @@ static void put_ulimits(struct jsonw *w, const struct docker_plan *p) {
     jsonw_key(w, "Ulimits");
     jsonw_begin_array(w);
     put_ulimit(w, "core", 0, 0);
-    put_ulimit(w, "nofile", MIN(p->files, (uint64_t)FILES_SOFT), p->files);
-    put_ulimit(w, "nproc", p->processes, p->processes);
+    if (p->files != 0)
+        put_ulimit(w, "nofile", MIN(p->files, (uint64_t)FILES_SOFT), p->files);
+    if (p->processes != 0)
+        put_ulimit(w, "nproc", p->processes, p->processes);
     jsonw_end_array(w);
 }
 
@@ -141,11 +172,11 @@ static int finish(const struct jsonw *w, struct cay_error *err) {
 }
 
 int docker_spec_create(const struct docker_plan *p, struct buf *out, struct cay_error *err) {
-    static const char *const entry[] = {DOCKER_DOOR_INSIDE "/enter"};
+    static const char *const entry[] = {DOCKER_DOOR_INSIDE "/enter", "wait"};
     struct jsonw w = JSONW_INIT(out);
     jsonw_begin_object(&w);
     jsonw_put_string(&w, "Image", p->image);
-    put_list(&w, "Entrypoint", entry, ARRAY_LEN(entry));
+    put_list(&w, "Entrypoint", entry, p->is_far ? 2 : 1);
     put_list(&w, "Cmd", NULL, 0);
     jsonw_put_string(&w, "User", "0:0");
     jsonw_put_string(&w, "WorkingDir", "/");
@@ -161,6 +192,40 @@ int docker_spec_create(const struct docker_plan *p, struct buf *out, struct cay_
     jsonw_end_object(&w);
     put_labels(&w, p);
     put_host_config(&w, p);
+    jsonw_end_object(&w);
+    return finish(&w, err);
+}
+
+int docker_spec_filler(const char *image, const char *volume, struct buf *out,
+                       struct cay_error *err) {
+    static const char *const entry[] = {DOCKER_DOOR_INSIDE "/enter"};
+    struct jsonw w = JSONW_INIT(out);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "Image", image);
+    put_list(&w, "Entrypoint", entry, ARRAY_LEN(entry));
+    jsonw_put_bool(&w, "NetworkDisabled", true);
+    jsonw_key(&w, "HostConfig");
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "NetworkMode", "none");
+    jsonw_key(&w, "Mounts");
+    jsonw_begin_array(&w);
+    put_volume(&w, volume, DOCKER_DOOR_INSIDE, false);
+    jsonw_end_array(&w);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    return finish(&w, err);
+}
+
+int docker_spec_volume(const char *id, const char *home, struct buf *out, struct cay_error *err) {
+    char name[DOCKER_VOLUME_SIZE];
+    struct jsonw w = JSONW_INIT(out);
+    (void)snprintf(name, sizeof name, DOCKER_VOLUME_PREFIX "%.*s", ID_LEN, id);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "Name", name);
+    jsonw_key(&w, "Labels");
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, DOCKER_LABEL_HOME, home);
+    jsonw_end_object(&w);
     jsonw_end_object(&w);
     return finish(&w, err);
 }

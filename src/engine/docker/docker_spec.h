@@ -12,20 +12,34 @@ struct cay_error;
 /* Where the folder with the way in is seen inside (docker_door.h). */
 #define DOCKER_DOOR_INSIDE "/.cay"
 #define DOCKER_WORK_INSIDE "/workspace"
+#define DOCKER_INIT_USER   "65533:65533" /* IDRANGE_INIT_ID */
+
+/* Names of Docker's volumes: of the programs that containers are started with, and of a named
+ * volume of ours. */
+#define DOCKER_TOOLS_PREFIX  "cay-tools-"
+#define DOCKER_VOLUME_PREFIX "cay-volume-"
+enum { DOCKER_VOLUME_SIZE = sizeof DOCKER_VOLUME_PREFIX + ID_SIZE };
 
 struct docker_plan {
     const struct sandbox_spec *spec;
     const char *image; /* as Docker knows it */
-    const char *home;  /* label: the state folder */
+    const char *home;  /* label: whose it is */
     const char *version;
+    bool is_far;        /* on another machine: door and sources are volumes of Docker's */
     const char *door;   /* folder of the host, shown read-only */
     const char *work;   /* folder of the host for the work folder of a read-only root; or NULL */
-    uint64_t files;     /* descriptors of a process, at most */
-    uint64_t processes; /* of a user, at most */
+    uint64_t files;     /* descriptors of a process, at most; 0: what Docker gives */
+    uint64_t processes; /* of a user, at most; the same */
     const char *const *sources; /* host folders of spec->mounts, in their order */
 };
 
 /* The body of a request to create the container. */
 int docker_spec_create(const struct docker_plan *p, struct buf *out, struct cay_error *err);
+/* The body of a request for a container that only has a volume at DOCKER_DOOR_INSIDE, to fill it.
+ */
+int docker_spec_filler(const char *image, const char *volume, struct buf *out,
+                       struct cay_error *err);
+/* The body of a request for the named volume with this id. */
+int docker_spec_volume(const char *id, const char *home, struct buf *out, struct cay_error *err);
 /* The body of a request to change its limits: those that are not 0. */
 int docker_spec_update(const struct sandbox_spec *spec, struct buf *out, struct cay_error *err);

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "base/str.h"
+#include "engine/docker/docker_bridge.h"
 #include "engine/docker/docker_door.h"
 #include "engine/docker/docker_image.h"
 #include "engine/docker/docker_internal.h"
@@ -38,6 +39,7 @@ struct starting {
     const char *image; /* id in the store */
     int folder;        /* STATE/docker/ID */
     char door_path[PATH_MAX], work_path[PATH_MAX];
+    char tools[DOCKER_VOLUME_SIZE]; /* instead of the door, on another machine */
     char *sources[SPEC_MOUNTS_MAX]; /* real paths of the mounts */
     struct docker_orders orders;
     bool had; /* a container, before this start */
@@ -63,6 +65,22 @@ static int check(const struct sandbox_spec *spec, const char *image, struct cay_
     }
     if (spec->mount_count > SPEC_MOUNTS_MAX)
         return error_set(err, CAY_INVALID_ARGUMENT, "more than %d volumes", SPEC_MOUNTS_MAX);
+    return 0;
+}
+
+/* What only a Docker on this machine can show. */
+static int check_far_mount(const struct mount_spec *m, struct cay_error *err) {
+    if (!m->named) {
+        error_set(err, CAY_UNSUPPORTED,
+                  "Docker is on another machine, and cannot show the folder '%.200s' of this one",
+                  m->source);
+        return error_remedy(err, "copy it into the sandbox, or use a named volume");
+    }
+    if (strchr(m->source, '/') != NULL) {
+        error_set(err, CAY_UNSUPPORTED,
+                  "Docker is on another machine, and cannot show a part of a volume");
+        return error_remedy(err, "show the whole volume");
+    }
     return 0;
 }
 
@@ -155,11 +173,33 @@ static int make_folder(struct starting *st, struct cay_error *err) {
         return error_errno(err, "opening the folder of the sandbox");
     fd_close(&st->folder);
     st->folder = in;
-    return put_enter(st, err);
+    return st->d->is_far ? 0 : put_enter(st, err);
+}
+
+/* Volumes of Docker's; one that is missing would be made, empty, and is made here with our label.
+ */
+static int find_far_sources(struct starting *st, struct cay_error *err) {
+    for (size_t i = 0; i < st->spec.mount_count; i++) {
+        const char *id = st->spec.mounts[i].source;
+        char name[DOCKER_VOLUME_SIZE];
+        int r = check_far_mount(&st->spec.mounts[i], err);
+        if (r == 0)
+            r = docker_far_volume_make(st->d, id, err);
+        if (r < 0)
+            return r;
+        (void)snprintf(name, sizeof name, DOCKER_VOLUME_PREFIX "%.*s", ID_LEN, id);
+        st->sources[i] = strdup(name);
+        if (st->sources[i] == NULL)
+            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    docker_far_tools_name(st->d, st->tools);
+    return 0;
 }
 
 static int find_sources(struct starting *st, struct cay_error *err) {
     char path[PATH_MAX];
+    if (st->d->is_far)
+        return find_far_sources(st, err);
     for (size_t i = 0; i < st->spec.mount_count; i++) {
         _cleanup_(closep) int fd = volume_open(&st->d->volumes, &st->spec.mounts[i], err);
         if (fd < 0)
@@ -207,7 +247,7 @@ static int remember(const struct starting *st, struct cay_error *err) {
 }
 
 /* Our own limit, or what is enough if that is more: an engine on our host may not be able to give
- * more than we have. */
+ * more than we have. Of one on another host we do not know. */
 static uint64_t limit_of(int resource, uint64_t enough) {
     struct rlimit limit;
     if (getrlimit((unsigned)resource, &limit) < 0 || limit.rlim_max == RLIM_INFINITY)
@@ -219,19 +259,23 @@ static int create(struct starting *st, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
     char path[DOCKER_PATH_SIZE], name[128];
+    bool far = st->d->is_far;
     struct docker_plan plan = {.spec = &st->spec,
                                .image = name,
-                               .home = st->d->home,
+                               .home = st->d->label,
                                .version = CAY_VERSION,
-                               .door = st->door_path,
-                               .work = st->spec.read_only ? st->work_path : NULL,
-                               .files = limit_of(RLIMIT_NOFILE, FILES_MAX),
-                               .processes = limit_of(RLIMIT_NPROC, PROCESSES_MAX),
+                               .is_far = far,
+                               .door = far ? st->tools : st->door_path,
+                               .work = st->spec.read_only && !far ? st->work_path : NULL,
+                               .files = far ? 0 : limit_of(RLIMIT_NOFILE, FILES_MAX),
+                               .processes = far ? 0 : limit_of(RLIMIT_NPROC, PROCESSES_MAX),
                                .sources = (const char *const *)st->sources};
     if (str_format(name, sizeof name, "sha256:%s", st->image) < 0 ||
         str_format(path, sizeof path, "/containers/create?name=cay-%s", st->spec.id) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
-    int r = docker_spec_create(&plan, &body, err);
+    int r = far ? docker_far_tools(st->d, name, err) : 0;
+    if (r == 0)
+        r = docker_spec_create(&plan, &body, err);
     if (r < 0)
         return r;
     struct docker_call call = {
@@ -280,18 +324,47 @@ static int fill_orders(const struct sandbox_spec *spec, struct docker_orders *re
     return 0;
 }
 
-static int run(struct starting *st, int listener, struct cay_error *err) {
+static int start_container(const struct starting *st, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     char path[DOCKER_PATH_SIZE];
-    int r = fill_orders(&st->spec, &st->orders, err);
+    int r = docker_path(path, st->spec.id, "/start", err);
+    return r < 0 ? r
+                 : docker_do(st->d->api, &(struct docker_call){.method = "POST", .path = path}, &a,
+                             err);
+}
+
+/* A start that fails may be for want of the programs, which somebody could have removed: the next
+ * one brings them again. */
+static int run_far(struct starting *st, int listener, struct cay_error *err) {
+    struct docker_engine *d = st->d;
+    char image[128];
+    (void)snprintf(image, sizeof image, "sha256:%s", st->image);
+    int r = docker_far_tools(d, image, err);
     if (r == 0)
-        r = docker_path(path, st->spec.id, "/start", err);
-    if (r < 0)
-        return r;
+        r = docker_bridge_reserve(d, st->spec.id, err);
+    if (r == 0)
+        r = start_container(st, err);
+    if (r == 0)
+        r = docker_far_enter(d, st->spec.id, &st->orders, ENTER_MS, err);
+    if (r == 0)
+        r = docker_bridge_open(d, st->spec.id, listener, err);
+    if (r < 0) {
+        docker_bridge_close(d, st->spec.id);
+        (void)pthread_mutex_lock(&d->tools_lock);
+        d->has_tools = false;
+        (void)pthread_mutex_unlock(&d->tools_lock);
+    }
+    return r;
+}
+
+static int run(struct starting *st, int listener, struct cay_error *err) {
+    int r = fill_orders(&st->spec, &st->orders, err);
+    if (r < 0 || st->d->is_far)
+        return r < 0 ? r : run_far(st, listener, err);
     int door = docker_door_open(st->folder, err);
     if (door < 0)
         return door;
-    r = docker_do(st->d->api, &(struct docker_call){.method = "POST", .path = path}, &a, err);
+    r = start_container(st, err);
     if (r == 0)
         r = docker_door_serve(door, &st->orders, st->d->init, listener, ENTER_MS, err);
     docker_door_close(st->folder, &door);

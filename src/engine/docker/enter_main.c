@@ -1,6 +1,10 @@
 /* cay-enter: what a container is started with. It takes cay-init, its socket and its orders from
  * the door (docker_door.h), gives up its rights, and becomes cay-init. The order is that of the
- * native engine (enter.c), without what the container engine has done already. */
+ * native engine (enter.c), without what the container engine has done already.
+ *
+ * On another machine there is no door: `cay-enter wait` takes cay-init from beside itself, makes
+ * its socket, and gets its orders by the first who connects to it, `cay-enter relay`
+ * (docker_relay.h). */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -17,6 +21,7 @@
 #include "base/auto.h"
 #include "base/fd.h"
 #include "engine/docker/docker_door.h"
+#include "engine/docker/docker_relay.h"
 #include "engine/docker/docker_spec.h"
 #include "engine/native/enter.h"
 #include "engine/native/idrange.h"
@@ -32,6 +37,11 @@ struct entry {
     struct docker_orders orders;
 };
 
+static bool orders_are_sane(const struct docker_orders *o) {
+    return o->version == DOCKER_ORDERS_VERSION && o->volume_count <= SPEC_MOUNTS_MAX &&
+           o->filter_count <= SECCOMP_MAX_INSNS;
+}
+
 static int take_orders(struct entry *e) {
     struct sockaddr_un name = {.sun_family = AF_UNIX,
                                .sun_path = DOCKER_DOOR_INSIDE "/" DOCKER_DOOR_NAME};
@@ -43,11 +53,25 @@ static int take_orders(struct entry *e) {
         fd_receive(e->door, &e->orders, sizeof e->orders, e->fds, ARRAY_LEN(e->fds), &count);
     if (n < 0)
         return (int)n;
-    bool sane = n == (ssize_t)sizeof e->orders && count == ARRAY_LEN(e->fds) &&
-                e->orders.version == DOCKER_ORDERS_VERSION &&
-                e->orders.volume_count <= SPEC_MOUNTS_MAX &&
-                e->orders.filter_count <= SECCOMP_MAX_INSNS;
-    return sane ? 0 : -EPROTO;
+    bool whole = n == (ssize_t)sizeof e->orders && count == ARRAY_LEN(e->fds);
+    return whole && orders_are_sane(&e->orders) ? 0 : -EPROTO;
+}
+
+/* The same by a stream. Nothing of the sandbox runs yet: who comes is the one that we sent. */
+static int wait_for_orders(struct entry *e) {
+    e->fds[0] = open(DOCKER_DOOR_INSIDE "/" DOCKER_INIT_NAME, O_RDONLY | O_CLOEXEC);
+    if (e->fds[0] < 0)
+        return -errno;
+    e->fds[1] = relay_listen();
+    if (e->fds[1] < 0)
+        return e->fds[1];
+    e->door = accept4(e->fds[1], NULL, NULL, SOCK_CLOEXEC);
+    if (e->door < 0)
+        return -errno;
+    int r = fd_read_all(e->door, &e->orders, sizeof e->orders);
+    if (r < 0)
+        return r;
+    return r == 1 && orders_are_sane(&e->orders) ? 0 : -EPROTO;
 }
 
 static int check_volumes(struct entry *e) {
@@ -186,10 +210,13 @@ static void report(const struct entry *e, const char *step, int sys) {
     (void)send(e->door, &r, sizeof r, MSG_NOSIGNAL); /* nobody there: nobody waits */
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     struct entry e = {.door = -1};
+    if (argc > 1 && strcmp(argv[1], "relay") == 0)
+        return relay_run();
+    bool waits = argc > 1 && strcmp(argv[1], "wait") == 0;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
-        int r = steps[i].run(&e);
+        int r = (i == 0 && waits ? wait_for_orders : steps[i].run)(&e);
         if (r < 0) {
             report(&e, steps[i].name, -r);
             break;

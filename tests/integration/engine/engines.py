@@ -15,7 +15,7 @@ import podmand
 import pytest
 import support
 from daemons import CAYD, Daemon
-from dockerd import Docker, client_program
+from dockerd import Docker, RemoteDocker, client_program
 from podmand import Podman
 from images import write_archive, shell_image, silent_image
 
@@ -236,14 +236,45 @@ class DockerEngine(Engine):
         self.docker = self.peer(home)
         self.undo.callback(self.docker.stop)
         self.docker.start()
-        self.env.update(DOCKER_HOST=self.docker.address, CAY_SANDBOX_ENGINE="docker")
+        self.env["CAY_SANDBOX_ENGINE"] = "docker"
+        self.use(self.docker)
         super().start()
         assert self.shell == self.main
+
+    def use(self, docker):
+        """Tells the daemon where Docker is."""
+        self.env["DOCKER_HOST"] = docker.address
 
     def traces(self):
         """Containers, and what is ours of them."""
         return super().traces() | set(self.docker("ps", "-aq").split()) | \
             {p.name for p in (self.daemon.state / "docker").iterdir()}
+
+
+class DockerRemoteEngine(DockerEngine):
+    """A Docker that is reached by TCP and TLS, and taken for one on another machine: nothing of this
+    one can be shown there, and every operation goes by a stream of Docker's."""
+
+    name = "docker-remote"
+    peer = RemoteDocker
+
+    @classmethod
+    def peer_missing(cls):
+        if shutil.which("openssl") is None:
+            return "openssl is not installed: scripts/setup --test"
+        return super().peer_missing()
+
+    def probe(self):
+        return {**super().probe(),
+                "host-folders": "folders of this machine are not on the other",
+                "subpath": "Docker before 25 shows whole volumes only"}
+
+    def start(self):
+        self.env["DOCKER_TLS_VERIFY"] = "1"
+        super().start()
+
+    def use(self, docker):
+        self.env.update(DOCKER_HOST=docker.far, DOCKER_CERT_PATH=str(docker.certs))
 
 
 class PodmanEngine(DockerEngine):
@@ -260,4 +291,4 @@ class PodmanEngine(DockerEngine):
         return {**super().probe(), "resize": "podman 4 cannot change the limits of a container"}
 
 
-ENGINES = [NativeRoot, NativeRootless, DockerEngine, PodmanEngine]
+ENGINES = [NativeRoot, NativeRootless, DockerEngine, DockerRemoteEngine, PodmanEngine]
