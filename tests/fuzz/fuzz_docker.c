@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "engine/docker/docker_demux.h"
 #include "engine/docker/docker_host.h"
 #include "engine/docker/docker_parse.h"
 
@@ -47,6 +48,31 @@ static void check_texts(const char *text, size_t len) {
         require(out[0] != '\0' && strpbrk(out, " \r\n\t") == NULL);
 }
 
+/* However it is cut, the same content comes out, and nothing is read beyond the end. */
+static size_t demux_all(const uint8_t *data, size_t size, size_t step) {
+    struct demux d = {0};
+    size_t content = 0;
+    for (size_t at = 0; at < size;) {
+        size_t used = 0, len = 0;
+        enum demux_stream which;
+        if (demux_take(&d, data + at, MIN(size - at, step), &used, &which, &len) < 0)
+            break;
+        require(used > 0 && len <= used && used <= step && which <= DEMUX_FAILURE);
+        at += used;
+        content += len;
+    }
+    return content;
+}
+
+static void check_files(const char *text, size_t len) {
+    struct docker_context context;
+    char exec[DOCKER_EXEC_SIZE], current[DOCKER_TEXT_SIZE];
+    (void)docker_parse_context(text, len, &context, NULL);
+    (void)docker_parse_current(text, len, current, NULL);
+    if (docker_parse_exec(text, len, exec, NULL) == 0)
+        require(exec[0] != '\0' && strpbrk(exec, "/? \r\n") == NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     _cleanup_(freep) char *text = strndup((const char *)data, size);
     require(text != NULL);
@@ -58,6 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_version((const char *)data, size);
     check_list((const char *)data, size);
     check_texts((const char *)data, size);
+    check_files((const char *)data, size);
+    require(demux_all(data, size, 1) == demux_all(data, size, size + 1));
     (void)docker_parse_info((const char *)data, size, &info, NULL);
     if (docker_parse_inspect((const char *)data, size, &container, NULL) == 0)
         require(container.exit_code >= 0 && container.exit_code <= 255);

@@ -209,23 +209,26 @@ static int loop(struct relay *r) {
     return code;
 }
 
-int relay_run(void) {
+int relay_between(int sock) {
     static struct relay r;
+    r.sock = sock;
+    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
+        if (fd_set_nonblocking(fd, true) < 0)
+            return 1;
+    return loop(&r) < 0 ? 1 : 0;
+}
+
+int relay_run(void) {
     static const char ready = RELAY_READY;
+    struct pollfd first = {.fd = STDIN_FILENO, .events = POLLIN};
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     (void)prctl(PR_SET_NAME, "cay-init", 0, 0, 0); /* it is no command of the sandbox */
-    struct pollfd first = {.fd = STDIN_FILENO, .events = POLLIN};
     if (fd_write_all(STDOUT_FILENO, &ready, 1) < 0)
         return 1;
     while (poll(&first, 1, -1) < 0 && errno == EINTR)
         ;
     if ((first.revents & POLLIN) == 0) /* it was not needed */
         return 0;
-    r.sock = connect_inside();
-    if (r.sock < 0)
-        return 1;
-    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
-        if (fd_set_nonblocking(fd, true) < 0)
-            return 1;
-    return loop(&r) < 0 ? 1 : 0;
+    int sock = connect_inside();
+    return sock < 0 ? 1 : relay_between(sock);
 }

@@ -30,6 +30,10 @@ uint64_t relay_get_number(const unsigned char *in, size_t size);
 
 /* Inside: a socket that listens at the name. A descriptor or -errno. */
 int relay_listen(void);
-/* Inside: relays between the descriptors 0, 1 and 2 and cay-init. What the process should exit
- * with. */
+/* Inside: relays between the descriptors 0, 1 and 2 and a connection, until one of both ends. What
+ * the process should exit with. */
+int relay_between(int sock);
+/* The same, with what goes before: says that it runs, and connects to cay-init with the first
+ * frame.
+ */
 int relay_run(void);
