@@ -20,6 +20,7 @@ from boxes import Box  # noqa: E402
 from engines import ENGINES  # noqa: E402
 
 LEFT_OUT = []  # (engine, what, why, case)
+SAMPLED = {}  # engine: how many cases are left to the engine that it shares its code with
 
 
 def chosen():
@@ -35,6 +36,29 @@ def chosen():
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(*what): what the engine must be able to do")
+
+
+def is_in_sample(item, seen):
+    """Whether an engine that runs a sample runs this; seen has what it has run already."""
+    engine = getattr(item, "callspec", None) and item.callspec.params.get("engine")
+    if not engine or engine.sample is None:
+        return True
+    name = item.originalname
+    first = (engine, name) not in seen
+    seen.add((engine, name))
+    return first and name in engine.sample
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("CAY_ENGINES"):
+        return
+    seen = set()
+    kept = [item for item in items if is_in_sample(item, seen)]
+    left = [item for item in items if item not in set(kept)]
+    for engine in {item.callspec.params["engine"].name for item in left}:
+        SAMPLED[engine] = sum(item.callspec.params["engine"].name == engine for item in left)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 @pytest.fixture(scope="session", params=chosen(), ids=lambda e: e.name)
@@ -96,6 +120,9 @@ def folder_of(engine, tmp_path_factory):
 
 
 def pytest_terminal_summary(terminalreporter):
+    for engine, count in sorted(SAMPLED.items()):
+        terminalreporter.write_line(f"{engine} runs a sample: {count} cases are left to the other engines "
+                                    f"(all: CAY_ENGINES={engine})")
     for engine in sorted({row[0] for row in LEFT_OUT}):
         rows = [row for row in LEFT_OUT if row[0] == engine]
         terminalreporter.write_line(f"{engine} leaves out {len(rows)} cases:")

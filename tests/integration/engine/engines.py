@@ -28,6 +28,22 @@ GIVE_IDS = """printf '%s:2000000:65536\\n' "$0" > "$1/ids" && mount --bind "$1/i
 WALLS = {"memory": "memory limit", "cpu": "cpu limit", "pids": "process limit", "pause": "freezer",
          "ids": "id range"}
 
+# How an engine makes, limits and ends sandboxes; what runs in them is another's case.
+LIFE_SAMPLE = {
+    "test_exit_codes", "test_usable_after_a_timeout", "test_nothing_of_ours_is_left",
+    "test_content_is_kept", "test_folders_both_ways", "test_stop_and_start_keep_files",
+    "test_stopping_twice_and_starting_twice", "test_a_stopped_sandbox_runs_nothing",
+    "test_pause_holds_and_resume_goes_on", "test_removal", "test_removal_of_what_runs_needs_a_word",
+    "test_the_daemon_comes_back_and_finds_it", "test_an_end_that_nobody_asked_for_is_told",
+    "test_nothing_is_left", "test_a_failed_creation_leaves_nothing", "test_the_memory_limit_bites",
+    "test_a_new_memory_limit", "test_the_process_limit_bites", "test_statistics",
+    "test_a_read_only_root", "test_a_session_remembers", "test_ports_are_reached_from_outside",
+    "test_a_volume_is_seen_live", "test_a_read_only_volume", "test_a_named_volume_is_shared",
+    "test_an_image_without_any_shell", "test_an_image_is_not_changed", "test_the_hostname_is_its_own",
+    "test_work_dir_and_user_of_the_sandbox", "test_pid_1_cannot_be_killed",
+    "test_capabilities_are_none", "test_no_new_privileges", "test_a_seccomp_filter",
+    "test_the_usual_devices", "test_what_is_refused", "test_network_off_is_off"}
+
 
 def sandbox_processes(daemon):
     """The process ids of every cay-init, which are PID 1 of sandboxes of this daemon."""
@@ -61,6 +77,9 @@ class Engine:
 
     name = ""
     tier = None  # what sandboxes ask for, if the default is too much
+    # Of an engine that shares nearly all of its code with another: which cases say something about it
+    # that the other's do not, each with its first value. None: all. CAY_ENGINES=NAME runs all too.
+    sample = None
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="engine-", dir="/tmp"))
@@ -172,6 +191,7 @@ class NativeRootless(NativeRoot):
 
     name = "native-rootless"
     tier = "basic"
+    sample = LIFE_SAMPLE if support.is_sanitized() else None
 
     @classmethod
     def missing(cls):
@@ -257,6 +277,21 @@ class DockerRemoteEngine(DockerEngine):
 
     name = "docker-remote"
     peer = RemoteDocker
+    sample = {  # what depends on streams, and on what is not mounted
+        "test_exit_codes", "test_output_is_what_was_written", "test_every_byte_goes_in_and_comes_out",
+        "test_streams_are_apart", "test_much_output", "test_input_ends_when_it_is_told",
+        "test_a_program_that_reads_nothing", "test_usable_after_a_timeout",
+        "test_hanging_up_ends_the_command", "test_typing", "test_commands_at_once",
+        "test_nothing_of_ours_is_left", "test_execute", "test_content_is_kept", "test_names",
+        "test_folders_both_ways", "test_stop_and_start_keep_files", "test_stop_gives_time_to_finish",
+        "test_pause_holds_and_resume_goes_on", "test_removal", "test_the_daemon_comes_back_and_finds_it",
+        "test_an_end_that_nobody_asked_for_is_told", "test_nothing_is_left", "test_statistics",
+        "test_a_failed_creation_leaves_nothing", "test_the_process_limit_bites", "test_a_read_only_root",
+        "test_a_session_remembers", "test_ports_are_reached_from_outside", "test_a_volume_is_seen_live",
+        "test_a_named_volume_is_shared", "test_a_named_volume_outlasts_its_sandbox",
+        "test_an_image_without_any_shell", "test_work_dir_and_user_of_the_sandbox",
+        "test_capabilities_are_none", "test_a_seccomp_filter", "test_the_usual_devices",
+        "test_network_off_is_off"}
 
     @classmethod
     def peer_missing(cls):
@@ -282,6 +317,7 @@ class PodmanEngine(DockerEngine):
 
     name = "podman"
     peer = Podman
+    sample = LIFE_SAMPLE
 
     @classmethod
     def peer_missing(cls):
