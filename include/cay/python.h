@@ -9,13 +9,25 @@
 extern "C" {
 #endif
 
+/* What a program is for, and what it must leave. */
+enum cay_python_type {
+    CAY_PYTHON_OTHERS,  /* anything */
+    CAY_PYTHON_PROCESS, /* processes data: at least one file that is not empty in the work folder */
+    CAY_PYTHON_REPORT,  /* a text report there, with headings and the figures that it refers to */
+};
+
 /* A program. Everything is borrowed for the call. */
 struct cay_python {
     const char *name; /* of its file; "-c" and "-" are what python3 means by them */
     const void *code; /* any bytes; python3 judges them */
     size_t code_len;
-    const char *const *args; /* sys.argv[1:], NULL-terminated; NULL: none */
-    int warm;                /* from cay_python_warm; 0 or less: the interpreter starts cold */
+    const char *const *args;     /* sys.argv[1:], NULL-terminated; NULL: none */
+    int warm;                    /* from cay_python_warm; 0 or less: the interpreter starts cold */
+    const char *const *packages; /* to be installed by pip, as "requests==2.31.0", NULL-terminated;
+                                  * NULL: none. Needs a cold interpreter */
+    const char *index_url;       /* where pip looks for them; NULL: as it is configured inside */
+    const char *find_links;      /* a folder inside with wheels; NULL: none */
+    enum cay_python_type type;
 };
 
 struct cay_python_frame {
@@ -33,6 +45,17 @@ struct cay_python_figure {
     char *format; /* "png" */
     void *data;
     size_t len;
+};
+
+enum { CAY_PYTHON_REPORT_MAX = 64 };
+
+/* A text report, and what is wrong with it or with whatever else the program had to leave. */
+struct cay_python_report {
+    char *path, *text; /* below the work folder; at most 1 MB of it. NULL: there is none */
+    char *sections[CAY_PYTHON_REPORT_MAX];
+    char *figures[CAY_PYTHON_REPORT_MAX]; /* files that it refers to and that are there */
+    char *problems[CAY_PYTHON_REPORT_MAX];
+    size_t section_count, figure_count, problem_count;
 };
 
 /* A Python interpreter of an image that has been started once and frozen: a descriptor, the
@@ -58,6 +81,8 @@ struct cay_python_result {
     bool files_truncated; /* there are more, or nobody knows */
     struct cay_python_figure *figures;
     size_t figure_count;
+    char *not_installed; /* why there were no packages, and so no run; NULL: there were */
+    struct cay_python_report report;
 };
 
 /* Runs a program to its end, as cay_sandbox_exec runs a command; argv and input of exec are not

@@ -1,6 +1,7 @@
 /* `cay python` and `cay run-code`: a program in a fresh sandbox, or in one that stays. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/fresh.h"
 #include "cli/python_choice.h"
+#include "cli/python_options.h"
 #include "cli/python_output.h"
 #include "cli/python_tell.h"
 #include "client/daemon.h"
@@ -21,128 +23,8 @@
 
 enum { CODE_MAX = 64 * 1024 * 1024 };
 
-struct python_options {
-    struct verb_common common;
-    const char *code, *in, *image, *network, *workdir, *user, *figures;
-    uint64_t memory, disk, output_max, capture;
-    double cpus;
-    int64_t pids, timeout_ms, idle_output_ms;
-    struct strv env, volumes;
-    int tier, pull; /* indices into fresh_tiers and fresh_pulls */
-    bool cold;
-    int language; /* index into language_names */
-    int64_t compile_ms;
-};
-
-/* Those that only `cay run-code` has come first. */
-enum { OPTIONS_OF_CODE = 2 };
-
-static const struct opt options[] = {
-    {.letter = 'l',
-     .name = "language",
-     OPT_TO_CHOICE(struct python_options, language),
-     .arg = "LANGUAGE",
-     .choices = language_names,
-     .help = "what it is written in; auto: as the end of the file's name says (auto)"},
-    {.name = "compile-timeout",
-     OPT_TO_DURATION(struct python_options, compile_ms),
-     .arg = "TIME",
-     .help = "end the compiler after this time, in whole seconds (60s)"},
-    {.letter = 'c',
-     .name = "code",
-     OPT_TO_STRING(struct python_options, code),
-     .arg = "CODE",
-     .help = "the program itself, instead of a file"},
-    {.name = "in",
-     OPT_TO_STRING(struct python_options, in),
-     .arg = "SANDBOX",
-     .help = "run it in this sandbox instead of a fresh one"},
-    {.name = "cold",
-     OPT_TO_FLAG(struct python_options, cold),
-     .help = "start the interpreter anew instead of copying one that has been started"},
-    {.name = "figures",
-     OPT_TO_STRING(struct python_options, figures),
-     .arg = "DIR",
-     .complete = OPT_COMPLETE_FOLDER,
-     .help = "save the figures that it leaves open as DIR/figure-1.png …"},
-    {.name = "capture",
-     OPT_TO_SIZE(struct python_options, capture),
-     .arg = "SIZE",
-     .help = "with -o json: output of each stream in the result; all of a longer one goes to a "
-             "file (1m)"},
-    {.name = "timeout",
-     OPT_TO_DURATION(struct python_options, timeout_ms),
-     .arg = "TIME",
-     .help = "end the program after this time, 0 for never (300s)"},
-    {.name = "idle-output-timeout",
-     OPT_TO_DURATION(struct python_options, idle_output_ms),
-     .arg = "TIME",
-     .help = "end the program when it prints nothing for this long"},
-    {.name = "output-max",
-     OPT_TO_SIZE(struct python_options, output_max),
-     .arg = "SIZE",
-     .help = "end the program when it has printed this much (with -o json: 64m)"},
-    {.letter = 'e',
-     .name = "env",
-     OPT_TO_STRINGS(struct python_options, env),
-     .arg = "KEY=VALUE",
-     .help = "set an environment variable"},
-    {.letter = 'w',
-     .name = "workdir",
-     OPT_TO_STRING(struct python_options, workdir),
-     .arg = "DIR",
-     .help = "where it starts, made if missing (/workspace)"},
-    {.letter = 'u',
-     .name = "user",
-     OPT_TO_STRING(struct python_options, user),
-     .arg = "USER[:GROUP]",
-     .help = "who runs it inside (root)"},
-    {.name = "image",
-     OPT_TO_STRING(struct python_options, image),
-     .arg = "IMAGE",
-     .help = "image of the fresh sandbox; 'host' is this machine's /usr, read-only"},
-    {.name = "pull",
-     OPT_TO_CHOICE(struct python_options, pull),
-     .arg = "WHEN",
-     .choices = fresh_pulls,
-     .help = "when to ask the image's registry (missing)"},
-    {.letter = 'm',
-     .name = "memory",
-     OPT_TO_SIZE(struct python_options, memory),
-     .arg = "SIZE",
-     .help = "memory limit of the fresh sandbox (512m)"},
-    {.name = "cpus",
-     OPT_TO_NUMBER(struct python_options, cpus),
-     .arg = "N",
-     .min = 0.01,
-     .max = 4096,
-     .help = "its processor limit (1.0)"},
-    {.name = "pids",
-     OPT_TO_INTEGER(struct python_options, pids),
-     .arg = "N",
-     .min = 1,
-     .max = 4194304,
-     .help = "its limit of processes and threads (256)"},
-    {.name = "disk",
-     OPT_TO_SIZE(struct python_options, disk),
-     .arg = "SIZE",
-     .help = "its limit of written files (half of the memory)"},
-    {.name = "network",
-     OPT_TO_STRING(struct python_options, network),
-     .arg = "MODE",
-     .help = "none: loopback only"},
-    {.letter = 'v',
-     .name = "volume",
-     OPT_TO_STRINGS(struct python_options, volumes),
-     .arg = "HOST:BOX[:ro]",
-     .help = "show a host folder or file inside"},
-    {.name = "tier",
-     OPT_TO_CHOICE(struct python_options, tier),
-     .arg = "TIER",
-     .choices = fresh_tiers,
-     .help = "accept no less isolation than this; see 'cay doctor'"},
-    {0},
-};
+/* Where a sandbox sees the folder of --find-links. */
+#define WHEELS "/mnt/cay-wheels"
 
 /* What one run holds; released by finish(). */
 struct run {
@@ -151,6 +33,7 @@ struct run {
     const struct language *language;
     struct config *config;
     struct cay_python program;
+    struct strv volumes; /* those of the options, and the wheels */
     struct buf code;
     bool stdin_is_code;
     char image[CAY_IMAGE_ID_SIZE]; /* id of an image of the store */
@@ -240,16 +123,17 @@ static int find_program(struct run *r, int argc, char **argv) {
 
 /* The option that makes sense for a fresh sandbox only; NULL if none was given. */
 static const char *only_fresh(const struct python_options *o) {
-    return o->image != NULL     ? "--image"
-           : o->network != NULL ? "--network"
-           : o->memory != 0     ? "--memory"
-           : o->disk != 0       ? "--disk"
-           : o->cpus > 0        ? "--cpus"
-           : o->pids != 0       ? "--pids"
-           : o->volumes.len > 0 ? "--volume"
-           : o->tier != 0       ? "--tier"
-           : o->pull != 0       ? "--pull"
-                                : NULL;
+    return o->image != NULL        ? "--image"
+           : o->find_links != NULL ? "--find-links"
+           : o->network != NULL    ? "--network"
+           : o->memory != 0        ? "--memory"
+           : o->disk != 0          ? "--disk"
+           : o->cpus > 0           ? "--cpus"
+           : o->pids != 0          ? "--pids"
+           : o->volumes.len > 0    ? "--volume"
+           : o->tier != 0          ? "--tier"
+           : o->pull != 0          ? "--pull"
+                                   : NULL;
 }
 
 static int check_options(struct run *r) {
@@ -271,7 +155,13 @@ static int check_options(struct run *r) {
 
 /* What only Python has is refused for others, rather than passed over. */
 static int check_language(struct run *r) {
-    const char *option = r->o->cold ? "--cold" : r->o->figures != NULL ? "--figures" : NULL;
+    const struct python_options *o = r->o;
+    const char *option = o->cold                 ? "--cold"
+                         : o->figures != NULL    ? "--figures"
+                         : o->packages.len > 0   ? "--package"
+                         : o->find_links != NULL ? "--find-links"
+                         : o->type != 0          ? "--code-type"
+                                                 : NULL;
     if (option == NULL || is_python(r))
         return 0;
     error_set(&r->err, CAY_INVALID_ARGUMENT, "%s is for Python, not for %s", option,
@@ -298,7 +188,7 @@ static struct cay_spec make_spec(const struct run *r) {
     spec.pids = (uint32_t)(o->pids != 0 ? o->pids : r->config->sandbox.pids);
     spec.tier = fresh_tier(o->tier, r->config);
     spec.user = o->user;
-    spec.volumes = (const char *const *)o->volumes.v;
+    spec.volumes = (const char *const *)r->volumes.v;
     return spec;
 }
 
@@ -322,6 +212,32 @@ static struct cay_exec make_exec(const struct run *r) {
     return exec;
 }
 
+static int add_wheels(struct run *r, const char *folder) {
+    char path[PATH_MAX];
+    if (realpath(folder, path) == NULL) {
+        error_errno(&r->err, "opening the folder of wheels '%.200s'", folder);
+        return error_remedy(&r->err, "name a folder of this machine in --find-links or "
+                                     "python.find_links");
+    }
+    if (strv_pushf(&r->volumes, "%s:" WHEELS ":ro", path) < 0)
+        return error_set(&r->err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    r->program.find_links = WHEELS;
+    return 0;
+}
+
+/* What the program asks for beside its code. A sandbox that stays sees what it was made with. */
+static int take_extras(struct run *r) {
+    const char *folder = r->o->find_links != NULL ? r->o->find_links : r->config->python.find_links;
+    for (size_t i = 0; i < r->o->volumes.len; i++)
+        if (strv_push(&r->volumes, r->o->volumes.v[i]) < 0)
+            return error_set(&r->err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    r->program.type = (enum cay_python_type)r->o->type;
+    r->program.packages = (const char *const *)r->o->packages.v;
+    r->program.index_url = r->config->python.index_url;
+    bool wants = r->o->packages.len > 0 && r->o->in == NULL && folder[0] != '\0';
+    return wants ? add_wheels(r, folder) : 0;
+}
+
 /* ---- doing it ---- */
 
 static int prepare(struct run *r, int argc, char **argv) {
@@ -335,6 +251,8 @@ static int prepare(struct run *r, int argc, char **argv) {
         failed = find_language(r, argc > 0 ? argv[0] : NULL);
     if (failed == 0)
         failed = check_language(r);
+    if (failed == 0)
+        failed = take_extras(r);
     if (failed == 0 && is_json(r))
         failed = python_output_open(&r->output[0], "stdout", &r->err);
     if (failed == 0 && is_json(r))
@@ -347,6 +265,7 @@ static const char *why_cold(const struct run *r) {
     const struct python_options *o = r->o;
     return !r->config->python.warm              ? "python.warm is false"
            : o->cold                            ? "--cold"
+           : o->packages.len > 0                ? "--package"
            : o->user != NULL                    ? "--user"
            : python_env_matters(&o->env)        ? "--env changes how the interpreter starts"
            : python_volumes_matter(&o->volumes) ? "--volume covers files of the interpreter"
@@ -457,6 +376,8 @@ static void explain(const struct run *r) {
         verb_note("it did not compile; nothing was run");
     else
         command_explain(&result->run);
+    for (size_t i = 0; i < result->report.problem_count; i++)
+        verb_note("%s", result->report.problems[i]);
     if (r->o->figures == NULL && result->figure_count > 0)
         verb_note("it left %zu figures; --figures DIR saves them", result->figure_count);
 }
@@ -472,9 +393,12 @@ static int report(struct run *r, int failed) {
         r->err = first;
     if (failed < 0 && run->exit_code == 0)
         run->exit_code = 125;
+    if (run->exit_code == 0 && r->result.program.report.problem_count > 0)
+        run->exit_code = 1; /* a program that breaks its rules has failed */
     if (is_json(r)) {
         const struct python_told told = {.result = &r->result,
                                          .language = language_told(r),
+                                         .type = python_types[r->o->type],
                                          .err = failed < 0 ? &r->err : NULL,
                                          .why_cold = r->why_cold,
                                          .out_file = file_of(&r->output[0]),
@@ -493,6 +417,7 @@ static void finish(struct run *r) {
         if (r->output[i].fd >= 0) /* nothing was taken of it */
             python_output_close(&r->output[i]);
     buf_free(&r->code);
+    strv_free(&r->volumes);
     if (r->program.warm > 0)
         (void)close(r->program.warm);
     config_free(r->config);
@@ -535,7 +460,7 @@ const struct opt_command cli_python = {
                 "cay python -v \"$PWD\":/workspace analyse.py data.csv\n"
                 "cay python -o json --timeout 10s - < program.py\n"
                 "cay python --in lab --figures out plot.py\n",
-    .options = options + OPTIONS_OF_CODE,
+    .options = python_options + PYTHON_OPTIONS_OF_CODE,
     .stop_at_operand = true,
     .max_operands = OPT_OPERANDS_ANY,
     .values_size = sizeof(struct python_options),
@@ -559,7 +484,7 @@ const struct opt_command cli_run_code = {
                 "cay run-code --language bash -c 'echo $((6*7))'\n"
                 "cay run-code -l node -o json - < program.js\n"
                 "cay run-code --image golang main.go\n",
-    .options = options,
+    .options = python_options,
     .stop_at_operand = true,
     .max_operands = OPT_OPERANDS_ANY,
     .values_size = sizeof(struct python_options),

@@ -77,6 +77,30 @@ static void put_interpreter(struct jsonw *w, const struct cay_python_result *r, 
     jsonw_end_object(w);
 }
 
+static void put_list(struct jsonw *w, const char *key, char *const *items, size_t count) {
+    jsonw_key(w, key);
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < count; i++)
+        jsonw_string(w, items[i]);
+    jsonw_end_array(w);
+}
+
+static void put_report(struct jsonw *w, const struct cay_python_report *r, const char *type) {
+    jsonw_put_string(w, "code_type", type);
+    put_list(w, "problems", r->problems, r->problem_count);
+    jsonw_key(w, "report");
+    if (r->path == NULL) {
+        jsonw_null(w);
+        return;
+    }
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "path", r->path);
+    jsonw_put_string(w, "text", r->text);
+    put_list(w, "sections", r->sections, r->section_count);
+    put_list(w, "figures", r->figures, r->figure_count);
+    jsonw_end_object(w);
+}
+
 static void put_language(struct jsonw *w, const struct python_told *t) {
     const char *tool = t->result->tool;
     if (tool == NULL && t->result->program.version != NULL)
@@ -101,6 +125,7 @@ int python_tell_json(const struct python_told *t) {
     put_exception(&w, r);
     put_files(&w, r);
     put_figures(&w, r);
+    put_report(&w, &r->report, t->type);
     put_interpreter(&w, r, t->why_cold);
     jsonw_put_string(&w, "tier", r->run.tier);
     if (t->err != NULL)

@@ -5,6 +5,7 @@
 
 struct python_told {
     const struct cay_program_result *result;
+    const char *type;     /* "others", "process" or "report" */
     const char *language; /* NULL: nobody asked */
     const char *why_cold;
     const struct cay_error *err;     /* of cay itself; NULL: none */

@@ -95,6 +95,7 @@ struct config {
     struct {
         bool warm;
         struct strv preload;
+        const char *index_url, *find_links; /* "": none */
     } python;
 
     struct {

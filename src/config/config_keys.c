@@ -223,6 +223,10 @@ static const struct config_key keys[] = {
      .help = "run programs in copies of an interpreter that has been started"},
     {"python", "preload", CONFIG_LIST, "", FIELD(python.preload),
      .help = "modules that this interpreter has imported"},
+    {"python", "index_url", CONFIG_STRING, "", FIELD(python.index_url),
+     .help = "where pip looks for packages; empty: as the image says"},
+    {"python", "find_links", CONFIG_STRING, "", FIELD(python.find_links),
+     .help = "a folder of wheels that fresh sandboxes install packages from; empty: none"},
 };
 
 const struct config_key *config_keys(size_t *ret_count) {

@@ -8,15 +8,16 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "lib/python_options.h"
 #include "lib/python_report.h"
 #include "wire/client_exec.h"
 
-extern const char python_runner[];
+extern const char python_runner[], python_extras[];
 
 /* The beginning of a frozen interpreter counts there how often it tried. */
 static const char *const warm_argv[] = {"python3", "cay-a", NULL};
 
-enum { CODE_MAX = 64 * 1024 * 1024, ARGS_MAX = 4 * 1024 * 1024 };
+enum { CODE_MAX = 64 * 1024 * 1024, ARGS_MAX = 4 * 1024 * 1024, OPTIONS_MAX = 64 * 1024 };
 
 /* ---- what the runner reads: so many items, each with its length in front ---- */
 
@@ -39,7 +40,12 @@ static int make_request(const struct cay_python *p, struct buf *b, struct cay_er
                   CODE_MAX / 1024 / 1024);
         return error_remedy(err, "keep data in files of their own");
     }
-    put_number(b, 2 + args);
+    _cleanup_(buf_free) struct buf options = BUF_INIT(OPTIONS_MAX);
+    int r = python_put_options(p, &options, err);
+    if (r < 0)
+        return r;
+    put_number(b, 3 + args);
+    put_item(b, options.data, options.len);
     put_item(b, p->name, strlen(p->name));
     put_item(b, p->code, p->code_len);
     for (size_t i = 0; i < args; i++)
@@ -75,6 +81,8 @@ void cay_python_result_free(struct cay_python_result *r) {
         free(r->figures[i].format);
         free(r->figures[i].data);
     }
+    python_report_free(&r->report);
+    free(r->not_installed);
     free(r->version);
     free(r->type);
     free(r->message);
@@ -114,7 +122,8 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
     };
     struct cay_exec exec = *asked;
     _cleanup_(freep) char *text = NULL;
-    if (asprintf(&text, "%s\n\n_cay_run()\n", python_runner) < 0)
+    const char *more = python_has_options(python) ? python_extras : "";
+    if (asprintf(&text, "%s%s\n\n_cay_run()\n", python_runner, more) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     exec.argv =
         python->warm > 0 ? warm_argv : (const char *const[]){"python3", "-u", "-c", text, NULL};
@@ -130,5 +139,6 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
         ret->run.exit_code = 125;
         return error_remedy(err, "nothing was run; try again, or use --cold");
     }
-    return r < 0 ? error_sys(err, -r, "reading the report of the program") : 0;
+    return r < 0 ? error_sys(err, -r, "reading the report of the program")
+                 : python_judge_options(python, ret, err);
 }

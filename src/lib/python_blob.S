@@ -1,10 +1,13 @@
 /* What runs Python programs, as bytes: texts with a NUL behind, and what freezes an interpreter. */
     .section .rodata
 
-    .global python_runner, python_freezer
-    .hidden python_runner, python_freezer
+    .global python_runner, python_extras, python_freezer
+    .hidden python_runner, python_extras, python_freezer
 python_runner:
     .incbin CAY_PYTHON_RUNNER
+    .byte 0
+python_extras:
+    .incbin CAY_PYTHON_EXTRAS
     .byte 0
 python_freezer:
     .incbin CAY_PYTHON_FREEZER

@@ -87,6 +87,24 @@ static int take_figure(struct record *r, struct cay_python_result *ret) {
     return 0;
 }
 
+static int take_report(struct record *r, struct cay_python_report *ret) {
+    if (ret->path != NULL)
+        return -EPROTO;
+    ret->path = take_part(r);
+    ret->text = strndup(r->data, strnlen(r->data, r->len));
+    return ret->path == NULL || ret->text == NULL ? -ENOMEM : 0;
+}
+
+static int take_item(const struct record *r, char **items, size_t *count) {
+    if (*count >= CAY_PYTHON_REPORT_MAX)
+        return -EPROTO;
+    items[*count] = strndup(r->data, strnlen(r->data, r->len));
+    if (items[*count] == NULL)
+        return -ENOMEM;
+    ++*count;
+    return 0;
+}
+
 static int take_record(struct record *r, struct cay_python_result *ret) {
     switch (r->kind) {
     case PYTHON_VERSION:
@@ -101,9 +119,32 @@ static int take_record(struct record *r, struct cay_python_result *ret) {
         return take_frame(r, ret);
     case PYTHON_FIGURE:
         return take_figure(r, ret);
+    case PYTHON_NOT_INSTALLED:
+        return take_text(r, &ret->not_installed);
+    case PYTHON_REPORT_FILE:
+        return take_report(r, &ret->report);
+    case PYTHON_REPORT_SECTION:
+        return take_item(r, ret->report.sections, &ret->report.section_count);
+    case PYTHON_REPORT_FIGURE:
+        return take_item(r, ret->report.figures, &ret->report.figure_count);
+    case PYTHON_REPORT_PROBLEM:
+        return take_item(r, ret->report.problems, &ret->report.problem_count);
     default:
         return -EPROTO;
     }
+}
+
+static void free_items(char **items, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        free(items[i]);
+}
+
+void python_report_free(struct cay_python_report *r) {
+    free(r->path);
+    free(r->text);
+    free_items(r->sections, r->section_count);
+    free_items(r->figures, r->figure_count);
+    free_items(r->problems, r->problem_count);
 }
 
 int python_report_read(const struct buf *report, struct cay_python_result *ret) {

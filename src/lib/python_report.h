@@ -14,6 +14,11 @@ enum python_record {
     PYTHON_TRACEBACK = 4,
     PYTHON_FRAME = 5,  /* line, file, function and source, each but the last with a NUL behind */
     PYTHON_FIGURE = 6, /* format, NUL, bytes */
+    PYTHON_NOT_INSTALLED = 32,
+    PYTHON_REPORT_FILE = 33, /* path, NUL, text */
+    PYTHON_REPORT_SECTION = 34,
+    PYTHON_REPORT_FIGURE = 35,
+    PYTHON_REPORT_PROBLEM = 36,
 };
 
 enum {
@@ -24,3 +29,6 @@ enum {
 
 /* Fills the members of ret that a report tells of. 0, or -ENOMEM. */
 int python_report_read(const struct buf *report, struct cay_python_result *ret);
+
+/* Frees what there is of it. */
+void python_report_free(struct cay_python_report *r);

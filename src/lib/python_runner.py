@@ -98,6 +98,7 @@ def _cay_run(end=None):
         return path
 
     items = [read(number()) for _ in range(number())]
+    options = items.pop(0)
     name, code = os.fsdecode(items[0]), items[1]
     main = sys.modules["__main__"].__dict__
     main.pop("_cay_run", None)
@@ -116,6 +117,8 @@ def _cay_run(end=None):
     else:
         sys.orig_argv = ["python3"] + sys.argv
     put(VERSION, sys.version.split()[0])
+    extras = globals().pop("_cay_extras", None)
+    check = extras(options, report) if options else None
 
     failure = trace = None
     try:
@@ -130,6 +133,8 @@ def _cay_run(end=None):
             exec(program, main)
         except BaseException as error:
             failure, trace = error, error.__traceback__.tb_next
+    if check is not None:
+        attempt(check)
     attempt(tell_figures)
     if end is not None and (failure is None or isinstance(failure, SystemExit)):
         status = 0 if failure is None else failure.code

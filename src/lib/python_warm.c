@@ -20,7 +20,7 @@
 #include "lib/engine.h"
 #include "version.h"
 
-extern const char python_runner[], python_freezer[];
+extern const char python_runner[], python_extras[], python_freezer[];
 extern const char python_freeze_begin[], python_freeze_end[];
 extern const char python_thaw_begin[], python_thaw_end[];
 
@@ -81,6 +81,7 @@ static int make_key(struct warm *w, struct cay_error *err) {
     mix(&h, python_thaw_begin, (size_t)(python_thaw_end - python_thaw_begin));
     mix(&h, python_freeze_begin, (size_t)(python_freeze_end - python_freeze_begin));
     mix_text(&h, python_runner);
+    mix_text(&h, python_extras);
     mix_text(&h, python_freezer);
     for (const char *const *p = w->preload; p != NULL && *p != NULL; p++)
         mix_text(&h, *p);
@@ -251,7 +252,8 @@ static int freeze_in(cay_sandbox *box, const char *const *argv, int out, struct 
 
 static int run_freezer(const struct warm *w, int out, struct cay_error *err) {
     _cleanup_(freep) char *text = NULL;
-    if (asprintf(&text, "%s%s\n_cay_run(_cay_end)\n", python_runner, python_freezer) < 0)
+    if (asprintf(&text, "%s%s%s\n_cay_run(_cay_end)\n", python_runner, python_extras,
+                 python_freezer) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     const char *argv[PRELOAD_MAX + 5] = {"python3", "-u", "-c", text};
     for (size_t i = 0; w->preload != NULL && w->preload[i] != NULL; i++) {

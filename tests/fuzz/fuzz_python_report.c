@@ -22,6 +22,8 @@ static void free_all(struct cay_python_result *r) {
         free(r->figures[i].format);
         free(r->figures[i].data);
     }
+    python_report_free(&r->report);
+    free(r->not_installed);
     free(r->version);
     free(r->type);
     free(r->message);
