@@ -459,7 +459,8 @@ const struct opt_command cli_python = {
     .examples = "cay python -c 'print(6*7)'\n"
                 "cay python -v \"$PWD\":/workspace analyse.py data.csv\n"
                 "cay python -o json --timeout 10s - < program.py\n"
-                "cay python --in lab --figures out plot.py\n",
+                "cay python --in lab --figures out plot.py\n"
+                "cay python -p requests==2.31.0 --find-links wheels fetch.py\n",
     .options = python_options + PYTHON_OPTIONS_OF_CODE,
     .stop_at_operand = true,
     .max_operands = OPT_OPERANDS_ANY,

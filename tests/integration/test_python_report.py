@@ -115,7 +115,8 @@ def test_the_example_from_data_to_a_report_with_charts(folder, kind):
         lines = [line.split(",") for line in (folder / "sales.csv").read_text().split()]
         rows = [dict(zip(lines[0], line[:3] + [float(n) for n in line[3:]])) for line in lines[1:]]
         (folder / "sales.json").write_text(json.dumps(rows))
-    done = cay("python", *TIER, "-o", "json", "--code-type", "report", "--memory", "1g", "-e", "HOME=/tmp",
+    done = cay("python", *TIER, "-o", "json", "--code-type", "report", "--memory", "1g",
+               "-e", "MATPLOTLIBRC=/usr/share/matplotlib/mpl-data/matplotlibrc",
                "-v", f"{folder}:/workspace", EXAMPLE / "report.py", f"sales.{kind}", timeout=120)
     told = json.loads(done.stdout)
     assert (told["exit_code"], told["problems"]) == (0, []), told["stderr"]
