@@ -91,6 +91,18 @@ ssize_t fd_read_file_at(int dirfd, const char *path, char *text, size_t size) {
     return (ssize_t)len;
 }
 
+ssize_t fd_read_again(int fd, char *text, size_t size) {
+    ssize_t n = pread(fd, text, size, 0);
+    if (n < 0)
+        return -errno;
+    if ((size_t)n == size)
+        return -ENOBUFS;
+    if (n > 0 && text[n - 1] == '\n')
+        n--;
+    text[n] = '\0';
+    return n;
+}
+
 int fd_write_file_at(int dirfd, const char *path, const char *text) {
     _cleanup_(closep) int fd = openat(dirfd, path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)

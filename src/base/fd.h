@@ -21,6 +21,9 @@ int fd_read_to_end(int fd, struct buf *b);
  * without the final newline. Returns the length or -errno (-ENOBUFS if it does not fit). */
 ssize_t fd_read_file_at(int dirfd, const char *path, char *text, size_t size);
 
+/* The same of an open file of proc or cgroup, from its beginning; one read gives all of it. */
+ssize_t fd_read_again(int fd, char *text, size_t size);
+
 /* Writes text to an existing file with one write(2), as proc and cgroup files want it. */
 int fd_write_file_at(int dirfd, const char *path, const char *text);
 

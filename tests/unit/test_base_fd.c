@@ -124,7 +124,18 @@ static void small_files(void **state) {
         assert_int_equal(text[cases[i].size], 'Z');
         if (cases[i].text != NULL)
             assert_string_equal(text, cases[i].text);
+        /* an open one the same, as often as one likes */
+        fd = openat(dir, "f", O_RDONLY | O_CLOEXEC);
+        for (int twice = 0; twice < 2; twice++) {
+            memset(text, 'Z', sizeof text);
+            assert_int_equal(fd_read_again(fd, text, cases[i].size), cases[i].r);
+            assert_int_equal(text[cases[i].size], 'Z');
+            if (cases[i].text != NULL)
+                assert_string_equal(text, cases[i].text);
+        }
+        (void)close(fd);
     }
+    assert_int_equal(fd_read_again(-1, (char[4]){0}, 4), -EBADF);
     char text[16];
     assert_int_equal(fd_write_file_at(dir, "f", "512"), 0);
     assert_int_equal(fd_read_file_at(dir, "f", text, sizeof text), 3);

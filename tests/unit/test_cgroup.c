@@ -183,6 +183,38 @@ static void list_and_remove(void **state) {
     drop(&a);
 }
 
+/* What limits is joined, what only counts or freezes is not; removing knows the difference. */
+static void limiting_only(void **state) {
+    (void)state;
+    need(0);
+    struct cay_error err = {0};
+    struct cgroup_host less;
+    cgroup_host_limiting(&env.host, &less);
+    size_t left_out = 0;
+    for (size_t i = 0; i < env.host.hierarchy_count; i++)
+        left_out += env.host.version == CGROUP_V1 &&
+                    (env.host.hierarchies[i].controllers & (M | C | P | D)) == 0;
+    assert_int_equal(less.hierarchy_count, env.host.hierarchy_count - left_out);
+    for (unsigned c = 0; c < CGROUP_CONTROLLERS; c++) {
+        bool limits = (CGROUP_BIT(c) & (M | C | P | D)) != 0;
+        int there = env.host.where[c], here = less.where[c];
+        assert_true(!limits || less.support[c].usable == env.host.support[c].usable);
+        assert_true(here < 0 ? !less.support[c].usable || there < 0
+                             : less.hierarchies[here].parent == env.host.hierarchies[there].parent);
+        assert_true(less.support[c].usable || less.support[c].remedy[0] != '\0');
+    }
+    struct cgroup whole = make(ID, limits_of(0, 0, 0));
+    size_t all = folders(ID);
+    drop(&whole);
+    struct cgroup cgroup;
+    struct cgroup_limits some = limits_of(16 * MB, 50000, 8);
+    assert_int_equal(cgroup_create(&less, ID, &some, &cgroup, &err), 0);
+    assert_int_equal(folders(ID), all - left_out);
+    assert_limits(ID, "16777216", env.host.version == CGROUP_V1 ? "50000" : "50000 100000", "8");
+    drop(&cgroup); /* by the host with everything */
+    assert_int_equal(folders(ID), 0);
+}
+
 static void probe_twice(void **state) {
     (void)state;
     need(0);
@@ -206,6 +238,7 @@ int main(void) {
         cmocka_unit_test(refusals),         cmocka_unit_test(failure_undoes),
         cmocka_unit_test(existing_is_kept), cmocka_unit_test(few_descriptors),
         cmocka_unit_test(list_and_remove),  cmocka_unit_test(probe_twice),
+        cmocka_unit_test(limiting_only),
     };
     return RUN_ON_EACH_TREE(tests);
 }

@@ -51,6 +51,22 @@ static int hog(void *arg) {
     return 0;
 }
 
+/* Files that are kept open tell the same as those that are opened each time. */
+static void assert_counters(const struct cgroup *cgroup, uint64_t want_kills, bool want_idle) {
+    struct cgroup kept = *cgroup;
+    kept.oom = kept.members = -1;
+    uint64_t kills;
+    assert_int_equal(cgroup_keep_counters(&kept), 0);
+    const struct cgroup *both[] = {cgroup, &kept, &kept};
+    for (size_t i = 0; i < ARRAY_LEN(both); i++) {
+        assert_int_equal(cgroup_oom_kills(both[i], &kills), 0);
+        assert_int_equal(kills, want_kills);
+        assert_int_equal(cgroup_is_idle(both[i]), want_idle);
+    }
+    fd_close(&kept.oom);
+    fd_close(&kept.members);
+}
+
 static void memory_limit(void **state) {
     (void)state;
     need(M);
@@ -62,6 +78,7 @@ static void memory_limit(void **state) {
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     assert_int_equal(cgroup_stats(&cgroup, &stats, &err), 0);
     assert_int_equal(stats.oom_kills, 1);
+    assert_counters(&cgroup, 1, false);
     assert_true(stats.memory_peak_bytes > 8 * MB && stats.memory_peak_bytes <= 16 * MB);
     assert_true(stats.memory_bytes < 8 * MB);
     /* the hog alone was killed */
@@ -73,6 +90,7 @@ static void memory_limit(void **state) {
     assert_int_equal(cgroup_reset(&cgroup, &l, &err), 0);
     assert_int_equal(cgroup_stats(&cgroup, &stats, &err), 0);
     assert_int_equal(stats.oom_kills, 0);
+    assert_counters(&cgroup, 0, true);
     assert_true(stats.memory_peak_bytes < 2 * MB);
     assert_limits(ID, "20971520", env.host.version == CGROUP_V1 ? "-1" : "max 100000", "3");
     assert_int_equal(run(&cgroup, nothing, NULL), 0);

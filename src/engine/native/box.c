@@ -83,7 +83,7 @@ static int start_watching(struct native_box *b, struct cay_error *err) {
 
 /* Only a tier below the ones that promise a limit gets here without its controller. */
 static int make_cgroup(struct native_box *b, struct cay_error *err) {
-    const struct cgroup_host *host = &b->n->cgroups;
+    const struct cgroup_host *host = b->kept ? &b->n->cgroups : &b->n->limiting;
     if (host->version == CGROUP_NONE)
         return 0;
     struct cgroup_limits limits = {
@@ -162,6 +162,7 @@ static int prepare_root(struct native_box *b, struct cay_error *err) {
         .own_userns = b->n->own_userns,
         .idmap = b->idmap,
         .disk = b->disk,
+        .nothing = -1,
         .disk_is_mount = b->disk_is_mount,
         .volumes = native_volume_rules(b->n),
     };

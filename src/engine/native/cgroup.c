@@ -8,10 +8,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "engine/native/cgroup_backend.h"
 
-enum { CPU_QUOTA_MIN_US = 1000, RESET_MS = 1000 };
+enum { CPU_QUOTA_MIN_US = 1000, RESET_MS = 1000, COUNTER_SIZE = 256 };
+
+#define MEMBERS_FILE "pids.current"
 
 const struct cgroup_backend *cgroup_backend_of(const struct cgroup_host *host) {
     return host->version == CGROUP_V1 ? &cgroup_v1_backend : &cgroup_v2_backend;
@@ -138,10 +141,31 @@ int cgroup_open(const struct cgroup_host *host, const char *id, struct cgroup *r
     return r < 0 ? r : open_group(host, id, ret, err);
 }
 
+static int open_counter(const struct cgroup *cgroup, enum cgroup_controller controller,
+                        const char *file, int *ret) {
+    const struct cgroup_host *host = cgroup->host;
+    if (!host->support[controller].usable)
+        return 0;
+    const struct cgroup_hierarchy *h = &host->hierarchies[host->where[controller]];
+    int fd = cgroup_open_file(h, cgroup->id, file, O_RDONLY);
+    if (fd < 0)
+        return fd;
+    *ret = fd;
+    return 0;
+}
+
+int cgroup_keep_counters(struct cgroup *cgroup) {
+    const char *oom_file = cgroup_backend_of(cgroup->host)->oom_file;
+    int r = open_counter(cgroup, CGROUP_MEMORY, oom_file, &cgroup->oom);
+    return r < 0 ? r : open_counter(cgroup, CGROUP_PIDS, MEMBERS_FILE, &cgroup->members);
+}
+
 void cgroup_close(struct cgroup *cgroup) {
     for (size_t i = 0; i < ARRAY_LEN(cgroup->tasks); i++)
         fd_close(&cgroup->tasks[i]);
     fd_close(&cgroup->dirfd);
+    fd_close(&cgroup->oom);
+    fd_close(&cgroup->members);
     cgroup->host = NULL;
 }
 
@@ -196,7 +220,7 @@ int cgroup_stats(const struct cgroup *cgroup, struct cgroup_stats *ret, struct c
 }
 
 int cgroup_read_oom_kills(const struct cgroup_host *host, const char *id, uint64_t *ret) {
-    char text[256];
+    char text[COUNTER_SIZE];
     *ret = 0;
     if (!host->support[CGROUP_MEMORY].usable)
         return 0;
@@ -209,16 +233,26 @@ int cgroup_read_oom_kills(const struct cgroup_host *host, const char *id, uint64
 }
 
 int cgroup_oom_kills(const struct cgroup *cgroup, uint64_t *ret) {
-    return cgroup_read_oom_kills(cgroup->host, cgroup->id, ret);
+    if (cgroup->oom < 0)
+        return cgroup_read_oom_kills(cgroup->host, cgroup->id, ret);
+    char text[COUNTER_SIZE];
+    *ret = 0;
+    ssize_t n = fd_read_again(cgroup->oom, text, sizeof text);
+    if (n < 0)
+        return (int)n;
+    (void)cgroup_field(text, "oom_kill", ret); /* as in cgroup_read_oom_kills */
+    return 0;
 }
 
 int cgroup_is_idle(const struct cgroup *cgroup) {
-    uint64_t count;
+    char text[32];
     const struct cgroup_host *host = cgroup->host;
     if (!host->support[CGROUP_PIDS].usable)
         return cgroup_is_empty(cgroup);
-    int r = cgroup_read_number(host, CGROUP_PIDS, cgroup->id, "pids.current", &count);
-    return r < 0 ? r : count == 0;
+    ssize_t n = cgroup->members >= 0
+                    ? fd_read_again(cgroup->members, text, sizeof text)
+                    : cgroup_read(host, CGROUP_PIDS, cgroup->id, MEMBERS_FILE, text, sizeof text);
+    return n < 0 ? (int)n : str_equal(text, "0");
 }
 
 int cgroup_is_empty(const struct cgroup *cgroup) {

@@ -83,9 +83,11 @@ struct cgroup {
     bool limits_known;
     int tasks[CGROUP_HIERARCHIES_MAX]; /* v1, for cgroup_attach_self(); -1 beyond the last */
     int dirfd;                         /* v2, for clone3(CLONE_INTO_CGROUP); else -1 */
+    int oom, members; /* counters that are looked at often, after cgroup_keep_counters; else -1 */
 };
 
-#define CGROUP_EMPTY ((struct cgroup){.tasks = {-1, -1, -1, -1, -1, -1}, .dirfd = -1})
+#define CGROUP_EMPTY                                                                               \
+    ((struct cgroup){.tasks = {-1, -1, -1, -1, -1, -1}, .dirfd = -1, .oom = -1, .members = -1})
 
 /* Finds out what there is and makes our parent folder. Succeeds also where nothing is usable: the
  * reasons are in support[]. As an ordinary user on v2 it may move this process into a leaf of its
@@ -99,6 +101,11 @@ int cgroup_probe_at(const char *unified, const char *parent, struct cgroup_host 
 
 void cgroup_host_close(struct cgroup_host *host);
 
+/* The same host without the v1 hierarchies that only count or freeze, for sandboxes that nobody
+ * pauses or asks for counters: each hierarchy costs time to join and memory. The descriptors are
+ * borrowed: `ret` is not closed, and not used after `all`. Removing works with either. */
+void cgroup_host_limiting(const struct cgroup_host *all, struct cgroup_host *ret);
+
 /* 0 if the controller is usable; else CAY_UNSUPPORTED with the reason and the remedy. */
 int cgroup_require(const struct cgroup_host *host, enum cgroup_controller controller,
                    struct cay_error *err);
@@ -111,6 +118,10 @@ int cgroup_create(const struct cgroup_host *host, const char *id,
 /* Opens the group of a sandbox that exists, as after a restart. */
 int cgroup_open(const struct cgroup_host *host, const char *id, struct cgroup *ret,
                 struct cay_error *err);
+
+/* Keeps the files open that cgroup_oom_kills and cgroup_is_idle read, for a group that is leased
+ * again and again. 0 or -errno. */
+int cgroup_keep_counters(struct cgroup *cgroup);
 
 /* Closes the descriptors; the group stays. */
 void cgroup_close(struct cgroup *cgroup);

@@ -218,6 +218,25 @@ int cgroup_probe(struct cgroup_host *ret, struct cay_error *err) {
     return cgroup_probe_at(NULL, "cay", ret, err);
 }
 
+void cgroup_host_limiting(const struct cgroup_host *all, struct cgroup_host *ret) {
+    static const unsigned limiting = CGROUP_BIT(CGROUP_MEMORY) | CGROUP_BIT(CGROUP_CPU) |
+                                     CGROUP_BIT(CGROUP_PIDS) | CGROUP_BIT(CGROUP_DEVICES);
+    *ret = *all;
+    ret->hierarchy_count = 0;
+    for (size_t i = 0; i < all->hierarchy_count; i++) {
+        const struct cgroup_hierarchy *h = &all->hierarchies[i];
+        if (all->version == CGROUP_V1 && (h->controllers & limiting) == 0) {
+            cgroup_missing(ret, h->controllers, "ask for a sandbox that stays",
+                           "a throw-away sandbox has no such group");
+            continue;
+        }
+        for (unsigned c = 0; c < CGROUP_CONTROLLERS; c++)
+            if (all->where[c] == (int)i)
+                ret->where[c] = (int)ret->hierarchy_count;
+        ret->hierarchies[ret->hierarchy_count++] = *h;
+    }
+}
+
 void cgroup_host_close(struct cgroup_host *host) {
     for (size_t i = 0; i < ARRAY_LEN(host->hierarchies); i++)
         fd_close(&host->hierarchies[i].parent);

@@ -61,7 +61,7 @@ static int set_process(struct enter_plan *p) {
     if (sethostname(name, strlen(name)) < 0 || (!p->plain_caller && setsid() < 0) ||
         personality(PER_LINUX) < 0)
         return -errno;
-    int r = privilege_reset_oom_score();
+    int r = p->plain_oom_score ? 0 : privilege_reset_oom_score();
     return r < 0 ? r : privilege_set_rlimits(p->pids_rlimit);
 }
 
@@ -182,9 +182,11 @@ static int first_process(void *arg) {
 pid_t enter_start(struct enter_plan *plan, int *ret_pidfd, struct cay_error *err) {
     int pidfd = -1;
     struct clone_args args = {
-        .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD,
+        .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS,
         .pidfd = (uintptr_t)&pidfd,
     };
+    if (ret_pidfd != NULL)
+        args.flags |= CLONE_PIDFD;
     if (plan->share_descriptors)
         args.flags |= CLONE_FILES;
     if (plan->netns < 0)
@@ -206,6 +208,7 @@ pid_t enter_start(struct enter_plan *plan, int *ret_pidfd, struct cay_error *err
         *err = plan->err;
         return -(pid_t)err->code;
     }
-    *ret_pidfd = pidfd;
+    if (ret_pidfd != NULL)
+        *ret_pidfd = pidfd;
     return pid;
 }

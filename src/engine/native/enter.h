@@ -29,7 +29,8 @@ struct enter_plan {
     int listener;   /* or -1 */
     int connection; /* or -1 */
     bool die_with_parent;
-    bool plain_caller; /* has no terminal to be kept from, and every signal at its default */
+    bool plain_oom_score; /* the caller is not protected from the OOM killer */
+    bool plain_caller;    /* has no terminal to be kept from, and every signal at its default */
     /* The caller has thousands of descriptors: share the table until it is cut off above the first
      * ENTER_LOW_FDS, among which init, listener and connection must be. */
     bool share_descriptors;

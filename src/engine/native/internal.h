@@ -22,6 +22,7 @@ struct native {
     char *state_path;
     int state_dir;
     struct cgroup_host cgroups;
+    struct cgroup_host limiting; /* of these what throw-away sandboxes join */
     bool own_userns; /* we are root of our own user namespace only */
     bool single_id;  /* and it has one id */
     int landlock_abi;

@@ -43,7 +43,9 @@ struct launcher {
     int ids;
     unsigned hint;
     int host_ns, lean_ns; /* mount namespaces; -1: this kernel cannot do without the host's */
-    int dev; /* shared by all; -1: this kernel cannot clone it, each sandbox gets its own */
+    int dev;       /* shared by all; -1: this kernel cannot clone it, each sandbox gets its own */
+    int nothing;   /* likewise */
+    int oom_score; /* our own oom_score_adj */
     struct spec_host host;
     struct sandbox_spec defaults;
     struct cgroup_limits limits;
@@ -131,14 +133,21 @@ static struct rootfs_entry entry_of(const struct launcher *l, const struct slot 
 }
 
 /* Clones of host folders can only be made where the host's mounts are. */
-static int prepare(struct launcher *l, struct slot *s, const struct sandbox_spec *spec,
-                   struct cay_error *err) {
+static int prepare_at_host(struct launcher *l, struct slot *s, const struct sandbox_spec *spec,
+                           struct cay_error *err) {
     int r = lean_enter(l->host_ns, err);
     if (r == 0)
-        r = slot_prepare(l->n, s, spec, err);
+        r = slot_prepare(l->n, s, spec, l->nothing, err);
     int back = lean_enter(l->lean_ns, err);
-    if (r < 0 || back < 0)
-        return r < 0 ? r : back;
+    return r < 0 ? r : back;
+}
+
+static int prepare(struct launcher *l, struct slot *s, const struct sandbox_spec *spec,
+                   struct cay_error *err) {
+    int r = slot_needs_host(s, spec) ? prepare_at_host(l, s, spec, err)
+                                     : slot_prepare(l->n, s, spec, l->nothing, err);
+    if (r < 0)
+        return r;
     struct rootfs_entry e = entry_of(l, s);
     r = l->dev < 0 ? 0 : rootfs_assemble(&e, &s->root);
     if (r == 0)
@@ -183,6 +192,13 @@ static void clear_places(void) {
     (void)dup3(INIT_PLACE, LISTENER_PLACE, O_CLOEXEC);
 }
 
+/* Children have our score. Looking it up here is cheaper than in a /proc that nobody has used yet.
+ */
+static bool has_plain_oom_score(const struct launcher *l) {
+    char text[16];
+    return fd_read_again(l->oom_score, text, sizeof text) > 0 && text[0] != '-';
+}
+
 static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay_error *err) {
     const struct sock_fprog *filter;
     int r = native_filter_for(l->n, &s->spec, &filter, err);
@@ -203,16 +219,14 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
         .connection = (fds & LAUNCHER_CONNECTION) != 0 ? CONNECTION_PLACE : -1,
         .die_with_parent = true,
         .share_descriptors = true,
+        .plain_oom_score = has_plain_oom_score(l),
         .plain_caller = true,
     };
     if (own_dev >= 0) {
         plan.fs.dev = own_dev;
         plan.fs.share_dev = false;
     }
-    int pidfd = -1;
-    pid_t pid = enter_start(&plan, &pidfd, err);
-    fd_close(&pidfd); /* we are its parent: the pid stays ours until we reap it */
-    return pid;
+    return enter_start(&plan, NULL, err); /* the pid stays ours until we reap it */
 }
 
 /* A sandbox that waits for a client, so that starting is nothing but handing it over. */
@@ -440,6 +454,8 @@ static void launcher_close(struct launcher *l) {
     helper_stop(&l->helper);
     fd_close(&l->ids);
     fd_close(&l->dev);
+    fd_close(&l->nothing);
+    fd_close(&l->oom_score);
     fd_close(&l->host_ns);
     fd_close(&l->lean_ns);
     fd_close(&l->signals);
@@ -467,6 +483,9 @@ static int set_up_mounts(struct launcher *l, struct cay_error *err) {
         fd_close(&l->dev);
         return 0;
     }
+    l->nothing = rootfs_make_nothing();
+    if (l->nothing < 0)
+        return error_sys(err, -l->nothing, "making what hides files");
     l->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (l->host_ns < 0)
         return error_errno(err, "opening the host's mount namespace");
@@ -507,6 +526,9 @@ static int set_up_slots(struct launcher *l, struct cay_error *err) {
     l->ids = idrange_open(err);
     if (l->ids < 0)
         return l->ids;
+    l->oom_score = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
+    if (l->oom_score < 0)
+        return error_errno(err, "opening /proc/self/oom_score_adj");
     r = helper_start(l->ids, l->n->state_path, &l->helper, err);
     return r < 0 ? r : set_up_mounts(l, err);
 }
@@ -552,6 +574,8 @@ int launcher_serve(struct native *n, int sock, unsigned ready, const struct sand
         .host_ns = -1,
         .lean_ns = -1,
         .dev = -1,
+        .nothing = -1,
+        .oom_score = -1,
         .defaults = *defaults,
         .ready = ready,
         .helper = HELPER_NONE,

@@ -7,6 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Of every clone of the host's folders that a sandbox only reads. */
+#define MOUNTS_BIND_ATTRIBUTES (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
 /* A detached tmpfs limited in bytes and inodes. An fd or -errno. */
 int mounts_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, unsigned attributes);
 

@@ -152,6 +152,7 @@ static int open_native(const char *state_dir, bool soon, int beside, struct nati
     int r = open_parts(n, state_dir, soon, beside, err);
     if (r < 0)
         return r;
+    cgroup_host_limiting(&n->cgroups, &n->limiting);
     n->landlock_abi = landlock_abi();
     rootfs_find_masks(&n->masks);
     native_judge(n);

@@ -59,9 +59,8 @@ int netns_create(int *ret_sockets, struct cay_error *err) {
 
 int netns_is_clean(int sockets) {
     char text[1024];
-    ssize_t n = pread(sockets, text, sizeof text - 1, 0);
+    ssize_t n = fd_read_again(sockets, text, sizeof text);
     if (n < 0)
-        return -errno;
-    text[n] = '\0';
+        return (int)n;
     return strstr(text, "sockets: used 0\n") != NULL && strstr(text, " orphan 0 tw 0 ") != NULL;
 }

@@ -21,7 +21,6 @@
 #include "engine/native/syscalls.h"
 #include "engine/native/userns.h"
 #include "engine/native/volume.h"
-#include "image/host.h"
 #include "image/image.h"
 
 enum {
@@ -30,80 +29,6 @@ enum {
     DEV_BYTES = 64 * 1024,
     DEV_INODES = 64,
 };
-
-static const unsigned bind_attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-
-/* ---- parts of the image ---- */
-
-void image_trees_close_binds(struct image_trees *t) {
-    for (size_t i = 0; i < t->bind_count; i++)
-        fd_close(&t->binds[i].fd);
-    t->bind_count = 0;
-}
-
-void image_trees_close(struct image_trees *t) {
-    fd_close(&t->lower);
-    image_trees_close_binds(t);
-}
-
-/* Id-mapped if possible. Without, what is readable for everybody works all the same: it only seems
- * to belong to nobody. Mounts below a host folder are not taken along, but in a user namespace the
- * kernel refuses to reveal what they cover. */
-static int clone_bind(const char *source, int userns) {
-    int fd = mounts_clone(AT_FDCWD, source, false, bind_attributes, userns);
-    if (fd < 0 && userns >= 0)
-        fd = mounts_clone(AT_FDCWD, source, false, bind_attributes, -1);
-    if (fd == -EINVAL)
-        fd = mounts_clone(AT_FDCWD, source, true, bind_attributes, -1);
-    return fd;
-}
-
-static int clone_root(struct image_trees *t, int userns, struct cay_error *err) {
-    unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    t->lower = mounts_clone(t->image->root_fd, "", false, attributes, userns);
-    if (t->lower < 0 && userns < 0)
-        return error_sys(err, -t->lower, "cloning the image's root");
-    if (t->lower < 0)
-        t->lower = -1; /* cannot be id-mapped */
-    return 0;
-}
-
-static int clone_binds(struct image_trees *t, int userns, struct cay_error *err) {
-    const struct host_image *image = t->image;
-    for (size_t i = 0; i < image->bind_count; i++) {
-        int fd = clone_bind(image->binds[i].source, userns);
-        if (fd < 0)
-            return error_sys(err, -fd, "cloning the host's %s", image->binds[i].source);
-        t->binds[t->bind_count].fd = fd;
-        t->binds[t->bind_count++].target = image->binds[i].target;
-    }
-    return 0;
-}
-
-int image_trees_open(const struct host_image *image, int userns, struct image_trees *t,
-                     struct cay_error *err) {
-    t->image = image;
-    t->lower_raw = image->root_fd;
-    int r = t->lower >= 0 ? 0 : clone_root(t, userns, err);
-    if (r == 0)
-        r = clone_binds(t, userns, err);
-    if (r < 0)
-        image_trees_close(t);
-    return r;
-}
-
-int image_trees_open_store(const struct image *image, int idmap, struct image_trees *t,
-                           struct cay_error *err) {
-    t->store = image;
-    t->lower_raw = image->layers;
-    /* One clone for all layers: each is a folder in it. */
-    t->lower = mounts_clone(image->layers, "", false, bind_attributes, idmap);
-    if (t->lower < 0 && idmap < 0)
-        return error_sys(err, -t->lower, "cloning the image store");
-    if (t->lower < 0)
-        t->lower = -1; /* cannot be id-mapped */
-    return 0;
-}
 
 /* ---- /dev ---- */
 
@@ -150,6 +75,34 @@ int rootfs_make_dev(void) {
     return r < 0 ? r : TAKE_FD(dev);
 }
 
+/* ---- what hides things ---- */
+
+static int make_file(int dir, const char *name, const char *text, uid_t owner) {
+    _cleanup_(closep) int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -errno;
+    int r = fd_write_all(fd, text, strlen(text));
+    if (r == 0 && fchown(fd, owner, owner) < 0)
+        r = -errno;
+    return r;
+}
+
+static int make_nothing(int tree) {
+    return mkdirat(tree, "void", 0555) < 0 ? -errno : make_file(tree, "none", "", 0);
+}
+
+int rootfs_make_nothing(void) {
+    enum { BYTES = 4096, INODES = 4 };
+    _cleanup_(closep) int tree = mounts_tmpfs(BYTES, INODES, "0555", 0);
+    if (tree < 0)
+        return tree;
+    int r = make_nothing(tree);
+    struct mount_attr attr = {.attr_set = ROOTFS_NOTHING_ATTRIBUTES};
+    if (r == 0 && mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+        r = -errno;
+    return r < 0 ? r : TAKE_FD(tree);
+}
+
 /* ---- the box ---- */
 
 struct box_dir {
@@ -159,10 +112,10 @@ struct box_dir {
 };
 
 /* u, w: the overlay's layers. local, shm, tmp, run, work: folders that stay writable when something
- * read-only lies over or under them. void, none: what hides things. */
+ * read-only lies over or under them. */
 static const struct box_dir box_dirs[] = {
     {"u", 0755, true},     {"w", 0755, false},   {"u/etc", 0755, true},
-    {"local", 0755, true}, {"shm", 01777, true}, {"void", 0555, false},
+    {"local", 0755, true}, {"shm", 01777, true},
 };
 /* Mount points that an image may lack, or may have made a symlink or a file: what is in the upper
  * layer is what counts. */
@@ -187,16 +140,6 @@ static int make_box_dir(int box, const struct box_dir *d, uid_t base) {
     return d->inside && fchownat(box, d->name, base, base, 0) < 0 ? -errno : 0;
 }
 
-static int make_box_file(int box, const char *name, const char *text, uid_t owner) {
-    _cleanup_(closep) int fd = openat(box, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return -errno;
-    int r = fd_write_all(fd, text, strlen(text));
-    if (r == 0 && fchown(fd, owner, owner) < 0)
-        r = -errno;
-    return r;
-}
-
 /* Identity that must differ between sandboxes, and from the host. */
 static int make_identity(int box, const struct sandbox_spec *spec, uid_t base) {
     unsigned char rnd[32];
@@ -208,21 +151,21 @@ static int make_identity(int box, const struct sandbox_spec *spec, uid_t base) {
     for (size_t i = 0; i < sizeof rnd; i++)
         (void)snprintf(hex + 2 * i, 3, "%02x", rnd[i]);
     (void)snprintf(text, sizeof text, "%.32s\n", hex);
-    r = make_box_file(box, "u/etc/machine-id", text, base);
+    r = make_file(box, "u/etc/machine-id", text, base);
     /* A version 4 UUID, as the kernel prints its boot_id. */
     (void)snprintf(text, sizeof text, "%.8s-%.4s-4%.3s-a%.3s-%.12s\n", hex + 32, hex + 40, hex + 44,
                    hex + 47, hex + 50);
     if (r == 0)
-        r = make_box_file(box, "boot_id", text, 0);
+        r = make_file(box, "boot_id", text, 0);
     (void)snprintf(text, sizeof text, "%s\n", spec->hostname);
     if (r == 0)
-        r = make_box_file(box, "u/etc/hostname", text, base);
+        r = make_file(box, "u/etc/hostname", text, base);
     (void)snprintf(text, sizeof text,
                    "127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 %s\n",
                    spec->hostname);
     if (r == 0)
-        r = make_box_file(box, "u/etc/hosts", text, base);
-    return r == 0 ? make_box_file(box, "none", "", 0) : r;
+        r = make_file(box, "u/etc/hosts", text, base);
+    return r;
 }
 
 static int make_box_dirs(int box, const struct box_dir *dirs, size_t count, uid_t base) {
@@ -333,7 +276,7 @@ static int copy_lower(const struct image_trees *trees, uid_t base, int *ret) {
 
 /* An image of the store is too large to be copied. */
 static int shift_lower(struct rootfs *root, const struct image_trees *trees) {
-    root->lower = mounts_clone(trees->lower_raw, "", false, bind_attributes, -1);
+    root->lower = mounts_clone(trees->lower_raw, "", false, MOUNTS_BIND_ATTRIBUTES, -1);
     if (root->lower < 0)
         return root->lower;
     root->lower_owned = true;
@@ -527,8 +470,11 @@ int rootfs_prepare(const struct sandbox_spec *spec, const struct image_trees *tr
     if (root.box < 0)
         return error_sys(err, -root.box, "making the writable layer");
     int r = fill_box(root.box, spec, trees->store != NULL, base);
+    if (r == 0 && owner->nothing < 0)
+        r = make_nothing(root.box);
     if (r < 0)
         return error_sys(err, -r, "filling the writable layer");
+    root.nothing = owner->nothing < 0 ? root.box : owner->nothing;
     r = choose_lower(&root, trees, base);
     if (r < 0)
         return error_sys(err, -r, "giving the image's files the sandbox's ids");

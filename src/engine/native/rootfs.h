@@ -22,14 +22,16 @@ struct image_trees {
                     * be id-mapped */
     int lower_raw; /* the same as it is; borrowed */
     struct {
-        int fd; /* detached */
+        int fd; /* detached; shared: a tree with the folder at IMAGE_TREES_HELD */
         const char *target;
     } binds[ROOTFS_TREES_MAX];
     size_t bind_count;
+    bool shared; /* the folders stay for further sandboxes, which get clones of them */
     const struct host_image *image; /* borrowed, for its masks; NULL: one of the store */
     const struct image *store;      /* borrowed; NULL: the host image */
 };
 
+#define IMAGE_TREES_HELD  "void"
 #define IMAGE_TREES_EMPTY ((struct image_trees){.lower = -1, .lower_raw = -1})
 
 /* userns is the namespace to map ids by; -1 when the caller is root of its own user namespace.
@@ -40,9 +42,19 @@ int image_trees_open(const struct host_image *image, int userns, struct image_tr
  * sandbox; -1 as above. */
 int image_trees_open_store(const struct image *image, int idmap, struct image_trees *t,
                            struct cay_error *err);
-/* The folders, which serve one sandbox only. */
-void image_trees_close_binds(struct image_trees *t);
+/* Hides in the folders, once for all, what the image hides there, with the empty folder of
+ * `nothing` (rootfs_make_nothing). From then on they serve any number of sandboxes. 0 or -errno. */
+int image_trees_share(struct image_trees *t, int nothing);
+/* The folders, unless they are shared. */
+void image_trees_close_used(struct image_trees *t);
 void image_trees_close(struct image_trees *t);
+
+#define ROOTFS_NOTHING_ATTRIBUTES                                                                  \
+    (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
+
+/* A detached, read-only tree that hides things, to be shared: an empty folder "void" and an empty
+ * file "none". -errno. */
+int rootfs_make_nothing(void);
 
 /* A detached, read-only /dev with its nodes and nothing else, to be shared; -errno. In a user
  * namespace nodes cannot be made: they are bound from the host's, and the tree is made per sandbox
@@ -72,6 +84,7 @@ struct rootfs {
     int local;      /* detached clone of its folder for /usr/local; -1: made from disk when that is
                      * attached, or the box has one */
     int pts;        /* detached devpts */
+    int nothing;    /* borrowed: a tree with "void" and "none", which may be the box */
     bool assembled; /* what lies over the overlay is in its place already */
     struct {
         int fd; /* detached, ready to be attached at the mount spec with the same index */
@@ -81,16 +94,23 @@ struct rootfs {
 };
 
 #define ROOTFS_EMPTY                                                                               \
-    ((struct rootfs){                                                                              \
-        .box = -1, .overlay = -1, .lower = -1, .shift = -1, .disk = -1, .local = -1, .pts = -1})
+    ((struct rootfs){.box = -1,                                                                    \
+                     .overlay = -1,                                                                \
+                     .lower = -1,                                                                  \
+                     .shift = -1,                                                                  \
+                     .disk = -1,                                                                   \
+                     .local = -1,                                                                  \
+                     .pts = -1,                                                                    \
+                     .nothing = -1})
 
 /* Who owns what. */
 struct rootfs_owner {
     uid_t base;      /* the host id of root inside */
     bool own_userns; /* as for image_trees_open with userns -1 */
     int idmap;       /* as for image_trees_open_store; used for disk and named volumes only */
-    int disk; /* a folder with "fs" and "work" for what is written, or -1; with the host image
-               * "local" too */
+    int disk;    /* a folder with "fs" and "work" for what is written, or -1; with the host image
+                  * "local" too */
+    int nothing; /* rootfs_make_nothing, or -1: the box gets its own */
     bool disk_is_mount;                 /* the root of a detached mount: used itself, not cloned */
     const struct volume_rules *volumes; /* NULL: whoever asks has our rights */
 };

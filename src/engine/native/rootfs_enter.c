@@ -86,21 +86,40 @@ static int switch_root(bool lean) {
 
 /* ---- folders of the image ---- */
 
+static int attach_bind(const struct image_trees *t, size_t i, int root) {
+    if (!t->shared)
+        return mounts_attach(t->binds[i].fd, root, t->binds[i].target);
+    _cleanup_(closep) int clone = mounts_clone(t->binds[i].fd, IMAGE_TREES_HELD, true, 0, -1);
+    return clone < 0 ? clone : mounts_attach(clone, root, t->binds[i].target);
+}
+
+/* What a clone of something in e->root->nothing still lacks: the tree that is shared has it all. */
+static unsigned hiding_attributes(const struct rootfs_entry *e) {
+    return e->root->nothing == e->root->box ? ROOTFS_NOTHING_ATTRIBUTES : 0;
+}
+
+/* Over a folder that the image hides: an empty one, or one that the sandbox may write to. */
+static int attach_mask(const struct rootfs_entry *e, const struct host_mask *m, int root) {
+    unsigned attributes = e->spec->read_only ? MOUNT_ATTR_RDONLY : 0;
+    if (!m->writable)
+        return mounts_attach_clone(e->root->nothing, "void", root, m->path, hiding_attributes(e));
+    if (e->root->local >= 0)
+        return mounts_attach(e->root->local, root, m->path);
+    int from = e->root->disk >= 0 ? e->root->disk : e->root->box;
+    return mounts_attach_clone(from, "local", root, m->path, attributes);
+}
+
 static int attach_binds(const struct rootfs_entry *e, int root) {
     for (size_t i = 0; i < e->trees->bind_count; i++) {
-        int r = mounts_attach(e->trees->binds[i].fd, root, e->trees->binds[i].target);
+        int r = attach_bind(e->trees, i, root);
         if (r < 0)
             return r;
     }
     size_t masks = e->trees->image != NULL ? e->trees->image->mask_count : 0;
     for (size_t i = 0; i < masks; i++) {
         const struct host_mask *m = &e->trees->image->masks[i];
-        unsigned attributes = e->spec->read_only ? MOUNT_ATTR_RDONLY : 0;
-        int from = m->writable && e->root->disk >= 0 ? e->root->disk : e->root->box;
-        int r = m->writable && e->root->local >= 0
-                    ? mounts_attach(e->root->local, root, m->path)
-                    : mounts_attach_clone(from, m->writable ? "local" : "void", root, m->path,
-                                          attributes);
+        bool hidden_already = e->trees->shared && !m->writable;
+        int r = hidden_already ? 0 : attach_mask(e, m, root);
         if (r < 0 && r != -ENOENT)
             return r;
     }
@@ -190,16 +209,14 @@ void rootfs_find_masks(struct proc_masks *ret) {
 }
 
 /* Names in /proc are the kernel's own: no symlink can be in the way. */
-static int mask_with(const struct rootfs_entry *e, const char *with, int proc, const char *name) {
-    /* Root of its own user namespace owns the masks too; elsewhere they belong to the host. */
-    unsigned attributes = e->own_userns ? MOUNT_ATTR_RDONLY : 0;
-    _cleanup_(closep) int tree = mounts_clone(e->root->box, with, false, attributes, -1);
+static int mask_with(int from, const char *with, unsigned attributes, int proc, const char *name) {
+    _cleanup_(closep) int tree = mounts_clone(from, with, false, attributes, -1);
     if (tree < 0)
         return tree;
     return move_mount(tree, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-/* The first file and the first folder get a clone from the box, the others a bind of that one: it
+/* The first file and the first folder get a clone of what hides, the others a bind of that one: it
  * is in this namespace already, so it needs no tree and no descriptor of its own. The work folder
  * is /proc meanwhile. */
 static int mask_proc(const struct rootfs_entry *e, int proc) {
@@ -210,7 +227,8 @@ static int mask_proc(const struct rootfs_entry *e, int proc) {
         const char *name = e->masks->entry[i].name;
         bool is_dir = e->masks->entry[i].is_dir;
         if (first[is_dir] == NULL) {
-            int r = mask_with(e, is_dir ? "void" : "none", proc, name);
+            int r = mask_with(e->root->nothing, is_dir ? "void" : "none", hiding_attributes(e),
+                              proc, name);
             if (r < 0)
                 return r;
             first[is_dir] = name;
@@ -218,7 +236,9 @@ static int mask_proc(const struct rootfs_entry *e, int proc) {
             return -errno;
         }
     }
-    return mask_with(e, "boot_id", proc, "sys/kernel/random/boot_id");
+    /* Root of its own user namespace owns the box too; elsewhere this belongs to the host. */
+    unsigned attributes = e->own_userns ? MOUNT_ATTR_RDONLY : 0;
+    return mask_with(e->root->box, "boot_id", attributes, proc, "sys/kernel/random/boot_id");
 }
 
 static int protect_proc(int proc) {

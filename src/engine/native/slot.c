@@ -26,7 +26,7 @@ static const struct slot empty = {
 
 void slot_drop_root(struct slot *s) {
     rootfs_close(&s->root);
-    image_trees_close_binds(&s->trees);
+    image_trees_close_used(&s->trees);
     s->has_root = false;
 }
 
@@ -45,6 +45,15 @@ void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
     *s = empty;
 }
 
+static int make_group(struct native *n, const struct cgroup_limits *limits, struct slot *s,
+                      struct cay_error *err) {
+    int r = cgroup_create(&n->limiting, s->group, limits, &s->cgroup, err);
+    if (r < 0)
+        return r;
+    r = cgroup_keep_counters(&s->cgroup);
+    return r < 0 ? error_sys(err, -r, "opening the counters of %s", s->group) : 0;
+}
+
 /* The helper works on the namespaces meanwhile; both must be taken, whatever else fails. */
 static int make_parts(struct native *n, const struct helper *helper,
                       const struct cgroup_limits *limits, struct slot *s, struct cay_error *err) {
@@ -56,7 +65,7 @@ static int make_parts(struct native *n, const struct helper *helper,
         r = helper_watch(helper, s->group, err);
     if (r < 0)
         return r;
-    r = cgroup_create(&n->cgroups, s->group, limits, &s->cgroup, err);
+    r = make_group(n, limits, s, err);
     s->userns = helper_take(helper, r < 0 ? &other : err);
     r = r < 0 ? r : MIN(s->userns, 0);
     s->netns = helper_take_netns(helper, &s->sockets, r < 0 ? &other : err);
@@ -82,7 +91,20 @@ int slot_make(struct native *n, const struct helper *helper, int ids, unsigned *
     return 0;
 }
 
-int slot_prepare(struct native *n, struct slot *s, const struct sandbox_spec *spec,
+static int open_trees(struct native *n, struct slot *s, int nothing, struct cay_error *err) {
+    int r = native_host_image(n, err);
+    if (r == 0)
+        r = image_trees_open(&n->image, s->userns, &s->trees, err);
+    if (r < 0 || nothing < 0 || s->trees.shared)
+        return r;
+    r = image_trees_share(&s->trees, nothing);
+    if (r == 0)
+        return 0;
+    image_trees_close(&s->trees);
+    return error_sys(err, -r, "hiding folders of the image");
+}
+
+int slot_prepare(struct native *n, struct slot *s, const struct sandbox_spec *spec, int nothing,
                  struct cay_error *err) {
     slot_drop_root(s);
     s->spec = *spec;
@@ -93,19 +115,24 @@ int slot_prepare(struct native *n, struct slot *s, const struct sandbox_spec *sp
     }
     if (s->spec.hostname[0] == '\0')
         memcpy(s->spec.hostname, s->spec.id, ID_SIZE);
-    int r = native_host_image(n, err);
+    struct rootfs_owner owner = {
+        .base = s->base,
+        .idmap = -1,
+        .disk = -1,
+        .nothing = nothing,
+        .volumes = native_volume_rules(n),
+    };
+    int r = open_trees(n, s, nothing, err);
     if (r == 0)
-        r = image_trees_open(&n->image, s->userns, &s->trees, err);
-    if (r == 0)
-        r = rootfs_prepare(
-            &s->spec, &s->trees,
-            &(struct rootfs_owner){
-                .base = s->base, .idmap = -1, .disk = -1, .volumes = native_volume_rules(n)},
-            &s->root, err);
+        r = rootfs_prepare(&s->spec, &s->trees, &owner, &s->root, err);
     if (r < 0)
-        image_trees_close_binds(&s->trees);
+        image_trees_close_used(&s->trees);
     s->has_root = r == 0;
     return r;
+}
+
+bool slot_needs_host(const struct slot *s, const struct sandbox_spec *spec) {
+    return !s->trees.shared || spec->mount_count > 0;
 }
 
 bool slot_fits(const struct slot *s, const struct sandbox_spec *spec) {

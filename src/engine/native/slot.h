@@ -29,7 +29,7 @@ struct slot {
     struct cgroup cgroup;
     uint64_t oom_before; /* the group's count when the lease began */
     bool has_root;
-    struct image_trees trees; /* the root of the image stays, the folders go with each root */
+    struct image_trees trees; /* stay, as far as they can be shared */
     struct sandbox_spec spec; /* what root and sandbox were made for */
     struct rootfs root;
     int waiting; /* where the ready sandbox's cay-init waits for its descriptors */
@@ -42,9 +42,12 @@ int slot_make(struct native *n, const struct helper *helper, int ids, unsigned *
               const struct cgroup_limits *limits, struct slot *ret, struct cay_error *err);
 void slot_free(struct native *n, const struct helper *helper, struct slot *s);
 
-/* Makes the root ready for a sandbox of this spec; in the host's mount namespace. */
-int slot_prepare(struct native *n, struct slot *s, const struct sandbox_spec *spec,
+/* Makes the root ready for a sandbox of this spec; in the host's mount namespace if
+ * slot_needs_host says so. nothing is rootfs_make_nothing's tree, or -1 where trees cannot be
+ * shared. */
+int slot_prepare(struct native *n, struct slot *s, const struct sandbox_spec *spec, int nothing,
                  struct cay_error *err);
+bool slot_needs_host(const struct slot *s, const struct sandbox_spec *spec);
 
 /* True if what was made with slot_prepare is what a sandbox of this spec needs. */
 bool slot_fits(const struct slot *s, const struct sandbox_spec *spec);
