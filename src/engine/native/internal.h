@@ -23,8 +23,8 @@ struct native {
     int state_dir;
     struct cgroup_host cgroups;
     struct cgroup_host limiting; /* of these what throw-away sandboxes join */
-    bool own_userns; /* we are root of our own user namespace only */
-    bool single_id;  /* and it has one id */
+    bool own_userns;             /* we are root of our own user namespace only */
+    bool single_id;              /* and it has one id */
     int landlock_abi;
     struct host_image image;
     struct proc_masks masks;
