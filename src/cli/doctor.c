@@ -11,6 +11,7 @@
 #include "base/jsonw.h"
 #include "base/str.h"
 #include "cli/cli.h"
+#include "cli/doctor_docker.h"
 #include "engine/native/disk.h"
 
 enum { WALLS_MAX = 32 };
@@ -81,7 +82,7 @@ static void put_disks(struct jsonw *w, const struct disk_limits *d) {
 
 static void print_json(struct buf *b, const cay_engine *engine, const struct cay_wall *walls,
                        size_t count, const struct finding *found, const struct disk_limits *disks,
-                       const char *kernel) {
+                       const struct table *docker, const char *kernel) {
     struct jsonw w = JSONW_INIT(b);
     jsonw_begin_object(&w);
     jsonw_put_string(&w, "version", cay_version());
@@ -114,6 +115,7 @@ static void print_json(struct buf *b, const cay_engine *engine, const struct cay
     }
     jsonw_end_array(&w);
     put_disks(&w, disks);
+    doctor_put_docker(&w, docker);
     jsonw_end_object(&w);
     (void)buf_putc(b, '\n');
 }
@@ -152,6 +154,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         found[i] = look_up(&sysctls[i]);
     struct disk_limits disks;
     probe_disks(&disks);
+    _cleanup_(table_free) struct table docker = {0};
+    doctor_ask_docker(&docker);
     if (cay_engine_open(common->state_dir, &engine, &err) < 0)
         return verb_fail(&err);
     struct cay_wall walls[WALLS_MAX];
@@ -160,12 +164,13 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     (void)uname(&name); /* cannot fail */
     _cleanup_(buf_free) struct buf b = BUF_INIT(256 * 1024);
     if (common->output == OUTPUT_JSON) {
-        print_json(&b, engine, walls, count, found, &disks, name.release);
+        print_json(&b, engine, walls, count, found, &disks, &docker, name.release);
     } else {
         (void)buf_printf(&b, "cay %s on Linux %s\n\nThis host gives tier %s.\n\nWalls\n",
                          cay_version(), name.release, cay_engine_tier(engine));
         print_walls(&b, walls, count);
         print_disks(&b, &disks);
+        doctor_print_docker(&b, &docker);
         (void)buf_puts(&b, "\nHost settings\n");
         print_sysctls(&b, found);
     }

@@ -2,8 +2,10 @@
 Docker, its daemon or a container is not as it was left. What sandboxes promise is in engine/."""
 
 import contextlib
+import functools
 import http.server
 import json
+import os
 import shutil
 import socket
 import socketserver
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 import support
 from daemons import Refused
+from dockerd import Docker
 from launching import until
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "engine"))
@@ -152,6 +155,14 @@ def test_what_needs_a_disk_of_ours_is_refused(engine, make):
     assert box.says("echo runs") == "runs\n"
 
 
+def test_the_doctor_looks_at_it(engine):
+    found = {row["name"]: row for row in json.loads(engine.cay("doctor", "-o", "json").stdout)["docker"]}
+    assert found["docker"]["ok"] and engine.docker.address in found["docker"]["detail"]
+    for limit in ("memory limit", "cpu limit", "process limit"):
+        assert found[limit]["ok"], found[limit]
+    assert not found["disk limit"]["ok"] and found["disk limit"]["remedy"]
+
+
 # ---- what others do to it ----
 
 def test_a_container_killed_behind_our_back(engine, make):
@@ -201,6 +212,73 @@ def test_a_container_of_another_state_folder_stays(engine, make):
         assert name in engine.docker("ps", "-a", "--format", "{{.Names}}")
     finally:
         engine.docker("rm", name)
+
+
+def test_an_image_removed_from_docker(engine, make):
+    """What was made from it stays usable, and the next one brings it again."""
+    box = make()
+    box.do("stop")
+    engine.docker("rmi", "-f", *engine.docker("images", "-q", "cay").split())
+    other = make()
+    assert other.says("echo loaded") == "loaded\n"
+    box.do("start")
+    assert box.says("echo started") == "started\n"
+
+
+# ---- a disk that is full ----
+
+class SmallDocker(Docker):
+    """One whose data lie on a small file system."""
+
+    def start(self):
+        data = self.home / "data"
+        if not os.path.ismount(data):
+            data.mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", data], check=True)
+        super().start()
+
+    def fill(self):
+        """Leaves next to nothing; what was written, to be removed again."""
+        path = self.home / "data/filler"
+        with open(path, "wb", buffering=0) as f, contextlib.suppress(OSError):
+            while f.write(bytes(4096)) == 4096:
+                pass
+        return path
+
+
+class SmallEngine(DockerEngine):
+    peer = SmallDocker
+
+
+@pytest.fixture
+def small():
+    why = SmallEngine.missing()
+    if why:
+        pytest.skip(why)
+    found = SmallEngine()
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
+def test_docker_s_disk_is_full(small):
+    """What needs it fails with the reason and leaves nothing; with room again, all is as before."""
+    ask = functools.partial(small.daemon.call, "POST", "/api/cay/sandbox", {"image": small.main})
+    before = small.traces()
+    filler = small.docker.fill()
+    status, message, remedy = refusal(ask)
+    assert status >= 500 and "no space left on device" in message and "room" in remedy
+    assert until(lambda: small.traces() <= before, 20), small.traces() - before
+    filler.unlink()
+    box = Box(small, ask())
+    filler = small.docker.fill()
+    done = box.sh("dd if=/dev/zero of=/workspace/large bs=1024 count=200000")
+    assert done.code != 0 and b"No space left" in done.err
+    assert box.says("echo usable") == "usable\n" and box.info()["state"] == "started"
+    filler.unlink()
+    assert box.says("rm -f /workspace/large; echo x > /workspace/x; cat /workspace/x") == "x\n"
 
 
 # ---- ends of processes ----

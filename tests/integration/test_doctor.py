@@ -91,3 +91,15 @@ def test_default_tier():
     else:
         assert done.returncode == 125 and b"tier rootless" in done.stderr
         assert b"--tier basic" in done.stderr
+
+
+def test_there_is_no_docker(folder):
+    """Which is no failure: it is a choice of engines."""
+    if not (Path(CAY).parent / "cay-docker").exists():
+        pytest.skip("cay-docker is not beside this cay")
+    env = {"DOCKER_HOST": f"unix://{folder}/none.sock"}
+    found = facts(env=env)["docker"]
+    assert [row["name"] for row in found] == ["docker"] and not found[0]["ok"]
+    assert "there is no Docker" in found[0]["detail"] and "native" in found[0]["remedy"]
+    text = ok(cay("doctor", env=env))
+    assert "Docker engine\n  missing  docker" in text and found[0]["remedy"] in text

@@ -237,12 +237,11 @@ int docker_refused(const struct docker_answer *a, const char *what, struct cay_e
         if (classes[i].status == a->status)
             code = classes[i].code;
     docker_parse_error(buf_text(&a->body), a->body.len, message);
-    if (strstr(message, "no space left on device") != NULL)
+    if (docker_is_full(message))
         code = CAY_RESOURCE_EXHAUSTED;
     error_set(err, code, "%s: Docker says %d: %s", what, a->status, message);
-    return error_remedy(err, code == CAY_RESOURCE_EXHAUSTED
-                                 ? "make room where Docker keeps its data, e.g. docker system prune"
-                                 : "the log of dockerd may say more");
+    return error_remedy(err, code == CAY_RESOURCE_EXHAUSTED ? DOCKER_MAKE_ROOM
+                                                            : "the log of dockerd may say more");
 }
 
 static int request(struct docker_api *api, const struct docker_call *call, const char *version,

@@ -52,6 +52,10 @@ int docker_api_new(const struct docker_host *host, const struct cay_error *unusa
                    struct docker_api **ret, struct cay_error *err);
 void docker_api_free(struct docker_api *api);
 
+/* The version to speak; asked for once. */
+int docker_api_version(struct docker_api *api, char out[static DOCKER_API_SIZE],
+                       struct cay_error *err);
+
 /* Asks. 0 for any answer, whatever its status; else -CAY_UNAVAILABLE with what to do. */
 int docker_ask(struct docker_api *api, const struct docker_call *call, struct docker_answer *ret,
                struct cay_error *err);

@@ -13,6 +13,3 @@ bool docker_curl_set_host(CURL *curl, const struct docker_host *host, const char
 int docker_unreachable(const struct docker_host *host, CURLcode code, const char *message,
                        struct cay_error *err);
 const struct docker_host *docker_api_host(const struct docker_api *api);
-/* The version to speak; asked for once. */
-int docker_api_version(struct docker_api *api, char out[static DOCKER_API_SIZE],
-                       struct cay_error *err);

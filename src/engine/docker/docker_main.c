@@ -1,4 +1,5 @@
-/* cay-docker STATE_DIR READY [FOLDER...]: what cay-launcher is for the native engine, for Docker's.
+/* cay-docker probe: what `cay doctor` says of Docker.
+ * cay-docker STATE_DIR READY [FOLDER...]: what cay-launcher is for the native engine, for Docker's.
  * Serves the client whose socket is descriptor 3. Whoever may use Docker is root on its host, so it
  * is this process that talks to it, and not the one that reads from the network. */
 #include <fcntl.h>
@@ -8,13 +9,17 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/auto.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/str.h"
 #include "engine/docker/docker_engine.h"
 #include "engine/docker/docker_host.h"
+#include "engine/docker/docker_probe.h"
 #include "engine/docker/serve.h"
 
-enum { CLIENT_FD = 3 };
+enum { CLIENT_FD = 3, PROBE_MAX = 16 * 1024 };
 
 static int fail(const struct cay_error *err) {
     (void)fprintf(stderr, "cay-docker: %s; %s\n", err->message, err->remedy);
@@ -31,10 +36,23 @@ static int find_host(struct docker_host *ret, struct cay_error *err) {
     return docker_host_look_up(&env, ret, err);
 }
 
+/* For `cay doctor`. */
+static int probe(void) {
+    _cleanup_(buf_free) struct buf table = BUF_INIT(PROBE_MAX);
+    struct docker_host host;
+    struct cay_error unusable, err;
+    bool usable = find_host(&host, &unusable) == 0;
+    if (docker_probe(&host, usable ? NULL : &unusable, &table, &err) < 0)
+        return fail(&err);
+    return fd_write_all(STDOUT_FILENO, buf_text(&table), table.len) < 0 ? 1 : 0;
+}
+
 int main(int argc, char **argv) {
     struct cay_error err;
     struct docker_host host;
     struct engine *e = NULL;
+    if (argc == 2 && str_equal(argv[1], "probe"))
+        return probe();
     if (argc < 3 || argv[1][0] != '/' || fd_open_standard() < 0 ||
         fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
         (void)fprintf(stderr,

@@ -80,6 +80,19 @@ int docker_choose_api(const struct docker_version *v, char out[static DOCKER_API
     return str_format(out, DOCKER_API_SIZE, "1.%d", MAX(use, oldest));
 }
 
+/* "DriverStatus" is a list of pairs. */
+static void find_backing(const struct json *root, char out[static DOCKER_TEXT_SIZE]) {
+    struct json status, pair, word;
+    const char *text;
+    if (!json_child(root, "DriverStatus", &status))
+        return;
+    for (size_t i = 0; i < json_count(&status) && json_item(&status, i, &pair); i++)
+        if (json_count(&pair) == 2 && json_item(&pair, 0, &word) &&
+            json_as_string(&word, &text, NULL) == 0 && str_equal(text, "Backing Filesystem") &&
+            json_item(&pair, 1, &word) && json_as_string(&word, &text, NULL) == 0)
+            (void)copy_text(out, DOCKER_TEXT_SIZE, text);
+}
+
 int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
                       struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
@@ -93,7 +106,16 @@ int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
         r = json_get_bool(&root, "CpuCfsQuota", JSON_OPTIONAL, &ret->can_limit_cpu, err);
     if (r == 0)
         r = json_get_bool(&root, "PidsLimit", JSON_OPTIONAL, &ret->can_limit_pids, err);
+    if (r == 0)
+        r = get_text(&root, "ServerVersion", ret->version, sizeof ret->version, err);
+    if (r == 0)
+        r = get_text(&root, "Driver", ret->driver, sizeof ret->driver, err);
+    find_backing(&root, ret->backing);
     return r;
+}
+
+bool docker_is_full(const char *message) {
+    return strstr(message, "no space left on device") != NULL;
 }
 
 void docker_parse_error(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE]) {
@@ -264,6 +286,14 @@ int docker_parse_stats(const char *text, size_t len, struct engine_stats *ret,
 
 /* ---- lines ---- */
 
+static int load_failed(const char *why, struct cay_error *err) {
+    char shown[DOCKER_TEXT_SIZE];
+    bool is_full = docker_is_full(why);
+    error_set(err, is_full ? CAY_RESOURCE_EXHAUSTED : CAY_INTERNAL,
+              "Docker could not load the image: %s", str_escape(shown, sizeof shown, why));
+    return error_remedy(err, is_full ? DOCKER_MAKE_ROOM : "the log of dockerd may say more");
+}
+
 static int read_load_line(const char *line, size_t len, char out[static DOCKER_TEXT_SIZE],
                           struct cay_error *err) {
     static const char *const forms[] = {"Loaded image ID: ", "Loaded image: "};
@@ -275,7 +305,7 @@ static int read_load_line(const char *line, size_t len, char out[static DOCKER_T
     struct json root = json_root(doc, "");
     r = json_get_string(&root, "error", JSON_OPTIONAL, &failure, err);
     if (r == 0 && failure != NULL)
-        return error_set(err, CAY_INTERNAL, "Docker could not load the image: %.200s", failure);
+        return load_failed(failure, err);
     if (r == 0)
         r = json_get_string(&root, "stream", JSON_OPTIONAL, &text, err);
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(forms); i++) {

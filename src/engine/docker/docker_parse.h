@@ -24,6 +24,9 @@ struct docker_version {
 
 struct docker_info {
     bool can_limit_memory, can_limit_cpu, can_limit_pids;
+    char version[DOCKER_TEXT_SIZE]; /* of Docker itself */
+    char driver[DOCKER_TEXT_SIZE];  /* how it keeps files, */
+    char backing[DOCKER_TEXT_SIZE]; /* and on which file system; "" if it does not say */
 };
 
 struct docker_container {
@@ -57,6 +60,9 @@ int docker_choose_api(const struct docker_version *v, char out[static DOCKER_API
 int docker_parse_info(const char *text, size_t len, struct docker_info *ret, struct cay_error *err);
 /* The "message" of an error, made printable; the bare text if it is no such JSON. */
 void docker_parse_error(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE]);
+/* Whether an error of Docker's says that its disk is full, and what to do then. */
+bool docker_is_full(const char *message);
+#define DOCKER_MAKE_ROOM "make room where Docker keeps its data, e.g. docker system prune"
 /* Those of our containers that belong to this state folder. The caller frees the array. */
 int docker_parse_list(const char *text, size_t len, const char *home, struct engine_sandbox **ret,
                       size_t *ret_count, struct cay_error *err);

@@ -1,0 +1,69 @@
+#include "engine/docker/docker_probe.h"
+
+#include <stdio.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "engine/docker/docker_api.h"
+
+enum { ANSWER_MS = 5000 };
+
+/* What a line may not hold is written as in the tables of the API. */
+static void put_row(struct buf *out, const char *name, bool ok, const char *detail,
+                    const char *remedy) {
+    char shown[DOCKER_TEXT_SIZE * 2];
+    (void)buf_printf(out, "%s\t%s\t%s\t", name, ok ? "yes" : "no",
+                     str_escape(shown, sizeof shown, detail));
+    (void)buf_printf(out, "%s\n", ok ? "" : str_escape(shown, sizeof shown, remedy));
+}
+
+static void put_limit(struct buf *out, const char *name, bool ok) {
+    put_row(out, name, ok, ok ? "by control groups" : "this Docker has no control group for it",
+            "give Docker the cgroup controllers memory, cpu and pids");
+}
+
+static void put_info(struct buf *out, const struct docker_host *host, const char *api,
+                     const struct docker_info *info) {
+    char text[DOCKER_TEXT_SIZE * 4];
+    (void)buf_printf(out, "docker\tyes\tversion %s, API %s, at %s\t\n", info->version, api,
+                     host->shown);
+    put_row(out, "place", true,
+            host->socket[0] != '\0' ? "this machine"
+                                    : "another machine: no folders of this one inside",
+            "");
+    put_limit(out, "memory limit", info->can_limit_memory);
+    put_limit(out, "cpu limit", info->can_limit_cpu);
+    put_limit(out, "process limit", info->can_limit_pids);
+    (void)snprintf(text, sizeof text, "not by this engine (Docker keeps files by %s on %s)",
+                   info->driver, info->backing[0] != '\0' ? info->backing : "its own disk");
+    put_row(out, "disk limit", false, text, "use engine = \"native\" for that");
+}
+
+static int ask(struct docker_api *api, struct docker_info *info, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    struct docker_call call = {.method = "GET", .path = "/info", .timeout_ms = ANSWER_MS};
+    int r = docker_do(api, &call, &a, err);
+    return r < 0 ? r : docker_parse_info(buf_text(&a.body), a.body.len, info, err);
+}
+
+int docker_probe(const struct docker_host *host, const struct cay_error *unusable, struct buf *out,
+                 struct cay_error *err) {
+    struct docker_api *api = NULL;
+    struct docker_info info = {0};
+    struct cay_error why;
+    char version[DOCKER_API_SIZE] = "";
+    int r = docker_api_new(host, unusable, &api, err);
+    if (r < 0)
+        return r;
+    (void)buf_puts(out, "name\tok\tdetail\tremedy\n");
+    r = ask(api, &info, &why);
+    if (r == 0)
+        r = docker_api_version(api, version, &why);
+    if (r == 0)
+        put_info(out, host, version, &info);
+    else
+        put_row(out, "docker", false, why.message, why.remedy);
+    docker_api_free(api);
+    return 0;
+}
