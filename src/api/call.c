@@ -348,6 +348,10 @@ static int open_route(struct call *c, struct cay_error *err) {
     return r < 0 || c->route->open == NULL ? r : c->route->open(c, err);
 }
 
+static bool is_told_of(const struct call *c) {
+    return !str_equal(c->route->method, "GET") || c->route->need == NEED_USE;
+}
+
 /* What changes something, uses a sandbox, or was refused. A creation that tells its progress is
  * noted when it is done, and trimming by whoever does it. */
 static void note(struct call *c, int r) {
@@ -359,8 +363,7 @@ static void note(struct call *c, int r) {
         manager_audit_refusal(c->manager, c->caller.name, action, object, cay_code_name(-r), "");
         return;
     }
-    bool is_look = str_equal(route->method, "GET") && route->need != NEED_USE;
-    if (is_look || c->is_noted)
+    if (!is_told_of(c) || c->is_noted)
         return;
     manager_audit(c->manager, c->caller.name, action, object, r < 0 ? cay_code_name(-r) : "ok",
                   c->detail);
@@ -386,10 +389,23 @@ int call_begin(struct call *c, const char *method) {
     return r;
 }
 
+/* The audit's row goes with the change, if there is one; a failure after that is told as well. */
+static int run_noted(struct call *c, struct cay_error *err) {
+    char action[ROUTE_ACTION_SIZE];
+    struct audit_intent intent = {
+        .who = c->caller.name, .action = route_action(c->route, action), .detail = c->detail};
+    if (is_told_of(c))
+        manager_audit_announce(&intent);
+    int r = c->route->handler(c, err);
+    manager_audit_announce(NULL);
+    c->is_noted |= intent.is_written && r == 0;
+    note(c, r);
+    return r;
+}
+
 void call_run(struct call *c) {
     struct cay_error err;
-    int r = c->route->handler(c, &err);
-    note(c, r);
+    int r = run_noted(c, &err);
     if (r < 0) {
         call_fail(c, &err, 0);
     } else if (c->answer.body.failed) {

@@ -16,6 +16,7 @@ struct creation {
     struct key caller;
     struct sandbox_record request;
     struct sandbox_record made;
+    struct audit_intent intent;
 };
 
 static int make_measured(struct manager *m, const struct sandbox_record *request, int progress,
@@ -27,23 +28,24 @@ static int make_measured(struct manager *m, const struct sandbox_record *request
     return r;
 }
 
-static void put_detail(const struct sandbox_record *r, char out[static AUDIT_DETAIL_SIZE]) {
-    out[0] = '\0';
-    if (r->name[0] != '\0')
-        (void)snprintf(out, AUDIT_DETAIL_SIZE, "name %s, image %.100s", r->name, r->image_name);
-}
-
 /* ---- with its progress ---- */
 
 static int make(void *user, int progress_fd, struct cay_error *err) {
     struct creation *c = user;
-    return make_measured(c->manager, &c->request, progress_fd, &c->made, err);
+    c->intent =
+        (struct audit_intent){.who = c->caller.name, .action = "sandbox.create", .detail = ""};
+    manager_audit_announce(&c->intent);
+    int r = make_measured(c->manager, &c->request, progress_fd, &c->made, err);
+    manager_audit_announce(NULL);
+    return r;
 }
 
 static void note(void *user, int result, const struct cay_error *err) {
     const struct creation *c = user;
     char detail[AUDIT_DETAIL_SIZE];
-    put_detail(result < 0 ? &c->request : &c->made, detail);
+    if (c->intent.is_written && result == 0)
+        return;
+    audit_describe(result < 0 ? &c->request : &c->made, detail);
     manager_audit(c->manager, c->caller.name, "sandbox.create", c->made.id,
                   result < 0 ? cay_code_name(err->code) : "ok", detail);
 }
@@ -80,7 +82,7 @@ static int create_with_progress(struct call *call, struct sandbox_record *reques
 static void answer_made(struct call *call, const struct sandbox_record *r, int result) {
     if (result == 0)
         call_answer(call, &shape_sandbox, r);
-    put_detail(r, call->detail);
+    audit_describe(r, call->detail);
     memcpy(call->object, r->id, sizeof r->id);
 }
 

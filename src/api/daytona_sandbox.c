@@ -41,8 +41,7 @@ static int after(struct call *c, int r, struct cay_error *err) {
 
 /* What the audit says of what was made, or wished for if that failed. */
 static void note(struct call *c, const struct sandbox_record *shown) {
-    (void)snprintf(c->detail, sizeof c->detail, "name %.64s, image %.100s", shown->name,
-                   shown->image_name);
+    audit_describe(shown, c->detail);
     memcpy(c->object, shown->id, sizeof shown->id);
 }
 

@@ -29,16 +29,22 @@ struct waking {
     char action[ROUTE_ACTION_SIZE];
     char id[ID_SIZE];
     struct sandbox_record record; /* as it is afterwards */
+    struct audit_intent intent;
 };
 
 static int run(void *user, int progress_fd, struct cay_error *err) {
     struct waking *w = user;
+    w->intent = (struct audit_intent){.who = w->caller, .action = w->action, .detail = ""};
+    manager_audit_announce(&w->intent);
     int r = w->change(w->manager, w->id, progress_fd, err);
+    manager_audit_announce(NULL);
     return r < 0 ? r : manager_get(w->manager, w->id, &w->record, err);
 }
 
 static void note(void *user, int result, const struct cay_error *err) {
     struct waking *w = user;
+    if (w->intent.is_written && result == 0)
+        return;
     manager_audit(w->manager, w->caller, w->action, w->id,
                   result < 0 ? cay_code_name(err->code) : "ok", "");
 }

@@ -11,6 +11,7 @@
 
 struct cay_error;
 struct manager;
+struct sandbox_record;
 
 enum {
     AUDIT_WHO_SIZE = 72,
@@ -42,6 +43,18 @@ void manager_audit(struct manager *m, const char *who, const char *action, const
 /* The same for a refusal, of which a flood is counted, not written down. */
 void manager_audit_refusal(struct manager *m, const char *who, const char *action,
                            const char *object, const char *result, const char *detail);
+
+/* What somebody is about to do. If it succeeds, its row is written with the change, in one
+ * transaction, and is_written says so; else the row is his to write, by manager_audit(). */
+struct audit_intent {
+    const char *who, *action;
+    const char *detail; /* as it is when the change is written */
+    bool is_written;
+};
+/* For what this thread does from now on; NULL ends it. */
+void manager_audit_announce(struct audit_intent *intent);
+/* The detail of a creation. */
+void audit_describe(const struct sandbox_record *r, char out[static AUDIT_DETAIL_SIZE]);
 
 /* Rows since a time, oldest first, in an array that the caller releases: the first behind the row
  * `after`, or the last ones if that is negative; at most limit (up to AUDIT_PAGE_MAX). */

@@ -160,7 +160,11 @@ int db_open(const char *path, struct db **ret, struct cay_error *err) {
     _cleanup_(db_closep) struct db *db = calloc(1, sizeof *db);
     if (db == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    (void)pthread_mutex_init(&db->lock, NULL);
+    pthread_mutexattr_t attr;
+    (void)pthread_mutexattr_init(&attr);
+    (void)pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    (void)pthread_mutex_init(&db->lock, &attr);
+    (void)pthread_mutexattr_destroy(&attr);
     int r = make_file(path, err);
     if (r < 0)
         return r;
@@ -222,7 +226,7 @@ void db_give_back(struct db *db, sqlite3_stmt *q) {
 }
 
 static int set_flush(struct db *db, enum db_flush flush) {
-    if (db->flush == flush)
+    if (db->flush == flush || db->is_open)
         return SQLITE_OK;
     int r = sqlite3_exec(
         db->sql, flush == DB_FLUSH ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
@@ -241,6 +245,36 @@ int db_step_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, 
         bound == SQLITE_OK && set_flush(db, flush) == SQLITE_OK && sqlite3_step(q) == SQLITE_DONE;
     db->has_failed = !done && sqlite3_errcode(db->sql) != SQLITE_CONSTRAINT;
     return done ? 0 : db_fail(db->sql, err, doing);
+}
+
+int db_begin(struct db *db, enum db_flush flush) {
+    (void)pthread_mutex_lock(&db->lock);
+    if (set_flush(db, flush) != SQLITE_OK ||
+        sqlite3_exec(db->sql, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
+        (void)pthread_mutex_unlock(&db->lock);
+        return -1;
+    }
+    db->is_open = true;
+    db->audit_number_before = db->audit_number;
+    memcpy(db->audit_chain_before, db->audit_chain, HASH_SIZE);
+    return 0;
+}
+
+int db_commit(struct db *db) {
+    if (sqlite3_exec(db->sql, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+        return -1;
+    db->is_open = false;
+    return 0;
+}
+
+void db_end(struct db *db) {
+    if (db->is_open) {
+        db->is_open = false;
+        (void)sqlite3_exec(db->sql, "ROLLBACK", NULL, NULL, NULL); /* or SQLite has done so */
+        db->audit_number = db->audit_number_before;
+        memcpy(db->audit_chain, db->audit_chain_before, HASH_SIZE);
+    }
+    (void)pthread_mutex_unlock(&db->lock);
 }
 
 /* With the lock held. */

@@ -33,6 +33,13 @@ int db_check(struct db *db, struct cay_error *err);
  * is promised next; or with the next one that does, which saves the wait for the disk. */
 enum db_flush { DB_FLUSH, DB_FLUSH_LATER };
 
+/* A transaction: what this thread writes between db_begin() and db_commit() is written as a whole,
+ * by the time db_commit() returns. db_end() takes back what was not, and lets others in again; it
+ * follows every db_begin() that did not fail. */
+int db_begin(struct db *db, enum db_flush flush);
+int db_commit(struct db *db);
+void db_end(struct db *db);
+
 /* -CAY_CONFLICT if the name or id is taken. */
 int db_add(struct db *db, const struct sandbox_record *r, enum db_flush flush,
            struct cay_error *err);

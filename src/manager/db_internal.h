@@ -31,13 +31,16 @@ enum db_query {
 };
 
 struct db {
-    pthread_mutex_t lock; /* of the statements: one use at a time */
+    pthread_mutex_t lock; /* of the statements: one use at a time; recursive */
     sqlite3 *sql;
     sqlite3_stmt *queries[DB_QUERIES];
     enum db_flush flush;  /* how it is set up now */
     bool has_failed;      /* the last change, by no fault of what was to be written */
     int64_t audit_number; /* of the audit's last row, */
     unsigned char audit_chain[HASH_SIZE];
+    bool is_open; /* a transaction of db_begin(), before which the audit's end was: */
+    int64_t audit_number_before;
+    unsigned char audit_chain_before[HASH_SIZE];
 };
 
 /* Fills err from the connection's last failure: its class, its text and what to do. */

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "manager/intent.h"
 #include "manager/manager_internal.h"
 
 enum {
@@ -79,19 +80,30 @@ static void note_failure(struct manager *m, const struct audit_row *row,
               row->object, err->message);
 }
 
+void audit_fill(struct audit_row *row, const char *who, const char *action, const char *object,
+                const char *result, const char *detail) {
+    *row = (struct audit_row){.time_ms = clock_wall_ms()};
+    (void)str_escape(row->who, sizeof row->who, who);
+    (void)str_escape(row->action, sizeof row->action, action);
+    (void)str_escape(row->object, sizeof row->object, object);
+    (void)str_escape(row->result, sizeof row->result, result);
+    (void)str_escape(row->detail, sizeof row->detail, detail);
+}
+
+void audit_tell_head(const struct audit_row *row) {
+    if (row->number % HEAD_EVERY == 0)
+        log_head(row->number, row->chain);
+}
+
 void manager_audit(struct manager *m, const char *who, const char *action, const char *object,
                    const char *result, const char *detail) {
     struct cay_error err;
-    struct audit_row row = {.time_ms = clock_wall_ms()};
-    (void)str_escape(row.who, sizeof row.who, who);
-    (void)str_escape(row.action, sizeof row.action, action);
-    (void)str_escape(row.object, sizeof row.object, object);
-    (void)str_escape(row.result, sizeof row.result, result);
-    (void)str_escape(row.detail, sizeof row.detail, detail);
+    struct audit_row row;
+    audit_fill(&row, who, action, object, result, detail);
     if (db_audit_add(m->db, &row, &err) < 0)
         note_failure(m, &row, &err);
-    else if (row.number % HEAD_EVERY == 0)
-        log_head(row.number, row.chain);
+    else
+        audit_tell_head(&row);
 }
 
 /* True if this one is written down, with how many before it were not. */

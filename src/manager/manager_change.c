@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "manager/intent.h"
 #include "manager/manager_internal.h"
 #include "wire/client_shutdown.h"
 
@@ -293,7 +294,12 @@ static bool has_no_operation(const struct manager *m, const struct sandbox *s) {
 
 static int forget(struct manager *m, struct sandbox *s, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->saving); /* under which `unsaved` changes */
-    int r = db_remove(m->db, s->record.id, s->unsaved ? DB_FLUSH : DB_FLUSH_LATER, err);
+    enum db_flush flush = s->unsaved ? DB_FLUSH : DB_FLUSH_LATER;
+    struct intent_write w = intent_open(m, flush, INTENT_REMOVAL);
+    int r;
+    do
+        r = db_remove(m->db, s->record.id, flush, err);
+    while (intent_again(&w, r, s->record.id, ""));
     if (r == 0 || r == -CAY_NOT_FOUND) {
         (void)pthread_mutex_lock(&m->lock);
         table_drop(m, s);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/id.h"
+#include "manager/intent.h"
 #include "manager/manager_internal.h"
 
 enum { KEYS_MAX = 10000 };
@@ -132,6 +133,17 @@ static int refuse_taken(const char *name, struct cay_error *err) {
     return error_remedy(err, "choose another name, or remove that one with: cay key rm %s", name);
 }
 
+static int write_key(struct manager *m, const struct key *k, struct cay_error *err) {
+    char detail[AUDIT_DETAIL_SIZE];
+    struct intent_write w = intent_open(m, DB_FLUSH, INTENT_KEY);
+    int r;
+    (void)snprintf(detail, sizeof detail, "id %s", k->id);
+    do
+        r = db_key_add(m->db, k, err);
+    while (intent_again(&w, r, k->name, detail));
+    return r;
+}
+
 /* Its place in the table is taken before its row is written, so that its name cannot be given
  * twice. Nobody can use it meanwhile: nobody knows it. */
 static int admit(struct manager *m, const struct key *k, struct cay_error *err) {
@@ -140,7 +152,7 @@ static int admit(struct manager *m, const struct key *k, struct cay_error *err) 
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;
-    r = db_key_add(m->db, k, err);
+    r = write_key(m, k, err);
     if (r < 0) {
         (void)pthread_mutex_lock(&m->lock);
         drop(m, k->id);
@@ -218,7 +230,11 @@ int manager_key_remove(struct manager *m, const char *name, struct cay_error *er
     drop(m, k.id);
     end_uses(m, k.id);
     (void)pthread_mutex_unlock(&m->lock);
-    return db_key_remove(m->db, k.id, err);
+    struct intent_write w = intent_open(m, DB_FLUSH, INTENT_KEY);
+    do
+        r = db_key_remove(m->db, k.id, err);
+    while (intent_again(&w, r, k.name, ""));
+    return r;
 }
 
 int manager_key_list(struct manager *m, struct key **ret, size_t *ret_count,

@@ -145,16 +145,25 @@ static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struc
     return 0;
 }
 
-/* What was done to a sandbox although nobody asked. */
-static void note_chore(struct manager *m, const struct sandbox *s, enum chore what, int r) {
+/* What is done to a sandbox although nobody asked: the audit's word for it, or NULL. */
+static const char *action_of(enum chore what) {
     static const char *const actions[] = {
         [CHORE_STOP] = "sandbox.stop",       [CHORE_REMOVE] = "sandbox.delete",
         [CHORE_DESTROY] = "sandbox.delete",  [CHORE_ARCHIVE] = "sandbox.archive",
         [CHORE_RECOVER] = "sandbox.recover",
     };
-    const char *action = (size_t)what < ARRAY_LEN(actions) ? actions[what] : NULL;
-    if (action != NULL && r != -CAY_CONFLICT)
-        manager_audit(m, "cay", action, s->record.id, r < 0 ? cay_code_name(-r) : "ok", "");
+    return (size_t)what < ARRAY_LEN(actions) ? actions[what] : NULL;
+}
+
+static int do_noted(struct manager *m, struct sandbox *s, enum chore what, struct cay_error *err) {
+    struct audit_intent intent = {.who = "cay", .action = action_of(what), .detail = ""};
+    if (intent.action != NULL)
+        manager_audit_announce(&intent);
+    int r = do_chore(m, s, what, err);
+    manager_audit_announce(NULL);
+    if (intent.action != NULL && r != -CAY_CONFLICT && (r < 0 || !intent.is_written))
+        manager_audit(m, "cay", intent.action, s->record.id, r < 0 ? cay_code_name(-r) : "ok", "");
+    return r;
 }
 
 /* A chore with a turn that was taken for it. */
@@ -177,8 +186,7 @@ static void count_archive(struct manager *m, const struct errand *e, int more) {
 
 static void run_errand(const struct errand *e) {
     struct cay_error err = {0};
-    int r = do_chore(e->m, e->s, e->what, &err);
-    note_chore(e->m, e->s, e->what, r);
+    int r = do_noted(e->m, e->s, e->what, &err);
     if (r < 0 && r != -CAY_CONFLICT) /* a conflict: it came into use just now */
         log_event(LOG_LEVEL_WARN, "clean-up failed", "why", "%s: %s", e->s->record.id, err.message);
     count_archive(e->m, e, -1);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "manager/intent.h"
 #include "manager/manager_internal.h"
 
 static int refuse_busy(const struct sandbox *s, struct cay_error *err) {
@@ -97,6 +98,21 @@ int turn_progress(const struct sandbox *s) {
     return s->progress != NULL ? *s->progress : -1;
 }
 
+/* What settles a change is to be on the disk at once; on the way to it that can wait. */
+static int write_row(struct manager *m, const struct sandbox_record *r, enum db_flush flush,
+                     struct cay_error *err) {
+    char detail[AUDIT_DETAIL_SIZE];
+    struct intent_write w = {0};
+    int e;
+    if (flush == DB_FLUSH)
+        w = intent_open(m, flush, r->state);
+    audit_describe(r, detail);
+    do
+        e = db_update(m->db, r, flush, err);
+    while (intent_again(&w, e, r->id, detail));
+    return e;
+}
+
 int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct cay_error *err) {
     struct sandbox_record copy = {0};
     (void)pthread_mutex_lock(&m->saving); /* so that the last one to write has the last state */
@@ -107,7 +123,7 @@ int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct 
     if (r < 0)
         r = error_sys(err, -r, "recording sandbox %s", s->record.id);
     else if (!gone)
-        r = db_update(m->db, &copy, flush, err);
+        r = write_row(m, &copy, flush, err);
     (void)pthread_mutex_lock(&m->lock);
     s->unsaved = r < 0;
     if (r == 0)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "manager/intent.h"
 #include "manager/manager_internal.h"
 
 enum { VOLUMES_MAX = 10000 };
@@ -221,6 +222,15 @@ int manager_volume_get(struct manager *m, const struct key *caller, const char *
     return r;
 }
 
+static int forget(struct manager *m, const char *id, const char *who, struct cay_error *err) {
+    struct intent_write w = intent_open(m, DB_FLUSH, INTENT_VOLUME);
+    int r;
+    do
+        r = db_volume_remove(m->db, id, err);
+    while (intent_again(&w, r, who, ""));
+    return r;
+}
+
 int manager_volume_remove(struct manager *m, const struct key *caller, const char *who,
                           struct cay_error *err) {
     struct volume *v = NULL;
@@ -241,7 +251,7 @@ int manager_volume_remove(struct manager *m, const struct key *caller, const cha
         return r;
     r = drive_volume(m, m->engine->ops->volume_remove, id, err);
     if (r == 0)
-        r = db_volume_remove(m->db, id, err);
+        r = forget(m, id, who, err);
     settle(m, id, r < 0);
     return r;
 }

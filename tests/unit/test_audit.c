@@ -160,6 +160,126 @@ static void test_refusals_are_limited(void **state) {
     free(rows);
 }
 
+/* ---- with the change ---- */
+
+static int count_commit(void *arg) {
+    ++*(int *)arg;
+    return 0;
+}
+
+struct announced_case {
+    const char *action;
+    int commits; /* of the change and its row, after the first that lead to it */
+    int (*change)(struct world *w, const char *id);
+};
+
+static int rename_it(struct world *w, const char *id) {
+    return manager_rename(w->m, id, "other", NULL);
+}
+static int stop_it(struct world *w, const char *id) {
+    return manager_stop_within(w->m, id, 0, NULL);
+}
+static int start_it(struct world *w, const char *id) {
+    return manager_start_sandbox(w->m, id, NULL);
+}
+static int remove_it(struct world *w, const char *id) {
+    return manager_remove(w->m, id, true, NULL);
+}
+static int add_key(struct world *w, const char *id) {
+    (void)id;
+    char text[KEY_TEXT_SIZE];
+    struct key k = {.name = "ci", .scopes = SCOPE_READ};
+    return manager_key_add(w->m, &k, text, NULL);
+}
+static int remove_key(struct world *w, const char *id) {
+    (void)id;
+    return manager_key_remove(w->m, "ci", NULL);
+}
+
+/* In the order in which they can be done. */
+static const struct announced_case announced_cases[] = {
+    {"sandbox.rename", 1, rename_it}, {"sandbox.stop", 2, stop_it}, /* "stopping" before it */
+    {"sandbox.start", 2, start_it},   {"key.create", 1, add_key},
+    {"key.delete", 1, remove_key},    {"sandbox.delete", 2, remove_it},
+};
+
+static void last_row(struct world *w, struct audit_row *ret) {
+    struct audit_row *rows = NULL;
+    size_t count = 0;
+    assert_int_equal(manager_audit_list(w->m, INT64_MIN, -1, 1, &rows, &count, NULL), 0);
+    *ret = count == 1 ? rows[0] : (struct audit_row){0};
+    free(rows);
+}
+
+static void test_a_row_comes_with_its_change(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    char id[ID_SIZE];
+    (void)snprintf(id, sizeof id, "%s", make_box(w, "lab"));
+    for (size_t i = 0; i < ARRAY_LEN(announced_cases); i++) {
+        const struct announced_case *c = &announced_cases[i];
+        struct audit_intent intent = {.who = "ann", .action = c->action, .detail = "why"};
+        struct audit_row row;
+        int commits = 0;
+        manager_audit_announce(&intent);
+        (void)sqlite3_commit_hook(w->m->db->sql, count_commit, &commits);
+        assert_int_equal(c->change(w, id), 0);
+        (void)sqlite3_commit_hook(w->m->db->sql, NULL, NULL);
+        manager_audit_announce(NULL);
+        assert_true(intent.is_written);
+        assert_int_equal(commits, c->commits);
+        last_row(w, &row);
+        assert_string_equal(row.action, c->action);
+        assert_string_equal(row.object, str_starts(c->action, "key") ? "ci" : id);
+        assert_string_equal(row.result, "ok");
+        assert_int_equal(str_equal(row.detail, "why"), !str_equal(c->action, "key.create"));
+        assert_int_equal(row.number, i + 1);
+    }
+    assert_true(verify(w).ok);
+}
+
+/* What others did, what does not settle it, and what failed, has no row of its own. */
+static void test_no_row_without_its_change(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    const char *id = make_box(w, "lab");
+    struct audit_intent intent = {.who = "ann", .action = "sandbox.snapshot", .detail = ""};
+    manager_audit_announce(&intent);
+    assert_int_equal(manager_pause(w->m, id, NULL), 0);
+    assert_int_equal(manager_resume(w->m, id, NULL), 0);
+    intent.action = "sandbox.rename";
+    assert_true(manager_rename(w->m, id, "not a name", NULL) < 0);
+    manager_audit_announce(NULL);
+    assert_int_equal(manager_rename(w->m, id, "den", NULL), 0);
+    assert_false(intent.is_written);
+    assert_int_equal(verify(w).rows, 0);
+}
+
+/* A row that cannot be written keeps nothing from being done; it is left to who announced it. */
+static void test_a_change_without_its_row(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    fill(w, 3);
+    const char *id = make_box(w, "lab");
+    struct audit_intent intent = {.who = "ann", .action = "sandbox.delete", .detail = ""};
+    assert_int_equal(sqlite3_exec(w->m->db->sql,
+                                  "CREATE TEMP TRIGGER no BEFORE INSERT ON audit BEGIN"
+                                  " SELECT RAISE(ABORT, 'no'); END",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+    manager_audit_announce(&intent);
+    assert_int_equal(manager_remove(w->m, id, true, NULL), 0);
+    manager_audit_announce(NULL);
+    assert_false(intent.is_written);
+    assert_int_equal(sqlite3_exec(w->m->db->sql, "DROP TRIGGER no", NULL, NULL, NULL), SQLITE_OK);
+    struct sandbox_record r = {0};
+    assert_int_equal(manager_get(w->m, id, &r, NULL), -CAY_NOT_FOUND);
+    fill(w, 3);
+    struct audit_verdict v = verify(w);
+    assert_true(v.ok);
+    assert_int_equal(v.rows, 6);
+}
+
 /* Rows that are hardly ever read do not stay in memory. */
 static void test_memory_does_not_grow(void **state) {
     struct world *w = *state;
@@ -179,6 +299,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_cannot_be_written, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals_are_limited, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory_does_not_grow, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_row_comes_with_its_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_row_without_its_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_change_without_its_row, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
