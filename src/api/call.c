@@ -299,6 +299,7 @@ static const struct route_table *const tables[] = {
     &toolbox_process_routes,
     &toolbox_session_routes,
     &toolbox_pty_routes,
+    &toolbox_interpreter_routes,
     &toolbox_ports_routes,
     &toolbox_lsp_routes,
     &daytona_absent_routes, /* the last: what nobody serves */

@@ -36,7 +36,6 @@ static const struct absence absences[] = {
     {"api-keys", "keys of other users", "use the key's name alone"},
     {"init", "anything to set up inside", "leave it out: a sandbox is ready when it has started"},
     {"computeruse", "a desktop", "use an image with one, and reach it by a preview"},
-    {"interpreter", "an interpreter that lasts", "use process/code-run, or a session with python3"},
 };
 
 static const struct absence *find(const char *part) {
@@ -89,6 +88,5 @@ static const struct route routes[] = {
     {"*", "/api/preview/*", absent, NEED_NOTHING},
     {"*", "/toolbox/{who}/init", absent},
     {"*", "/toolbox/{who}/computeruse/*", absent},
-    {"*", "/toolbox/{who}/process/interpreter/*", absent},
 };
 const struct route_table daytona_absent_routes = {routes, ARRAY_LEN(routes)};

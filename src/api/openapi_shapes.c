@@ -69,6 +69,9 @@ static const struct openapi_shape shapes[] = {
     {"Pty", "id:s! cwd:s! envs:m! cols:i! rows:i! createdAt:t! active:b! lazyStart:b!"},
     {"PtyList", "sessions:[Pty]!"},
     {"PtySize", "cols:i! rows:i!"},
+    {"CreateContext", "cwd:s language:s"},
+    {"Context", "id:s! cwd:s! createdAt:t! active:b! language:s! busy:b!"},
+    {"ContextList", "contexts:[Context]!"},
     {"File", "name:s! path:s size:i! mode:s! modTime:s! modifiedAt:s! isDir:b! owner:s! group:s! "
              "permissions:s!"},
     {"Match", "file:s! line:i! content:s!"},

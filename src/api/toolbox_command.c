@@ -89,6 +89,8 @@ static void take_event(struct carry *x, const struct wire_command_event *e) {
     case WIRE_COMMAND_OUTPUT:
         take_output(x->out, e);
         break;
+    case WIRE_COMMAND_REPORT:
+        break; /* nobody asked for one */
     case WIRE_COMMAND_CREDITS:
         x->credit = MIN(x->credit + e->credits, (uint64_t)WIRE_INPUT_CREDIT);
         feed(x);

@@ -10,7 +10,7 @@
 struct json;
 
 extern const struct route_table toolbox_info_routes, toolbox_process_routes, toolbox_session_routes,
-    toolbox_pty_routes, toolbox_lsp_routes;
+    toolbox_pty_routes, toolbox_lsp_routes, toolbox_interpreter_routes;
 
 /* ---- requests ---- */
 

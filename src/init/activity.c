@@ -29,6 +29,7 @@ int op_activity(struct op_conn *c, const struct wire_message *request, struct ca
     struct activity a = {.quiet_ms = UINT64_MAX};
     int64_t deadline = clock_ms() + ANSWER_MS;
     (void)place_ask_all(&place_session, WIRE_OP_ACTIVITY, deadline, add, &a);
+    (void)place_ask_all(&place_context, WIRE_OP_ACTIVITY, deadline, add, &a);
     (void)place_ask_all(&place_terminal, WIRE_OP_ACTIVITY, deadline, add, &a);
     _cleanup_(buf_free) struct buf b = BUF_INIT(256);
     wire_put_number(&b, WIRE_TAG_COMMANDS, a.commands);

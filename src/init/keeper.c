@@ -20,7 +20,7 @@
 #include "init/tree.h"
 #include "init/user.h"
 
-enum { OWN_FDS = 4, POLL_MAX = OWN_FDS + 3 * KEEPER_COMMANDS + KEEPER_CLIENTS };
+enum { OWN_FDS = 4, POLL_MAX = OWN_FDS + (1 + KEEPER_STREAMS) * KEEPER_COMMANDS + KEEPER_CLIENTS };
 
 /* ---- deaths ---- */
 
@@ -30,6 +30,7 @@ static void shell_died(struct keeper *k, int status) {
     shell_close(k);
     if (c == NULL || !c->running || command_again(k, c))
         return;
+    c->fatal = true;
     int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     command_end(k, c, number != 0 ? 128 + number : WEXITSTATUS(status), number);
 }
@@ -73,8 +74,8 @@ static void add_all(struct keeper *k, struct poll_set *s, int own[static OWN_FDS
         struct command *c = k->commands[i];
         bool feed = c->opened && (c->input.len > 0 || c->input_ended);
         c->at[0] = add(s, feed ? c->in : -1, POLLOUT);
-        c->at[1] = add(s, c->out[0], POLLIN);
-        c->at[2] = add(s, c->out[1], POLLIN);
+        for (int stream = 0; stream < KEEPER_STREAMS; stream++)
+            c->at[1 + stream] = add(s, c->out[stream], POLLIN);
     }
     for (size_t i = 0; i < k->client_count; i++) {
         struct client *cl = k->clients[i];
@@ -86,7 +87,7 @@ static void add_all(struct keeper *k, struct poll_set *s, int own[static OWN_FDS
 static void serve_commands(struct keeper *k, const struct poll_set *s) {
     for (size_t i = 0; i < k->command_count; i++) {
         struct command *c = k->commands[i];
-        for (int stream = 0; stream < 2; stream++)
+        for (int stream = 0; stream < KEEPER_STREAMS; stream++)
             if (is_ready(s, c->at[1 + stream]) && c->out[stream] >= 0)
                 command_read(k, c, stream);
         if (is_ready(s, c->at[0]) && c->in >= 0)
@@ -150,6 +151,7 @@ static int prepare(struct keeper *k, struct cay_error *err) {
     (void)sigaddset(&set, SIGCHLD);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)setsid(); /* no signal for a group is meant for the keeper */
+    k->made_ms = clock_wall_ms();
     k->data = malloc(WIRE_DATA_MAX);
     if (k->data == NULL)
         return error_sys(err, ENOMEM, "keeping a session");
@@ -165,7 +167,7 @@ static int prepare(struct keeper *k, struct cay_error *err) {
 
 static void end_session(struct keeper *k) {
     (void)tree_kill(clock_ms() + KEEPER_KILL_MS); /* the kernel holds what is left */
-    place_remove_folder(k->start->io_place, SESSION_IO, k->start->at.name, k->start->user);
+    place_remove_folder(k->start->io_place, k->start->io_prefix, k->start->at.name, k->start->user);
     place_remove(&k->start->at);
     for (size_t i = 0; i < k->client_count; i++)
         if (k->clients[i]->op == WIRE_OP_SESSION_DELETE)

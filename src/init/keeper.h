@@ -24,6 +24,9 @@ enum {
     KEEPER_ASK_MS = 80,                 /* between asking a command to end and asking again */
     KEEPER_ASK_MAX = 3,                 /* then it is ended */
     KEEPER_KILL_MS = 3000,
+    KEEPER_STREAMS = 3,         /* standard output, standard error, and what a driver reports */
+    KEEPER_REPORTS = 2,         /* which of them that is */
+    KEEPER_DRIVER_ASK_MS = 500, /* an interpreter may be deep in a library */
 };
 
 struct command {
@@ -33,16 +36,18 @@ struct command {
     bool opened;    /* the shell has taken it up */
     bool retried;   /* the shell ended before it did */
     bool restarted; /* it got a new shell */
+    bool fatal;     /* it ended its shell */
     bool reads;     /* has an input */
-    bool echoes;    /* which is put into its log too */
+    bool echoes;    /* which is put into its log too; of a driver: it shows what a value is */
+    int pending;    /* a signal, for when it is taken up */
     int in;
     struct buf input; /* received, not yet taken by the command */
     bool input_ended;
-    int out[2];
-    int log[2];
-    uint64_t size[2]; /* of the logs */
-    bool capped[2];
-    int at[3]; /* in the poll set: in, out, err */
+    int out[KEEPER_STREAMS];
+    int log[KEEPER_STREAMS];
+    uint64_t size[KEEPER_STREAMS]; /* of the logs */
+    bool capped[KEEPER_STREAMS];
+    int at[1 + KEEPER_STREAMS]; /* in the poll set: in, then the others */
     int exit_code, signal;
     int asked; /* to end, because of a limit */
     enum wire_reason reason;
@@ -58,8 +63,8 @@ struct client {
     struct wire_reader reader;
     struct buf out; /* frames, not yet sent */
     uint64_t number;
-    uint64_t offset[2]; /* of the logs: sent so far */
-    bool muted[2];
+    uint64_t offset[KEEPER_STREAMS]; /* of the logs: sent so far */
+    bool muted[KEEPER_STREAMS];
     bool follow;
     bool feeds;  /* its input is the command's */
     bool closes; /* the end of its input too */
@@ -71,6 +76,7 @@ struct client {
 
 struct keeper {
     const struct session_start *start;
+    int64_t made_ms;      /* wall clock */
     int signals;          /* SIGCHLD */
     struct spawned shell; /* pid 0: none; in takes lines, out reports */
     bool had_shell;
@@ -111,7 +117,7 @@ int command_start(struct keeper *k, const struct wire_message *m, struct command
 /* Once more, with a new shell, after the old one ended without having taken it up. */
 bool command_again(struct keeper *k, struct command *c);
 /* The shell has opened its streams. */
-void command_opened(struct command *c);
+void command_opened(struct keeper *k, struct command *c);
 /* It ended; status is what a shell calls $?. */
 void command_end(struct keeper *k, struct command *c, int status, int signal);
 void command_read(struct keeper *k, struct command *c, int stream);

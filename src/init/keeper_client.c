@@ -50,9 +50,11 @@ static void put_state(struct buf *b, const struct command *c) {
     wire_put_number(b, WIRE_TAG_RUNNING, c->running);
     wire_put_number(b, WIRE_TAG_EXIT, (uint64_t)c->exit_code);
     wire_put_number(b, WIRE_TAG_RESTARTED, c->restarted);
+    wire_put_number(b, WIRE_TAG_ENDED, c->fatal);
     wire_put_number(b, WIRE_TAG_REASON, c->reason);
     wire_put_number(b, WIRE_TAG_SIGNAL, (uint64_t)c->signal);
-    wire_put_number(b, WIRE_TAG_TRUNCATED, c->capped[0] || c->capped[1]);
+    wire_put_number(b, WIRE_TAG_TRUNCATED,
+                    c->capped[0] || c->capped[1] || c->capped[KEEPER_REPORTS]);
     wire_put_number(b, WIRE_TAG_ELAPSED_US, (uint64_t)c->elapsed_us);
 }
 
@@ -103,7 +105,7 @@ static int start_logs(struct keeper *k, struct client *cl, const struct wire_mes
     int r = find_command(k, cl, m, &c, err);
     if (r < 0)
         return r;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < KEEPER_STREAMS; i++) {
         cl->muted[i] = stream != 0 && stream != i + 1;
         cl->offset[i] = m->number[WIRE_TAG_OFFSET];
     }
@@ -137,6 +139,33 @@ static int start_input(struct keeper *k, struct client *cl, const struct wire_me
     return 0;
 }
 
+static int start_signal(struct keeper *k, struct client *cl, const struct wire_message *m,
+                        struct cay_error *err) {
+    uint64_t number = m->number[WIRE_TAG_SIGNAL];
+    struct command *c;
+    int r = find_command(k, cl, m, &c, err);
+    if (r < 0)
+        return r;
+    if (number == 0 || number >= NSIG)
+        return error_set(err, CAY_INVALID_ARGUMENT, "there is no such signal");
+    if (c->running)
+        command_signal(k, c, (int)number);
+    put_done(cl, c);
+    return 0;
+}
+
+static void put_self(const struct keeper *k, struct client *cl) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(2 * MESSAGE_MAX);
+    if (k->start->label != NULL)
+        wire_put_string(&b, WIRE_TAG_TEXT, k->start->label);
+    wire_put_string(&b, WIRE_TAG_CWD, k->start->cwd);
+    wire_put_number(&b, WIRE_TAG_MTIME_MS, (uint64_t)k->made_ms);
+    wire_put_number(&b, WIRE_TAG_RUNNING, k->shell.pid > 0);
+    wire_put_number(&b, WIRE_TAG_BUSY, command_running(k) != NULL);
+    put_message(cl, WIRE_DONE, &b);
+    cl->answered = true;
+}
+
 static void put_status(struct keeper *k, struct client *cl) {
     for (size_t i = 0; i < k->command_count; i++) {
         const struct command *c = k->commands[i];
@@ -144,7 +173,7 @@ static void put_status(struct keeper *k, struct client *cl) {
         wire_put_number(&b, WIRE_TAG_NUMBER, c->number);
         wire_put_string(&b, WIRE_TAG_TEXT, c->text);
         wire_put_number(&b, WIRE_TAG_MTIME_MS, (uint64_t)c->wall_ms);
-        wire_put_number(&b, WIRE_TAG_SIZE, c->size[0] + c->size[1]);
+        wire_put_number(&b, WIRE_TAG_SIZE, c->size[0] + c->size[1] + c->size[KEEPER_REPORTS]);
         put_state(&b, c);
         put_message(cl, WIRE_ENTRY, &b);
     }
@@ -176,6 +205,12 @@ static void take_request(struct keeper *k, struct client *cl, const struct wire_
         break;
     case WIRE_OP_SESSION_STATUS:
         put_status(k, cl);
+        break;
+    case WIRE_OP_SESSION_SIGNAL:
+        r = start_signal(k, cl, m, &err);
+        break;
+    case WIRE_OP_SESSION_LIST:
+        put_self(k, cl);
         break;
     case WIRE_OP_ACTIVITY:
         put_activity(k, cl);
@@ -246,11 +281,12 @@ void client_read(struct keeper *k, struct client *cl) {
 /* ---- what is to be said ---- */
 
 static bool put_log(struct keeper *k, struct client *cl, const struct command *c) {
-    for (int i = 0; i < 2; i++) {
+    static const enum wire_type types[KEEPER_STREAMS] = {WIRE_STDOUT, WIRE_STDERR, WIRE_REPORT};
+    for (int i = 0; i < KEEPER_STREAMS; i++) {
         size_t n = cl->muted[i] ? 0 : command_read_log(k, c, i, cl->offset[i]);
         if (n == 0)
             continue;
-        wire_put_frame(&cl->out, i == 0 ? WIRE_STDOUT : WIRE_STDERR, k->data, n);
+        wire_put_frame(&cl->out, types[i], k->data, n);
         cl->gone |= cl->out.failed;
         cl->offset[i] += n;
         return true;

@@ -17,9 +17,9 @@
 #include "init/keeper.h"
 #include "init/user.h"
 
-enum { FILE_NAME_MAX = 32, DRAINED_MAX = 64 };
+enum { FILE_NAME_MAX = 32, DRAINED_MAX = 64, TEXT_GROWTH = 5 /* by quotes */ };
 
-static const char *const suffixes[] = {"out", "err"};
+static const char *const suffixes[KEEPER_STREAMS] = {"out", "err", "rep"};
 
 struct command *command_running(const struct keeper *k) {
     struct command *last = k->command_count > 0 ? k->commands[k->command_count - 1] : NULL;
@@ -39,6 +39,11 @@ static const char *file_name(const struct command *c, const char *suffix,
     return out;
 }
 
+/* A shell has nothing to report but how a command ended. */
+static int stream_count(const struct keeper *k) {
+    return k->start->driver != NULL ? KEEPER_STREAMS : KEEPER_REPORTS;
+}
+
 /* ---- files ---- */
 
 static int make_pipe(struct keeper *k, const char *name, int flags) {
@@ -52,34 +57,74 @@ static int make_pipe(struct keeper *k, const char *name, int flags) {
     return S_ISFIFO(st.st_mode) ? TAKE_FD(fd) : -EINVAL; /* the user may play with names */
 }
 
-static int write_text(struct keeper *k, const struct command *c, const char *suffix,
-                      const char *text) {
+static int write_file(struct keeper *k, const struct command *c, const char *suffix,
+                      const struct buf *b) {
     char name[FILE_NAME_MAX];
+    if (b->failed)
+        return -ENOMEM;
     _cleanup_(closep) int fd = openat(k->start->io, file_name(c, suffix, name),
                                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    int r = fd_write_all(fd, text, strlen(text));
-    return r < 0 ? r : fd_write_all(fd, "\n", 1);
+    return fd < 0 ? -errno : fd_write_all(fd, b->data, b->len);
+}
+
+static void put_quoted(struct buf *b, const char *text) {
+    (void)buf_putc(b, '\'');
+    for (const char *p = text; *p != '\0'; p++)
+        (void)(*p == '\'' ? buf_puts(b, "'\\''") : buf_putc(b, *p));
+    (void)buf_putc(b, '\'');
+}
+
+static bool is_variable(const char *entry) {
+    size_t len = strspn(entry, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+    return len > 0 && entry[len] == '=' && (entry[0] < '0' || entry[0] > '9');
+}
+
+/* Variables are for this command only: what bash sets before a built-in it forgets after it. */
+static void put_for_shell(struct buf *b, const struct wire_message *m) {
+    for (const char *e = NULL; (e = wire_next_string(m, WIRE_TAG_ENV, e)) != NULL;) {
+        if (!is_variable(e))
+            continue;
+        size_t len = strcspn(e, "=") + 1;
+        (void)buf_append(b, e, len);
+        put_quoted(b, e + len);
+        (void)buf_putc(b, ' ');
+    }
+    (void)buf_puts(b, "\\eval ");
+    put_quoted(b, m->string[WIRE_TAG_TEXT]);
+}
+
+static int write_text(struct keeper *k, const struct command *c, const struct wire_message *m) {
+    _cleanup_(buf_free) struct buf text = BUF_INIT((size_t)TEXT_GROWTH * WIRE_MESSAGE_MAX);
+    _cleanup_(buf_free) struct buf env = BUF_INIT(WIRE_MESSAGE_MAX);
+    bool is_driver = k->start->driver != NULL;
+    if (!is_driver && m->count[WIRE_TAG_ENV] > 0)
+        put_for_shell(&text, m);
+    else
+        (void)buf_puts(&text, m->string[WIRE_TAG_TEXT]);
+    (void)buf_putc(&text, '\n');
+    for (const char *e = NULL; (e = wire_next_string(m, WIRE_TAG_ENV, e)) != NULL;)
+        (void)buf_append(&env, e, strlen(e) + 1);
+    int r = write_file(k, c, "sh", &text);
+    return r < 0 || !is_driver ? r : write_file(k, c, "env", &env);
 }
 
 /* What sets $? without a process, and without a function that a user could see. */
 static int write_status(struct keeper *k, const struct command *c) {
-    char text[32];
-    if (k->last_code == 0)
+    _cleanup_(buf_free) struct buf text = BUF_INIT(32);
+    if (k->last_code == 0 || k->start->driver != NULL)
         return 0;
-    (void)snprintf(text, sizeof text, "return %d", k->last_code);
-    return write_text(k, c, "rc", text);
+    (void)buf_printf(&text, "return %d\n", k->last_code);
+    return write_file(k, c, "rc", &text);
 }
 
 /* What the shell opens; made with the user's rights, in his folder. */
-static int make_streams(struct keeper *k, struct command *c, const char *text) {
+static int make_streams(struct keeper *k, struct command *c, const struct wire_message *m) {
     char name[FILE_NAME_MAX];
     place_act_as(k->start->user);
-    int r = write_text(k, c, "sh", text);
+    int r = write_text(k, c, m);
     if (r == 0)
         r = write_status(k, c);
-    for (int i = 0; i < 2 && r >= 0; i++)
+    for (int i = 0; i < stream_count(k) && r >= 0; i++)
         r = c->out[i] = make_pipe(k, file_name(c, suffixes[i], name), O_RDONLY);
     if (r >= 0 && c->reads)
         r = c->in = make_pipe(k, file_name(c, "in", name), O_RDWR); /* waits for nobody */
@@ -88,7 +133,7 @@ static int make_streams(struct keeper *k, struct command *c, const char *text) {
 }
 
 static void remove_streams(struct keeper *k, const struct command *c) {
-    static const char *const all[] = {"sh", "rc", "in", "out", "err"};
+    static const char *const all[] = {"sh", "rc", "env", "in", "out", "err", "rep"};
     char name[FILE_NAME_MAX];
     place_act_as(k->start->user);
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
@@ -98,7 +143,7 @@ static void remove_streams(struct keeper *k, const struct command *c) {
 
 static int make_logs(struct keeper *k, struct command *c) {
     char name[FILE_NAME_MAX];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < stream_count(k); i++) {
         c->log[i] = openat(k->start->at.folder, file_name(c, suffixes[i], name),
                            O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (c->log[i] < 0)
@@ -115,7 +160,7 @@ static void close_stream(struct command *c, int stream) {
 void command_free(struct keeper *k, struct command *c) {
     char name[FILE_NAME_MAX];
     remove_streams(k, c);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < KEEPER_STREAMS; i++) {
         close_stream(c, i);
         (void)unlinkat(k->start->at.folder, file_name(c, suffixes[i], name), 0);
     }
@@ -137,7 +182,8 @@ static void append_log(struct command *c, int stream, const char *data, size_t l
     if (!full)
         c->size[stream] += part;
     c->capped[stream] = full || part < len;
-    if (!full && part < len && fd_write_all(c->log[stream], notice, sizeof notice - 1) == 0)
+    if (!full && part < len && stream != KEEPER_REPORTS &&
+        fd_write_all(c->log[stream], notice, sizeof notice - 1) == 0)
         c->size[stream] += sizeof notice - 1;
 }
 
@@ -176,7 +222,8 @@ size_t command_read_log(const struct keeper *k, const struct command *c, int str
 static uint64_t kept_bytes(const struct keeper *k) {
     uint64_t sum = 0;
     for (size_t i = 0; i < k->command_count; i++)
-        sum += k->commands[i]->size[0] + k->commands[i]->size[1];
+        for (int stream = 0; stream < KEEPER_STREAMS; stream++)
+            sum += k->commands[i]->size[stream];
     return sum;
 }
 
@@ -192,7 +239,7 @@ static void make_room(struct keeper *k) {
            (k->command_count > 0 && kept_bytes(k) > KEEPER_KEPT_MAX))
         forget_oldest(k);
     for (size_t i = 0; i + DRAINED_MAX < k->command_count; i++)
-        for (int stream = 0; stream < 2; stream++)
+        for (int stream = 0; stream < KEEPER_STREAMS; stream++)
             close_stream(k->commands[i], stream);
 }
 
@@ -206,8 +253,8 @@ static struct command *new_command(struct keeper *k, const struct wire_message *
         .reads = m->number[WIRE_TAG_STDIN] != 0,
         .echoes = m->number[WIRE_TAG_ECHO] != 0,
         .in = -1,
-        .out = {-1, -1},
-        .log = {-1, -1},
+        .out = {-1, -1, -1},
+        .log = {-1, -1, -1},
         .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX),
         .started_us = clock_us(),
         .wall_ms = clock_wall_ms(),
@@ -256,7 +303,7 @@ int command_start(struct keeper *k, const struct wire_message *m, struct command
         return error_sys(err, ENOMEM, "keeping a command");
     int r = make_logs(k, c);
     if (r == 0)
-        r = make_streams(k, c, m->string[WIRE_TAG_TEXT]);
+        r = make_streams(k, c, m);
     if (r < 0) {
         error_sys(err, -r, "making the files of the command");
         r = error_remedy(err, "make room in the sandbox, or delete the session and make it anew");
@@ -280,9 +327,11 @@ bool command_again(struct keeper *k, struct command *c) {
     return give(k, c, &err) == 0;
 }
 
-void command_opened(struct command *c) {
+void command_opened(struct keeper *k, struct command *c) {
     c->opened = true;
     c->start_deadline = 0;
+    if (c->pending != 0)
+        command_signal(k, c, c->pending);
 }
 
 /* The echo comes before anything that the command answers. */
@@ -315,10 +364,10 @@ void command_end(struct keeper *k, struct command *c, int status, int signal) {
     bool limit = c->reason != WIRE_REASON_EXIT;
     if (limit) /* what the shell waited for is gone, its own children may not be */
         tree_signal(SIGKILL, &c->before);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < KEEPER_STREAMS; i++)
         while (c->out[i] >= 0 && read_stream(k, c, i))
             ;
-    for (int i = 0; i < 2 && !c->opened; i++)
+    for (int i = 0; i < KEEPER_STREAMS && !c->opened; i++)
         close_stream(c, i);
     remove_streams(k, c);
     fd_close(&c->in);
@@ -342,6 +391,10 @@ void command_signal(struct keeper *k, struct command *c, int number) {
     shell_read(k); /* an interrupt after its end would be the next one's */
     if (!c->running)
         return;
+    if (k->start->driver != NULL && !c->opened) { /* it may not be ready to hear it */
+        c->pending = number;
+        return;
+    }
     if (number != SIGINT || k->shell.pid <= 0) {
         tree_signal(number, &c->before);
         return;
@@ -355,7 +408,8 @@ static void ask_to_end(struct keeper *k, struct command *c) {
     c->asked++;
     command_signal(k, c, SIGINT);
     if (c->running) /* from now on: finding the moment took its time */
-        c->kill_deadline = clock_ms() + KEEPER_ASK_MS;
+        c->kill_deadline =
+            clock_ms() + (k->start->driver != NULL ? KEEPER_DRIVER_ASK_MS : KEEPER_ASK_MS);
 }
 
 /* Its death ends the command. */

@@ -1,4 +1,9 @@
-/* The shell of a session. It reads lines of ours from its standard input, each telling it to run a
+/* The shell of a session, or the driver of a context. A driver is a program of the host's, given
+ * as its arguments: it reads lines "r NUMBER INPUT ECHO FOLDER" from its standard input, opens
+ * the streams of the command in the folder (INPUT 1: NUMBER.in too), runs what is in NUMBER.sh with
+ * the environment of NUMBER.env added, and reports as a shell does.
+ *
+ * A shell reads lines of ours from its standard input, each telling it to run a
  * file, in itself, with the streams of that command, and to report how that ended. It is called
  * interactive, because such a shell survives what ends others (errors of syntax and of special
  * built-ins) and an interrupt takes it out of whatever it does. Nothing of ours is seen by
@@ -59,14 +64,17 @@ static int try_named(struct keeper *k, const char *shell, struct cay_error *err)
 int shell_start(struct keeper *k, struct cay_error *err) {
     const char *named = k->start->shell;
     k->shell = (struct spawned){0, -1, -1, -1, -1};
-    int r = try_named(k, named != NULL ? named : "bash", err);
-    if (r < 0 && named == NULL && err->code == CAY_NOT_FOUND)
+    int r = k->start->driver != NULL ? try_folders(k, k->start->driver, err)
+                                     : try_named(k, named != NULL ? named : "bash", err);
+    if (r < 0 && named == NULL && k->start->driver == NULL && err->code == CAY_NOT_FOUND)
         r = try_named(k, "sh", err);
     if (r < 0)
         return r;
     set_streams_nonblocking(&k->shell);
     buf_clear(&k->report);
     k->had_shell = true;
+    if (k->start->driver != NULL)
+        return 0;
     r = fd_write_all(k->shell.in, preparation, sizeof preparation - 1); /* an empty pipe takes it */
     return r < 0 ? error_sys(err, -r, "preparing the shell of the session") : 0;
 }
@@ -84,12 +92,22 @@ static bool give_line(struct keeper *k, const char *line) {
 
 void shell_ask_report(struct keeper *k, const struct command *c) {
     char line[LINE_MAX_];
-    if (str_format(line, sizeof line, "\\printf 'e %llu %%s %%s\\n' \"$?\" \"$PWD\" >&9\n",
+    if (k->start->driver == NULL && /* which an interrupt does not make forget */
+        str_format(line, sizeof line, "\\printf 'e %llu %%s %%s\\n' \"$?\" \"$PWD\" >&9\n",
                    (unsigned long long)c->number) == 0)
         (void)give_line(k, line); /* without a shell there is no report to wait for */
 }
 
+static bool drive(struct keeper *k, const struct command *c) {
+    char line[LINE_MAX_];
+    return str_format(line, sizeof line, "r %llu %d %d %s\n", (unsigned long long)c->number,
+                      c->reads, c->echoes, k->start->io_path) == 0 &&
+           give_line(k, line);
+}
+
 bool shell_give(struct keeper *k, const struct command *c) {
+    if (k->start->driver != NULL)
+        return drive(k, c);
     char line[LINE_MAX_], in[PLACE_PATH_MAX + 32] = "/dev/null";
     char status[PLACE_PATH_MAX + 64] = "";
     const char *io = k->start->io_path;
@@ -136,7 +154,7 @@ static void take_line(struct keeper *k, char *line) {
         return;
     char *rest = line + 2 + len;
     if (line[0] == 's' && *rest == '\0')
-        command_opened(c);
+        command_opened(k, c);
     else if (line[0] == 'e' && *rest == ' ')
         take_end(k, c, rest + 1);
 }

@@ -22,11 +22,16 @@
 #include "base/str.h"
 #include "init/user.h"
 
-enum { HANDED_MAX = WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX + WIRE_DATA_MAX, TERMINALS_MAX = 32 };
+enum {
+    HANDED_MAX = WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX + WIRE_DATA_MAX,
+    TERMINALS_MAX = 32,
+    CONTEXTS_MAX = 64
+};
 
 static const char *const paths[] = {"/run/cay-session", "/tmp/.cay-session"};
 
 const struct place_kind place_session = {.prefix = "s-", .word = "session"};
+const struct place_kind place_context = {.prefix = "c-", .word = "context", .max = CONTEXTS_MAX};
 const struct place_kind place_terminal = {.prefix = "t-", .word = "terminal", .max = TERMINALS_MAX};
 
 void place_act_as(const struct user *u) {

@@ -24,7 +24,7 @@ struct place_kind {
     unsigned max;       /* of them in a sandbox; 0: no limit */
 };
 
-extern const struct place_kind place_session, place_terminal;
+extern const struct place_kind place_session, place_context, place_terminal;
 
 struct place {
     const struct place_kind *kind;

@@ -40,6 +40,7 @@ static const struct op ops[] = {
     {WIRE_OP_TERMINAL_KILL, "terminal-kill", op_terminal_ask, true},
     {WIRE_OP_TERMINAL_DELETE, "terminal-delete", op_terminal_ask, true},
     {WIRE_OP_ACTIVITY, "activity", op_activity, true},
+    {WIRE_OP_SESSION_SIGNAL, "session-signal", op_session_ask, true},
 };
 
 const struct op *op_find(uint64_t number) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
@@ -13,8 +14,12 @@
 #include "init/spawn.h"
 #include "init/user.h"
 
+static const struct place_kind *kind_of(const struct wire_message *m) {
+    return m->number[WIRE_TAG_KIND] == WIRE_SESSION_CONTEXT ? &place_context : &place_session;
+}
+
 int op_session_ask(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
-    return place_hand_over(&place_session, c, request, err);
+    return place_hand_over(kind_of(request), c, request, err);
 }
 
 /* ---- listing ---- */
@@ -34,10 +39,29 @@ static int tell_name(void *arg, const char *name, int keeper) {
     return files_send(l->conn, WIRE_ENTRY, &b, l->err);
 }
 
+/* What its keeper says of itself. */
+static int tell_context(void *arg, const char *name, const struct wire_message *m) {
+    static const enum wire_tag numbers[] = {WIRE_TAG_MTIME_MS, WIRE_TAG_RUNNING, WIRE_TAG_BUSY};
+    static const enum wire_tag strings[] = {WIRE_TAG_TEXT, WIRE_TAG_CWD};
+    struct listing *l = arg;
+    _cleanup_(buf_free) struct buf b = BUF_INIT(16 * 1024);
+    wire_put_string(&b, WIRE_TAG_NAME, name);
+    for (size_t i = 0; i < ARRAY_LEN(strings); i++)
+        if (m->string[strings[i]] != NULL)
+            wire_put_string(&b, strings[i], m->string[strings[i]]);
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        wire_put_number(&b, numbers[i], m->number[numbers[i]]);
+    l->count++;
+    return files_send(l->conn, WIRE_ENTRY, &b, l->err);
+}
+
 int op_session_list(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
-    (void)request;
+    enum { ANSWER_MS = 10000 }; /* all together */
     struct listing l = {.conn = c, .err = err};
-    int r = place_each(&place_session, tell_name, &l);
+    int r = kind_of(request) == &place_session
+                ? place_each(&place_session, tell_name, &l)
+                : place_ask_all(&place_context, WIRE_OP_SESSION_LIST, clock_ms() + ANSWER_MS,
+                                tell_context, &l);
     if (r < 0)
         return r;
     _cleanup_(buf_free) struct buf b = BUF_INIT(64);
@@ -51,12 +75,12 @@ static int make_io_in(const char *path, struct session_start *s) {
     s->io_place = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (s->io_place < 0)
         return -errno;
-    s->io = place_make_folder(s->io_place, SESSION_IO, s->at.name, s->user);
+    s->io = place_make_folder(s->io_place, s->io_prefix, s->at.name, s->user);
     if (s->io < 0) {
         fd_close(&s->io_place);
         return s->io;
     }
-    return str_format(s->io_path, sizeof s->io_path, "%s/" SESSION_IO "%s", path, s->at.name);
+    return str_format(s->io_path, sizeof s->io_path, "%s/%s%s", path, s->io_prefix, s->at.name);
 }
 
 static int make_session(struct session_start *s, struct cay_error *err) {
@@ -69,21 +93,28 @@ static int make_session(struct session_start *s, struct cay_error *err) {
     if (r == 0)
         return 0;
     place_remove(&s->at);
-    error_sys(err, -r, "making the folder of session '%s'", s->at.name);
+    error_sys(err, -r, "making the folder of %s '%s'", s->at.kind->word, s->at.name);
     return error_remedy(err, "/dev/shm, /run or /tmp must be writable in the sandbox");
 }
 
 /* The keeper is a child of this process only until that ends; then it is PID 1's. */
 int op_session_create(struct op_conn *c, const struct wire_message *m, struct cay_error *err) {
-    struct session_start s = {
-        .at = PLACE_INIT(&place_session), .io_place = -1, .io = -1, .user = c->user};
+    const struct place_kind *kind = kind_of(m);
+    struct session_start s = {.at = PLACE_INIT(kind),
+                              .io_place = -1,
+                              .io_prefix = kind == &place_session ? SESSION_IO : CONTEXT_IO,
+                              .io = -1,
+                              .user = c->user,
+                              .label = m->string[WIRE_TAG_TEXT]};
     int r = place_take_name(&s.at, m, err);
     if (r < 0)
         return r;
     _cleanup_(freep) const char **env = op_environment(c, m);
-    if (env == NULL)
+    _cleanup_(freep) const char **driver = wire_string_array(m, WIRE_TAG_ARG);
+    if (env == NULL || driver == NULL)
         return error_sys(err, ENOMEM, "making a session");
     s.env = env;
+    s.driver = m->count[WIRE_TAG_ARG] > 0 ? driver : NULL;
     s.cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : c->home;
     s.shell = m->string[WIRE_TAG_PATH];
     r = make_session(&s, err);

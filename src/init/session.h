@@ -1,10 +1,11 @@
-/* Sessions: shells that stay. Each has a keeper, a process that starts its shell, hands it commands
- * and keeps what they print. Whoever serves a connection about a session hands the connection over
- * to its keeper, so a session needs nobody but itself to live on.
+/* Sessions: shells that stay, and interpreters that stay (contexts), which a driver runs. Each has
+ * a keeper, a process that starts its shell, hands it commands and keeps what they print. Whoever
+ * serves a connection about a session hands the connection over to its keeper, so a session needs
+ * nobody but itself to live on.
  *
  * A session has two folders: its place (place.h), cay-init's own, with the logs, and cay-io-NAME,
  * the user's, in memory where there is some to write to (what the shell must open by name, made
- * anew for each command). */
+ * anew for each command). Contexts have names of their own, and folders of another prefix. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,16 +17,20 @@
 struct user;
 
 #define SESSION_IO     "cay-io-"
+#define CONTEXT_IO     "cay-context-"
 #define SESSION_MEMORY "/dev/shm"
 
 /* What its keeper begins with. */
 struct session_start {
     struct place at;
     int io_place;                 /* where cay-io-NAME is */
+    const char *io_prefix;        /* SESSION_IO, or CONTEXT_IO */
     int io;                       /* cay-io-NAME */
     char io_path[PLACE_PATH_MAX]; /* the shell's way there; needs no quoting */
     const struct user *user;
-    const char *shell; /* NULL: bash, else sh */
+    const char *shell;         /* NULL: bash, else sh */
+    const char *const *driver; /* what is started instead of a shell; NULL: a shell */
+    const char *label;         /* of whoever made it, told when it is listed */
     const char *cwd;
     const char *const *env;
 };

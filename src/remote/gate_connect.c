@@ -88,6 +88,9 @@ static int run_operation(struct op *o, struct cay_error *err) {
     if (op_text(o, WIRE_TAG_USER)[0] != '\0')
         return gate_unsupported(err, "does everything as the sandbox's own user",
                                 "leave --user away");
+    if (op_number(o, WIRE_TAG_KIND) != WIRE_SESSION_SHELL)
+        return gate_unsupported(err, "keeps no contexts for this client",
+                                "use its own interface for them, or a session");
     for (size_t i = 0; i < ARRAY_LEN(operations); i++)
         if (operations[i].op == op_number(o, WIRE_TAG_OP))
             return operations[i].run(o, err);

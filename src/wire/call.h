@@ -11,10 +11,11 @@
 struct cay_error;
 
 struct wire_call {
-    int fd;              /* connected and blocking; the caller closes it */
-    const char *user;    /* "name", "uid" or "uid:gid"; NULL: root of the sandbox */
-    const char *cwd;     /* where relative paths begin; NULL: the user's home */
-    int64_t deadline_ms; /* as of clock_deadline(); 0: none */
+    int fd;                      /* connected and blocking; the caller closes it */
+    const char *user;            /* "name", "uid" or "uid:gid"; NULL: root of the sandbox */
+    const char *cwd;             /* where relative paths begin; NULL: the user's home */
+    int64_t deadline_ms;         /* as of clock_deadline(); 0: none */
+    enum wire_session_kind kind; /* whose names those of sessions are */
 };
 
 /* Starts a request in b: version, operation, user, folder. */

@@ -41,10 +41,11 @@ int wire_command_next(struct wire_reader *r, struct wire_command_event *ret,
     if (n <= 0)
         return n < 0 ? wire_call_broken(err, "a malformed frame") : 0;
     *ret = (struct wire_command_event){
-        .kind = WIRE_COMMAND_OUTPUT,
+        .kind = f.type == WIRE_REPORT ? WIRE_COMMAND_REPORT : WIRE_COMMAND_OUTPUT,
         .is_stderr = f.type == WIRE_STDERR,
         .data = f.data,
         .len = f.len,
     };
-    return f.type == WIRE_STDOUT || f.type == WIRE_STDERR ? 1 : take_message(&f, ret, err);
+    bool is_data = f.type == WIRE_STDOUT || f.type == WIRE_STDERR || f.type == WIRE_REPORT;
+    return is_data ? 1 : take_message(&f, ret, err);
 }

@@ -198,6 +198,7 @@ void exec_read_end(const struct wire_message *m, struct exec_outcome *ret) {
     ret->truncated |= m->number[WIRE_TAG_TRUNCATED] != 0;
     ret->elapsed_us = (int64_t)MIN(m->number[WIRE_TAG_ELAPSED_US], (uint64_t)INT64_MAX);
     ret->restarted |= m->number[WIRE_TAG_RESTARTED] != 0; /* it may have been found out late */
+    ret->fatal = m->number[WIRE_TAG_ENDED] != 0;
     ret->running = m->number[WIRE_TAG_RUNNING] != 0;
     ret->all_changes = m->number[WIRE_TAG_WATCH] != 0;
     ret->left = (unsigned)MIN(m->number[WIRE_TAG_COUNT], UINT64_C(65536));

@@ -53,6 +53,7 @@ struct exec_outcome {
     int64_t elapsed_us; /* how long it ran, as the inside says */
     uint64_t number;    /* of a session's command */
     bool restarted;     /* the session needed a new shell for it */
+    bool fatal;         /* and its shell ended with it */
     bool running;       /* it has not ended: only what there is of it was carried */
     bool all_changes;   /* all files that it changed were told */
 };

@@ -6,7 +6,10 @@ enum { ANSWER_MAX = 16 * 1024 };
 
 static void begin(const struct wire_call *c, enum wire_op op, const char *name, struct buf *b) {
     wire_call_begin(c, op, b);
-    wire_put_string(b, WIRE_TAG_NAME, name);
+    if (name != NULL)
+        wire_put_string(b, WIRE_TAG_NAME, name);
+    if (c->kind != WIRE_SESSION_SHELL)
+        wire_put_number(b, WIRE_TAG_KIND, c->kind);
 }
 
 /* ---- answers ---- */
@@ -62,6 +65,7 @@ int wire_session_delete(const struct wire_call *c, const char *name, struct cay_
 struct list {
     wire_session_fn *each;
     wire_command_fn *each_command;
+    wire_context_fn *each_context;
     void *arg;
 };
 
@@ -109,6 +113,54 @@ int wire_session_status(const struct wire_call *c, const char *name, wire_comman
     return ask(c, &b, WIRE_SESSION_COMMANDS_MAX, take_command, &l, err);
 }
 
+/* ---- contexts ---- */
+
+int wire_context_create(const struct wire_call *c, const char *name,
+                        const struct wire_context_start *start, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
+    begin(c, WIRE_OP_SESSION_CREATE, name, &b);
+    wire_put_string(&b, WIRE_TAG_TEXT, start->language);
+    if (start->shell != NULL)
+        wire_put_string(&b, WIRE_TAG_PATH, start->shell);
+    for (const char *const *a = start->driver; a != NULL && *a != NULL; a++)
+        wire_put_string(&b, WIRE_TAG_ARG, *a);
+    for (const char *const *e = start->env; e != NULL && *e != NULL; e++)
+        wire_put_string(&b, WIRE_TAG_ENV, *e);
+    return ask(c, &b, 0, NULL, NULL, err);
+}
+
+static int take_context(void *arg, const struct wire_message *m, struct cay_error *err) {
+    const struct list *l = arg;
+    const struct wire_context context = {
+        .name = m->string[WIRE_TAG_NAME],
+        .language = m->string[WIRE_TAG_TEXT],
+        .cwd = m->string[WIRE_TAG_CWD],
+        .made_ms = (int64_t)m->number[WIRE_TAG_MTIME_MS],
+        .is_alive = m->number[WIRE_TAG_RUNNING] != 0,
+        .is_busy = m->number[WIRE_TAG_BUSY] != 0,
+    };
+    if (context.name == NULL || !wire_call_is_name(context.name) || context.language == NULL ||
+        context.cwd == NULL)
+        return wire_call_broken(err, "a bad context");
+    return l->each_context(l->arg, &context, err);
+}
+
+int wire_context_list(const struct wire_call *c, wire_context_fn *each, void *arg,
+                      struct cay_error *err) {
+    struct list l = {.each_context = each, .arg = arg};
+    _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
+    begin(c, WIRE_OP_SESSION_LIST, NULL, &b);
+    return ask(c, &b, WIRE_SESSIONS_MAX, take_context, &l, err);
+}
+
+int wire_session_signal(const struct wire_call *c, const char *name, int number,
+                        struct cay_error *err) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
+    begin(c, WIRE_OP_SESSION_SIGNAL, name, &b);
+    wire_put_number(&b, WIRE_TAG_SIGNAL, (uint64_t)number);
+    return ask(c, &b, 0, NULL, NULL, err);
+}
+
 /* ---- what is carried ---- */
 
 int wire_session_exec(const struct wire_call *c, const char *name,
@@ -116,6 +168,8 @@ int wire_session_exec(const struct wire_call *c, const char *name,
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
     begin(c, WIRE_OP_SESSION_EXEC, name, &b);
     wire_put_string(&b, WIRE_TAG_TEXT, exec->text);
+    for (const char *const *e = exec->env; e != NULL && *e != NULL; e++)
+        wire_put_string(&b, WIRE_TAG_ENV, *e);
     wire_put_number(&b, WIRE_TAG_ASYNC, exec->async);
     wire_put_number(&b, WIRE_TAG_STDIN, exec->want_stdin);
     wire_put_number(&b, WIRE_TAG_ECHO, exec->echo);

@@ -47,6 +47,7 @@ struct wire_session_exec {
     bool want_stdin;
     bool echo; /* its input appears in its logs, as typed text does on a terminal */
     int64_t timeout_ms, quiet_ms; /* 0: none */
+    const char *const *env;       /* of this one only; NULL: none more than the session has */
 };
 
 /* Each sends a request that exec_carry() then sees to its end; outcome.number is the command's. */
@@ -58,3 +59,34 @@ int wire_session_logs(const struct wire_call *c, const char *name, uint64_t numb
 /* close: the command's input ends with this one. */
 int wire_session_input(const struct wire_call *c, const char *name, uint64_t number, bool close,
                        struct cay_error *err);
+
+/* A signal for the last command, if it runs. */
+int wire_session_signal(const struct wire_call *c, const char *name, int number,
+                        struct cay_error *err);
+
+/* ---- contexts: interpreters that stay. All of the above, with WIRE_SESSION_CONTEXT in the call;
+ * their commands are pieces of code. ---- */
+
+struct wire_context_start {
+    const char *language;      /* told when it is listed */
+    const char *const *driver; /* what runs the code; NULL: a shell does */
+    const char *shell;         /* then: which */
+    const char *const *env;
+};
+
+/* Makes a context of c's user in c's folder. */
+int wire_context_create(const struct wire_call *c, const char *name,
+                        const struct wire_context_start *start, struct cay_error *err);
+
+struct wire_context {
+    const char *name, *language;
+    const char *cwd; /* where it began */
+    int64_t made_ms; /* wall clock of the sandbox */
+    bool is_alive;   /* false: the next code starts its interpreter anew */
+    bool is_busy;
+};
+
+/* Hears each context. A negative result ends the listing and is returned. */
+typedef int wire_context_fn(void *arg, const struct wire_context *context, struct cay_error *err);
+int wire_context_list(const struct wire_call *c, wire_context_fn *each, void *arg,
+                      struct cay_error *err);

@@ -79,6 +79,7 @@ enum wire_op {
     WIRE_OP_TERMINAL_KILL = 30,
     WIRE_OP_TERMINAL_DELETE = 31,
     WIRE_OP_ACTIVITY = 32, /* what goes on in sessions and terminals */
+    WIRE_OP_SESSION_SIGNAL = 33,
 };
 
 enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
@@ -143,13 +144,21 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_REPORT, 56, WIRE_KIND_NUMBER)     /* 1: the command reports on a descriptor 3 */    \
     X(WIRE_TAG_WATCH, 57, WIRE_KIND_NUMBER)      /* 1: tell what files below CWD it changed */     \
     X(WIRE_TAG_CREATED, 58, WIRE_KIND_NUMBER)    /* 1: a file that was not there before */         \
-    X(WIRE_TAG_PROGRAM, 59, WIRE_KIND_NUMBER)    /* 1: execute the descriptor that came along */
+    X(WIRE_TAG_PROGRAM, 59, WIRE_KIND_NUMBER)    /* 1: execute the descriptor that came along */   \
+    X(WIRE_TAG_KIND, 60, WIRE_KIND_NUMBER)       /* of a session: enum wire_session_kind */        \
+    X(WIRE_TAG_ENDED, 61, WIRE_KIND_NUMBER)      /* 1: the command ended its shell */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 60,
+        WIRE_TAG_COUNT_ = 62,
+};
+
+/* Both are kept alike, and do not see each other's names. */
+enum wire_session_kind {
+    WIRE_SESSION_SHELL = 0,
+    WIRE_SESSION_CONTEXT = 1, /* an interpreter that stays */
 };
 
 /* Why a command ended. */

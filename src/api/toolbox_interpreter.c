@@ -1,0 +1,165 @@
+/* Contexts: making, listing, interrupting and ending them. */
+#include "api/toolbox_interpreter.h"
+
+#include <limits.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/id.h"
+#include "base/json.h"
+#include "base/jsonw.h"
+#include "lib/context.h"
+#include "wire/client_session.h"
+
+int interpreter_begin(const struct call *c, struct toolbox *ret, struct cay_error *err) {
+    int r = toolbox_begin(c, ret, err);
+    ret->wire.kind = WIRE_SESSION_CONTEXT;
+    toolbox_hurry(ret);
+    return r;
+}
+
+/* ---- making ---- */
+
+int interpreter_create(const struct call *c, const char *name, const char *language,
+                       const char *cwd, struct cay_error *err) {
+    char hostname[TOOLBOX_HOSTNAME_SIZE], path[PATH_MAX];
+    _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
+    int r = interpreter_begin(c, &t, err);
+    if (r == 0 && cwd != NULL)
+        r = toolbox_path(&t, "cwd", cwd, path, sizeof path, err);
+    if (r < 0)
+        return r;
+    if (cwd != NULL)
+        t.wire.cwd = path;
+    _cleanup_(freep) const char **env = toolbox_env(&t, NULL, false, hostname, err);
+    return env == NULL ? -(int)err->code : context_create(&t.wire, name, language, env, err);
+}
+
+/* ---- looking ---- */
+
+static void put_context(struct jsonw *w, const struct wire_context *context) {
+    char id[WIRE_NAME_MAX + 1], made[32];
+    toolbox_id_of(context->name, id);
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "id", id);
+    jsonw_put_string(w, "cwd", context->cwd);
+    jsonw_put_string(w, "createdAt", clock_iso8601(context->made_ms, made));
+    jsonw_put_bool(w, "active", context->is_alive);
+    jsonw_put_string(w, "language", context->language);
+    jsonw_put_bool(w, "busy", context->is_busy);
+    jsonw_end_object(w);
+}
+
+struct listing {
+    struct jsonw *w;
+    const char *only; /* NULL: all that have been made by somebody */
+};
+
+static int take_context(void *arg, const struct wire_context *context, struct cay_error *err) {
+    (void)err;
+    const struct listing *l = arg;
+    bool wanted = l->only != NULL ? str_equal(context->name, l->only)
+                                  : !str_equal(context->name, CONTEXT_DEFAULT);
+    if (wanted)
+        put_context(l->w, context);
+    return 0;
+}
+
+static int put_contexts(const struct call *c, struct listing *l, struct cay_error *err) {
+    _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
+    int r = interpreter_begin(c, &t, err);
+    return r < 0 ? r : wire_context_list(&t.wire, take_context, l, err);
+}
+
+static int list(struct call *c, struct cay_error *err) {
+    struct jsonw w = JSONW_INIT(&c->answer.body);
+    struct listing l = {.w = &w};
+    jsonw_begin_object(&w);
+    jsonw_key(&w, "contexts");
+    jsonw_begin_array(&w);
+    int r = put_contexts(c, &l, err);
+    jsonw_end_array(&w);
+    jsonw_end_object(&w);
+    return r;
+}
+
+static int create(struct call *c, struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    const char *cwd = NULL, *language = NULL;
+    char name[ID_SIZE];
+    int r = c->body.len == 0
+                ? 0
+                : json_parse("request body", buf_text(&c->body), c->body.len, &doc, err);
+    if (r == 0 && doc != NULL) {
+        struct json root = json_root(doc, "");
+        r = json_get_string(&root, "cwd", JSON_OPTIONAL, &cwd, err);
+        if (r == 0)
+            r = json_get_string(&root, "language", JSON_OPTIONAL, &language, err);
+    }
+    if (r == 0 && (language = context_language(language, err)) == NULL)
+        r = -(int)err->code;
+    if (r == 0)
+        r = id_new(name, err);
+    if (r == 0)
+        r = interpreter_create(c, name, language, cwd != NULL && cwd[0] != '\0' ? cwd : NULL, err);
+    if (r < 0)
+        return r;
+    struct jsonw w = JSONW_INIT(&c->answer.body);
+    struct listing l = {.w = &w, .only = name};
+    return put_contexts(c, &l, err);
+}
+
+/* ---- changing ---- */
+
+static void put_message(struct call *c, const char *text) {
+    struct jsonw w = JSONW_INIT(&c->answer.body);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "message", text);
+    jsonw_end_object(&w);
+}
+
+static int delete (struct call *c, struct cay_error *err) {
+    char name[WIRE_NAME_MAX + 1];
+    _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
+    int r = toolbox_name_of(c->args.v[1], name, err);
+    if (r == 0 && str_equal(name, CONTEXT_DEFAULT)) {
+        error_set(err, CAY_INVALID_ARGUMENT, "the default context cannot be deleted");
+        return error_remedy(err, "make contexts of your own for what is to be deleted");
+    }
+    if (r == 0)
+        r = interpreter_begin(c, &t, err);
+    if (r == 0)
+        r = wire_session_delete(&t.wire, name, err);
+    if (r == 0)
+        put_message(c, "the context is deleted");
+    return r;
+}
+
+static int interrupt(struct call *c, struct cay_error *err) {
+    char name[WIRE_NAME_MAX + 1];
+    _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
+    int r = toolbox_name_of(c->args.v[1], name, err);
+    if (r == 0)
+        r = interpreter_begin(c, &t, err);
+    if (r == 0)
+        r = wire_session_signal(&t.wire, name, SIGINT, err);
+    if (r == 0)
+        put_message(c, "the context is interrupted");
+    return r;
+}
+
+static int execute(struct call *c, struct cay_error *err) {
+    c->answer.talk = interpreter_talk;
+    return toolbox_accept(c, err);
+}
+
+static const struct route routes[] = {
+    {"POST", "/toolbox/{who}/process/interpreter/context", create, NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/interpreter/context", list, NEED_SANDBOXES},
+    {"DELETE", "/toolbox/{who}/process/interpreter/context/{context}", delete, NEED_SANDBOXES},
+    {"POST", "/toolbox/{who}/process/interpreter/context/{context}/interrupt", interrupt,
+     NEED_SANDBOXES},
+    {"GET", "/toolbox/{who}/process/interpreter/execute", execute, NEED_USE},
+};
+const struct route_table toolbox_interpreter_routes = {routes, ARRAY_LEN(routes)};

@@ -1,0 +1,42 @@
+/* Contexts, as clients of Daytona's code interpreter see them. */
+#pragma once
+
+#include "api/toolbox_command.h"
+
+struct context_record;
+struct ws;
+
+/* Connects to the call's sandbox, for one operation on a context. */
+int interpreter_begin(const struct call *c, struct toolbox *ret, struct cay_error *err);
+
+/* Makes a context in a folder (NULL: the sandbox's own). */
+int interpreter_create(const struct call *c, const char *name, const char *language,
+                       const char *cwd, struct cay_error *err);
+
+/* Runs what the client asks for and tells what comes of it. */
+void interpreter_talk(struct call *c, struct ws *w);
+
+/* ---- messages ---- */
+
+/* What one run tells its client. */
+struct interpreter_teller {
+    struct ws *ws;
+    struct buf message; /* room for one */
+    struct buf part[2]; /* the beginning of a character, whose rest is to come */
+    bool has_error;
+    bool gone; /* nobody listens */
+};
+
+void interpreter_teller_init(struct interpreter_teller *t, struct ws *ws);
+void interpreter_teller_free(struct interpreter_teller *t);
+
+/* Output, in whole characters. */
+void interpreter_tell_output(struct interpreter_teller *t, bool is_stderr, const char *data,
+                             size_t len);
+/* What is left of both streams. */
+void interpreter_tell_rest(struct interpreter_teller *t);
+void interpreter_tell_error(struct interpreter_teller *t, const char *name, const char *value,
+                            const char *traceback);
+void interpreter_tell_record(struct interpreter_teller *t, const struct context_record *record);
+/* {"type":"control","text":…}, and the exit code if that is not negative. */
+void interpreter_tell_control(struct interpreter_teller *t, const char *text, int exit_code);

@@ -1,0 +1,174 @@
+/* Messages of a run: output, errors, results. Those that Daytona's clients know are as they know
+ * them; they pass over the others. */
+#include <string.h>
+
+#include "api/toolbox_interpreter.h"
+#include "api/ws.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/jsonw.h"
+#include "lib/context.h"
+
+enum { SEND_MS = 60 * 1000, MESSAGE_MAX = 64 * 1024 * 1024, PART_MAX = 4 };
+
+void interpreter_teller_init(struct interpreter_teller *t, struct ws *ws) {
+    *t = (struct interpreter_teller){
+        .ws = ws,
+        .message = BUF_INIT(MESSAGE_MAX),
+        .part = {BUF_INIT(WIRE_DATA_MAX + PART_MAX), BUF_INIT(WIRE_DATA_MAX + PART_MAX)}};
+}
+
+void interpreter_teller_free(struct interpreter_teller *t) {
+    buf_free(&t->message);
+    buf_free(&t->part[0]);
+    buf_free(&t->part[1]);
+}
+
+static struct jsonw begin(struct interpreter_teller *t, const char *type) {
+    buf_free(&t->message);
+    t->message = BUF_INIT(MESSAGE_MAX);
+    struct jsonw w = JSONW_INIT(&t->message);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "type", type);
+    return w;
+}
+
+static void put_text(struct jsonw *w, const char *key, const char *data, size_t len) {
+    jsonw_key(w, key);
+    jsonw_bytes(w, data, len);
+}
+
+/* One that cannot be written is left out; it is too long, or there is no memory. */
+static void send(struct interpreter_teller *t, struct jsonw *w) {
+    jsonw_end_object(w);
+    if (jsonw_finish(w) < 0 || t->gone)
+        return;
+    if (ws_send(t->ws, WS_TEXT, t->message.data, t->message.len, clock_deadline(SEND_MS)) < 0)
+        t->gone = true;
+}
+
+/* ---- output ---- */
+
+/* How many bytes at the end begin a character that is not whole. */
+static size_t open_end(const char *data, size_t len) {
+    for (size_t back = 1; back < PART_MAX && back <= len; back++) {
+        unsigned char c = (unsigned char)data[len - back];
+        if (c >= 0xf0)
+            return back < 4 ? back : 0;
+        if (c >= 0xe0)
+            return back < 3 ? back : 0;
+        if (c >= 0xc0)
+            return back < 2 ? back : 0;
+        if (c < 0x80)
+            return 0;
+    }
+    return 0;
+}
+
+static void tell_text(struct interpreter_teller *t, bool is_stderr, const char *data, size_t len) {
+    if (len == 0)
+        return;
+    struct jsonw w = begin(t, is_stderr ? "stderr" : "stdout");
+    put_text(&w, "text", data, len);
+    send(t, &w);
+}
+
+void interpreter_tell_output(struct interpreter_teller *t, bool is_stderr, const char *data,
+                             size_t len) {
+    struct buf *part = &t->part[is_stderr];
+    if (buf_append(part, data, len) < 0)
+        return; /* frames are not that long */
+    size_t whole = part->len - open_end(part->data, part->len);
+    tell_text(t, is_stderr, part->data, whole);
+    buf_consume(part, whole);
+}
+
+void interpreter_tell_rest(struct interpreter_teller *t) {
+    for (int i = 0; i < 2; i++) {
+        tell_text(t, i == 1, t->part[i].data, t->part[i].len);
+        buf_clear(&t->part[i]);
+    }
+}
+
+/* ---- what else there is ---- */
+
+void interpreter_tell_error(struct interpreter_teller *t, const char *name, const char *value,
+                            const char *traceback) {
+    struct jsonw w = begin(t, "error");
+    put_text(&w, "name", name, strlen(name));
+    put_text(&w, "value", value, strlen(value));
+    put_text(&w, "traceback", traceback, strlen(traceback));
+    send(t, &w);
+    t->has_error = true;
+}
+
+static bool is_text(const struct context_item *item) {
+    return str_starts(item->type, "text/") || str_ends(item->type, "json") ||
+           str_ends(item->type, "+xml");
+}
+
+/* The data of a chart, if it is JSON. */
+static void put_chart(struct jsonw *w, const struct context_item *item) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    struct cay_error ignored; /* then there is none */
+    if (json_parse("chart", item->data, item->len, &doc, &ignored) < 0)
+        return;
+    struct json root = json_root(doc, "");
+    jsonw_key(w, "chart");
+    json_write(&root, w);
+}
+
+/* A type that occurs twice would be a key that does. */
+static bool is_repeated(const struct context_record *r, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (str_equal(r->items[i].type, r->items[index].type))
+            return true;
+    return false;
+}
+
+static void tell_result(struct interpreter_teller *t, const struct context_record *r) {
+    struct jsonw w = begin(t, "result");
+    jsonw_put_bool(&w, "isLast", r->is_last);
+    jsonw_key(&w, "data");
+    jsonw_begin_object(&w);
+    const struct context_item *chart = NULL;
+    for (size_t i = 0; i < r->count; i++) {
+        const struct context_item *item = &r->items[i];
+        if (str_equal(item->type, CONTEXT_CHART)) {
+            chart = item;
+            continue;
+        }
+        if (is_repeated(r, i))
+            continue;
+        jsonw_key(&w, item->type);
+        if (is_text(item))
+            jsonw_bytes(&w, item->data, item->len);
+        else
+            jsonw_base64(&w, item->data, item->len);
+    }
+    jsonw_end_object(&w);
+    if (chart != NULL)
+        put_chart(&w, chart);
+    send(t, &w);
+}
+
+void interpreter_tell_record(struct interpreter_teller *t, const struct context_record *record) {
+    if (record->kind == CONTEXT_ERROR) {
+        interpreter_tell_error(t, record->name, record->value, record->traceback);
+    } else if (record->kind == CONTEXT_RESULT) {
+        tell_result(t, record);
+    } else {
+        struct jsonw w = begin(t, "notice");
+        put_text(&w, "text", record->text, strlen(record->text));
+        send(t, &w);
+    }
+}
+
+void interpreter_tell_control(struct interpreter_teller *t, const char *text, int exit_code) {
+    struct jsonw w = begin(t, "control");
+    jsonw_put_string(&w, "text", text);
+    if (exit_code >= 0)
+        jsonw_put_integer(&w, "exitCode", exit_code);
+    send(t, &w);
+}

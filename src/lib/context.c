@@ -1,0 +1,58 @@
+#include "lib/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/str.h"
+#include "wire/client_session.h"
+
+extern const char context_python[], context_charts[], context_node[];
+
+static const struct {
+    const char *asked, *name;
+} languages[] = {
+    {"python", "python"}, {"python3", "python"},    {"javascript", "javascript"},
+    {"js", "javascript"}, {"node", "javascript"},   {"bash", "bash"},
+    {"sh", "bash"},       {"nodejs", "javascript"}, {"shell", "bash"},
+};
+
+const char *context_language(const char *asked, struct cay_error *err) {
+    char shown[64];
+    if (asked == NULL || asked[0] == '\0')
+        return "python";
+    for (size_t i = 0; i < ARRAY_LEN(languages); i++)
+        if (str_equal(languages[i].asked, asked))
+            return languages[i].name;
+    error_set(err, CAY_INVALID_ARGUMENT, "language: '%s' has no contexts",
+              str_escape(shown, sizeof shown, asked));
+    (void)error_remedy(err, "use python, javascript or bash");
+    return NULL;
+}
+
+static int advise(const char *language, int r, struct cay_error *err) {
+    if (r != -CAY_NOT_FOUND)
+        return r;
+    error_set(err, CAY_UNSUPPORTED, "the sandbox's image has nothing that runs %s", language);
+    return error_remedy(err, "make the sandbox from an image that has it");
+}
+
+int context_create(const struct wire_call *c, const char *name, const char *language,
+                   const char *const *env, struct cay_error *err) {
+    struct wire_context_start start = {.language = language, .env = env};
+    if (str_equal(language, "bash"))
+        return wire_context_create(c, name, &start, err);
+    _cleanup_(freep) char *text = NULL;
+    bool is_python = str_equal(language, "python");
+    int r = is_python
+                ? asprintf(&text, "%s\n\n%s\n\n_cay_context()\n", context_charts, context_python)
+                : asprintf(&text, "%s", context_node);
+    if (r < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    const char *const python[] = {"python3", "-c", text, NULL};
+    const char *const node[] = {"node", "-e", text, NULL};
+    start.driver = is_python ? python : node;
+    return advise(language, wire_context_create(c, name, &start, err), err);
+}

@@ -1,0 +1,154 @@
+// Keeps a JavaScript interpreter for the keeper of a context, as python_context.py keeps Python's:
+// each piece of code finds what the one before left. Values and errors are reported in records of
+// a kind (a byte), a length (4 bytes, little endian) and so many bytes.
+(() => {
+  'use strict'
+  const fs = require('fs'), util = require('util'), vm = require('vm')
+  const { createRequire } = require('module')
+  const ERROR = 1, RESULT = 2, NOTICE = 3, TEXT_MAX = 1 << 20, INTERRUPTED = 130
+  const exit = process.exit.bind(process), exitNow = process.reallyExit.bind(process)
+  let streams = null // of the code that runs, or ran last
+  let interrupt = null // breaks off what is waited for
+
+  const writeAll = (fd, data) => {
+    for (let at = 0; at < data.length;) {
+      try {
+        at += fs.writeSync(fd, data, at)
+      } catch (error) {
+        if (error.code !== 'EAGAIN') throw error
+      }
+    }
+  }
+  const tell = (line) => writeAll(1, Buffer.from(line))
+  const record = (kind, data) => {
+    const head = Buffer.alloc(5)
+    head[0] = kind
+    head.writeUInt32LE(data.length, 1)
+    try {
+      writeAll(streams.rep, Buffer.concat([head, data]))
+    } catch { /* the code closed it */ }
+  }
+  const bytes = (text) => Buffer.from(String(text).slice(0, TEXT_MAX))
+
+  // Descriptors cannot be exchanged here, so what prints is told where to.
+  const divert = (stream, name) => {
+    stream.write = (chunk, encoding, done) => {
+      if (typeof encoding === 'function') [encoding, done] = [undefined, encoding]
+      try {
+        if (streams) writeAll(streams[name], typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk)
+      } catch { /* the code closed it */ }
+      if (done) process.nextTick(done)
+      return true
+    }
+  }
+
+  const item = (kind, text) => {
+    const data = Buffer.concat([Buffer.from(kind + '\0'), bytes(text)])
+    const length = Buffer.alloc(4)
+    length.writeUInt32LE(data.length)
+    return Buffer.concat([length, data])
+  }
+  const show = (value, isLast, echo) => {
+    const text = typeof value === 'string' ? util.inspect(value) : util.inspect(value, { depth: 4 })
+    if (echo) process.stdout.write(text + '\n')
+    const items = [item('text/plain', text)]
+    if (value !== null && typeof value === 'object') {
+      try {
+        const json = JSON.stringify(value)
+        if (json !== undefined && json.length <= TEXT_MAX) items.push(item('application/json', json))
+      } catch { /* it has no such form */ }
+    }
+    record(RESULT, Buffer.concat([Buffer.from([isLast ? 1 : 0]), ...items]))
+  }
+  const tellError = (error) => {
+    const is = error !== null && typeof error === 'object'
+    const parts = [is && error.name ? error.name : 'Error', is && 'message' in error ? error.message : util.inspect(error),
+      is && error.stack ? String(error.stack).split('\n').filter((l) => !/\[eval\]|node:vm/.test(l)).join('\n') : '']
+    record(ERROR, Buffer.concat(parts.flatMap((part, i) => [bytes(part), Buffer.from(i < 2 ? '\0' : '')])))
+  }
+
+  const readEnvironment = (path) => {
+    const before = []
+    for (const entry of fs.readFileSync(path, 'utf8').split('\0')) {
+      const sign = entry.indexOf('=')
+      if (sign < 1) continue
+      before.push([entry.slice(0, sign), process.env[entry.slice(0, sign)]])
+      process.env[entry.slice(0, sign)] = entry.slice(sign + 1)
+    }
+    return before.reverse()
+  }
+  const openStreams = (place) => {
+    const old = streams
+    streams = Object.fromEntries(['out', 'err', 'rep'].map((name) => [name, fs.openSync(place + name, 'w')]))
+    for (const fd of old ? Object.values(old) : []) {
+      try {
+        fs.closeSync(fd)
+      } catch { /* the code did */ }
+    }
+  }
+
+  const evaluate = async (text, name) => {
+    const broken = new Promise((_, reject) => { interrupt = () => reject(new Error('interrupted')) })
+    broken.catch(() => {})
+    const value = vm.runInThisContext(text, { filename: name, breakOnSigint: true })
+    return Promise.race([value, broken])
+  }
+  const isInterrupt = (error) =>
+    error && (error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' || error.message === 'interrupted')
+  const run = async (text, name, echo) => {
+    try {
+      const value = await evaluate(text, name)
+      if (value !== undefined) {
+        globalThis._ = value
+        show(value, true, echo)
+      }
+      return 0
+    } catch (error) {
+      const stopped = isInterrupt(error)
+      if (stopped) error.name = 'KeyboardInterrupt'
+      tellError(error)
+      return stopped ? INTERRUPTED : 1
+    } finally {
+      interrupt = null
+    }
+  }
+  const folder = () => {
+    try {
+      return process.cwd()
+    } catch {
+      return '/'
+    }
+  }
+  const serve = async (number, echo, io) => {
+    const place = `${io}/${number}.`
+    openStreams(place)
+    tell(`s ${number}\n`)
+    const text = fs.readFileSync(place + 'sh', 'utf8')
+    const before = readEnvironment(place + 'env')
+    globalThis.display = (...values) => values.forEach((value) => show(value, false, echo === '1'))
+    const status = await run(text, `<code ${number}>`, echo === '1')
+    for (const [key, value] of before) {
+      if (value === undefined) delete process.env[key]
+      else process.env[key] = value
+    }
+    tell(`e ${number} ${status} ${folder()}\n`)
+  }
+
+  divert(process.stdout, 'out')
+  divert(process.stderr, 'err')
+  globalThis.require = createRequire(folder() + '/')
+  process.on('SIGINT', () => interrupt && interrupt())
+  process.on('uncaughtException', (error) => streams && record(NOTICE, bytes('an error that nothing caught: ' + util.inspect(error))))
+  process.on('unhandledRejection', (error) => streams && record(NOTICE, bytes('a rejection that nothing caught: ' + util.inspect(error))))
+  let rest = '', turn = Promise.resolve()
+  const input = fs.createReadStream(null, { fd: 0, encoding: 'utf8' })
+  input.on('data', (data) => {
+    const lines = (rest + data).split('\n')
+    rest = lines.pop()
+    for (const line of lines) {
+      const [word, number, , echo, ...io] = line.split(' ')
+      if (word === 'r') turn = turn.then(() => serve(number, echo, io.join(' '))).catch(() => exitNow(70))
+    }
+  })
+  input.on('end', () => exit(0))
+})()

@@ -1,0 +1,126 @@
+# What a matplotlib figure shows, as data: kind, titles, labels, series. The names are those that
+# clients of Daytona know.
+
+
+def _cay_watch_charts(pyplot, show):
+    """Told once pyplot is there: show() gives figures to us, and boxes are remembered."""
+    axes = pyplot.Axes
+    original = axes.bxp
+
+    def bxp(self, bxpstats, *args, **named):
+        self.__dict__.setdefault("_cay_boxes", []).extend(bxpstats)
+        return original(self, bxpstats, *args, **named)
+
+    axes.bxp = bxp
+    pyplot.show = show
+
+
+def _cay_chart_of(figure):
+    """A chart as a dictionary for JSON, and whether something of it was left out."""
+    import math
+    POINTS_MAX, ELEMENTS_MAX, AXES_MAX, TEXT_MAX = 5000, 500, 32, 500
+    cut = False
+
+    def limited(items, limit):
+        nonlocal cut
+        items = list(items)
+        cut = cut or len(items) > limit
+        return items[:limit]
+
+    def text(value):
+        return str(value)[:TEXT_MAX]
+
+    def numbers(values):
+        return [float(v) for v in values if math.isfinite(float(v))]
+
+    def points_of(xs, ys):
+        pairs = ((float(x), float(y)) for x, y in zip(xs, ys))
+        return limited(([x, y] for x, y in pairs if math.isfinite(x) and math.isfinite(y)),
+                       POINTS_MAX)
+
+    def label_of(artist):
+        label = text(artist.get_label() or "")
+        return "" if label.startswith("_") else label
+
+    def ticks_of(axis, chart, name):
+        low, high = sorted(axis.get_view_interval())
+        places = [(t, l) for t, l in zip(axis.get_majorticklocs(), axis.get_majorticklabels())
+                  if low <= t <= high]
+        places = limited(places, ELEMENTS_MAX)
+        chart[name + "_ticks"] = numbers(t for t, _ in places)
+        chart[name + "_tick_labels"] = [text(l.get_text()) for _, l in places]
+        chart[name + "_scale"] = text(axis.get_scale())
+
+    def tick_names(axis):
+        return {round(float(t), 6): text(l.get_text())
+                for t, l in zip(axis.get_majorticklocs(), axis.get_majorticklabels())}
+
+    def wedges(ax):
+        from matplotlib.patches import Wedge
+        return [{"label": label_of(w), "angle": abs(float(w.theta2) - float(w.theta1)),
+                 "radius": float(w.r)} for w in ax.patches if isinstance(w, Wedge)]
+
+    def boxes(ax):
+        found = []
+        for index, box in enumerate(getattr(ax, "_cay_boxes", ())):
+            found.append({"label": text(box.get("label", index + 1)), "min": float(box["whislo"]),
+                          "first_quartile": float(box["q1"]), "median": float(box["med"]),
+                          "third_quartile": float(box["q3"]), "max": float(box["whishi"]),
+                          "outliers": limited(numbers(box.get("fliers", ())), POINTS_MAX)})
+        return found
+
+    def bars(ax):
+        from matplotlib.container import BarContainer
+        found = []
+        for group in (c for c in ax.containers if isinstance(c, BarContainer)):
+            flat = group.orientation == "horizontal"
+            names = tick_names(ax.yaxis if flat else ax.xaxis)
+            for bar in group.patches:
+                middle = bar.get_y() + bar.get_height() / 2 if flat else \
+                    bar.get_x() + bar.get_width() / 2
+                size = bar.get_width() if flat else bar.get_height()
+                label = names.get(round(float(middle), 6)) or "%g" % middle
+                found.append({"label": label, "group": label_of(group), "value": "%g" % size})
+        return found
+
+    def dots(ax):
+        from matplotlib.collections import PathCollection
+        found = []
+        for one in (c for c in ax.collections if isinstance(c, PathCollection)):
+            places = one.get_offsets()
+            found.append({"label": label_of(one),
+                          "points": points_of([p[0] for p in places], [p[1] for p in places])})
+        return found
+
+    def lines(ax):
+        return [{"label": label_of(line), "points": points_of(line.get_xdata(orig=False),
+                                                              line.get_ydata(orig=False))}
+                for line in limited(ax.lines, ELEMENTS_MAX)]
+
+    kinds = (("pie", wedges), ("box_and_whisker", boxes), ("bar", bars), ("scatter", dots),
+             ("line", lines))
+
+    def chart_of(ax):
+        chart = {"type": "unknown", "title": text(ax.get_title()), "elements": []}
+        for name, find in kinds:
+            elements = limited(find(ax), ELEMENTS_MAX)
+            if elements:
+                chart["type"], chart["elements"] = name, elements
+                break
+        if chart["type"] != "pie":
+            chart["x_label"], chart["y_label"] = text(ax.get_xlabel()), text(ax.get_ylabel())
+        if chart["type"] in ("line", "scatter"):
+            ticks_of(ax.xaxis, chart, "x")
+            ticks_of(ax.yaxis, chart, "y")
+        return chart
+
+    charts = [chart_of(ax) for ax in limited(figure.axes, AXES_MAX)]
+    charts = [c for c in charts if c["elements"]] or charts[:1]
+    heading = getattr(figure, "_suptitle", None)
+    if len(charts) == 1:
+        whole = charts[0]
+        whole["title"] = whole["title"] or (text(heading.get_text()) if heading else "")
+    else:
+        whole = {"type": "composite_chart", "title": text(heading.get_text()) if heading else "",
+                 "elements": charts}
+    return whole, cut
