@@ -22,16 +22,16 @@ enum { CERTIFICATES_MAX = 1000 };
 const char *const host_tops[HOST_TOP_COUNT] = {"bin", "sbin", "lib", "lib32", "lib64", "libx32"};
 
 /* Bump when the content below changes, so that skeletons of older versions are not used. */
-static const char skeleton_version[] = "cay host skeleton 2";
+static const char skeleton_version[] = "cay host skeleton 3";
 
 /* What the skeleton depends on. A folder's time changes when an entry comes, goes or is replaced,
  * which is how package managers write. */
 static const char *const inputs[] = {
-    "bin/bash",           "etc/alternatives", "etc/debian_version",  "etc/fonts",
-    "etc/fonts/conf.d",   "etc/inputrc",      "etc/ld.so.cache",     "etc/ld.so.conf.d",
-    "etc/login.defs",     "etc/magic",        "etc/mime.types",      "etc/perl",
-    "etc/python3",        "etc/services",     "etc/ssl/openssl.cnf", "usr/lib/jvm",
-    "usr/lib/os-release", CERTIFICATES,
+    "bin/bash",         "etc/alternatives",   "etc/debian_version", "etc/fonts",
+    "etc/fonts/conf.d", "etc/inputrc",        "etc/ld.so.cache",    "etc/ld.so.conf.d",
+    "etc/login.defs",   "etc/magic",          "etc/matplotlibrc",   "etc/mime.types",
+    "etc/perl",         "etc/python3",        "etc/services",       "etc/ssl/openssl.cnf",
+    "usr/lib/jvm",      "usr/lib/os-release", CERTIFICATES,
 };
 
 struct folder {
@@ -99,9 +99,9 @@ static const struct link links[] = {
 
 /* Public defaults of packages. Whatever may hold a secret or name the site stays out. */
 static const char *const copies[] = {
-    "debian_version", "fonts", "inputrc",    "ld.so.cache", "ld.so.conf", "ld.so.conf.d",
-    "locale.alias",   "magic", "login.defs", "magic.mime",  "mime.types", "perl",
-    "protocols",      "rpc",   "python3",    "services",
+    "debian_version", "fonts",     "inputrc",    "ld.so.cache", "ld.so.conf",   "ld.so.conf.d",
+    "locale.alias",   "magic",     "login.defs", "magic.mime",  "matplotlibrc", "mime.types",
+    "perl",           "protocols", "rpc",        "python3",     "services",
 };
 
 static const char *const shells[] = {

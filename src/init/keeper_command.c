@@ -395,12 +395,14 @@ void command_signal(struct keeper *k, struct command *c, int number) {
         c->pending = number;
         return;
     }
-    if (number != SIGINT || k->shell.pid <= 0) {
-        tree_signal(number, &c->before);
+    if (number == SIGINT && k->shell.pid > 0 && k->start->driver == NULL) {
+        tree_interrupt(k->shell.pid, &c->before);
+        shell_ask_report(k, c);
         return;
     }
-    tree_interrupt(k->shell.pid, &c->before);
-    shell_ask_report(k, c);
+    if (number == SIGINT && k->shell.pid > 0)
+        (void)kill(k->shell.pid, SIGINT); /* a driver loses none */
+    tree_signal(number, &c->before);
 }
 
 /* As a terminal does, more than once: a shell that is just starting a program may miss it. */

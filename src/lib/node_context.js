@@ -6,7 +6,7 @@
   const fs = require('fs'), util = require('util'), vm = require('vm')
   const { createRequire } = require('module')
   const ERROR = 1, RESULT = 2, NOTICE = 3, TEXT_MAX = 1 << 20, INTERRUPTED = 130
-  const exit = process.exit.bind(process), exitNow = process.reallyExit.bind(process)
+  const exitNow = process.reallyExit.bind(process)
   let streams = null // of the code that runs, or ran last
   let interrupt = null // breaks off what is waited for
 
@@ -95,6 +95,11 @@
   }
   const isInterrupt = (error) =>
     error && (error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' || error.message === 'interrupted')
+  // Ending from inside of vm would wait for ever: what runs there watches for interrupts.
+  class Exit extends Error {}
+  process.exit = (code) => {
+    throw Object.assign(new Exit('exit'), { code: Number(code ?? process.exitCode ?? 0) & 255 })
+  }
   const run = async (text, name, echo) => {
     try {
       const value = await evaluate(text, name)
@@ -104,6 +109,7 @@
       }
       return 0
     } catch (error) {
+      if (error instanceof Exit) exitNow(error.code)
       const stopped = isInterrupt(error)
       if (stopped) error.name = 'KeyboardInterrupt'
       tellError(error)
@@ -138,8 +144,12 @@
   divert(process.stderr, 'err')
   globalThis.require = createRequire(folder() + '/')
   process.on('SIGINT', () => interrupt && interrupt())
-  process.on('uncaughtException', (error) => streams && record(NOTICE, bytes('an error that nothing caught: ' + util.inspect(error))))
-  process.on('unhandledRejection', (error) => streams && record(NOTICE, bytes('a rejection that nothing caught: ' + util.inspect(error))))
+  const uncaught = (error) => {
+    if (error instanceof Exit) exitNow(error.code)
+    if (streams) record(NOTICE, bytes('an error that nothing caught: ' + util.inspect(error)))
+  }
+  process.on('uncaughtException', uncaught)
+  process.on('unhandledRejection', uncaught)
   let rest = '', turn = Promise.resolve()
   const input = fs.createReadStream(null, { fd: 0, encoding: 'utf8' })
   input.on('data', (data) => {
@@ -150,5 +160,5 @@
       if (word === 'r') turn = turn.then(() => serve(number, echo, io.join(' '))).catch(() => exitNow(70))
     }
   })
-  input.on('end', () => exit(0))
+  input.on('end', () => exitNow(0))
 })()
