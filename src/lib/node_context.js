@@ -3,7 +3,7 @@
 // a kind (a byte), a length (4 bytes, little endian) and so many bytes.
 (() => {
   'use strict'
-  const fs = require('fs'), util = require('util'), vm = require('vm')
+  const fs = require('fs'), net = require('net'), util = require('util'), vm = require('vm')
   const { createRequire } = require('module')
   const ERROR = 1, RESULT = 2, NOTICE = 3, TEXT_MAX = 1 << 20, INTERRUPTED = 130
   const exitNow = process.reallyExit.bind(process)
@@ -95,11 +95,6 @@
   }
   const isInterrupt = (error) =>
     error && (error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' || error.message === 'interrupted')
-  // Ending from inside of vm would wait for ever: what runs there watches for interrupts.
-  class Exit extends Error {}
-  process.exit = (code) => {
-    throw Object.assign(new Exit('exit'), { code: Number(code ?? process.exitCode ?? 0) & 255 })
-  }
   const run = async (text, name, echo) => {
     try {
       const value = await evaluate(text, name)
@@ -109,7 +104,6 @@
       }
       return 0
     } catch (error) {
-      if (error instanceof Exit) exitNow(error.code)
       const stopped = isInterrupt(error)
       if (stopped) error.name = 'KeyboardInterrupt'
       tellError(error)
@@ -145,13 +139,12 @@
   globalThis.require = createRequire(folder() + '/')
   process.on('SIGINT', () => interrupt && interrupt())
   const uncaught = (error) => {
-    if (error instanceof Exit) exitNow(error.code)
     if (streams) record(NOTICE, bytes('an error that nothing caught: ' + util.inspect(error)))
   }
   process.on('uncaughtException', uncaught)
   process.on('unhandledRejection', uncaught)
   let rest = '', turn = Promise.resolve()
-  const input = fs.createReadStream(null, { fd: 0, encoding: 'utf8' })
+  const input = new net.Socket({ fd: 0, writable: false }).setEncoding('utf8') // a file would hold up the end
   input.on('data', (data) => {
     const lines = (rest + data).split('\n')
     rest = lines.pop()

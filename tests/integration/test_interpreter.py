@@ -478,7 +478,7 @@ print('shown')
 fig, (a, b) = plt.subplots(1, 2)
 a.bar(['p', 'q'], [3, 4], label='g')
 b.pie([1, 3], labels=['u', 'v'])
-fig.suptitle('both')
+fig.suptitle('both');
 """, timeout=100)
     assert run.error is None and run.err == "", run.messages
     line, both = run.results
@@ -499,7 +499,7 @@ fig.suptitle('both')
     box, = run.results[0]["chart"]["elements"]
     assert run.results[0]["chart"]["type"] == "box_and_whisker"
     assert (box["min"], box["median"], box["max"], box["outliers"]) == (1, 3, 4, [100])
-    run = python.run("plt.scatter([1, float('nan')], [2, 3]); plt.scatter(range(9000), range(9000))")
+    run = python.run("plt.scatter([1, float('nan')], [2, 3]); plt.scatter(range(9000), range(9000));")
     first, second = run.results[0]["chart"]["elements"]
     assert first["points"] == [[1, 2]] and len(second["points"]) == 5000 and "is cut" in run.notices
     run = python.run("plt.plot([1])\n1 / 0")
