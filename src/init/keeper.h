@@ -100,6 +100,9 @@ int shell_start(struct keeper *k, struct cay_error *err);
 bool shell_give(struct keeper *k, const struct command *c);
 /* Asks again for the report of a command, which an interrupt may have dropped. */
 void shell_ask_report(struct keeper *k, const struct command *c);
+/* Tells a driver that was interrupted which command was meant: JavaScript loses a signal that comes
+ * when a script ends and its promises go on. */
+void shell_say_interrupt(struct keeper *k, const struct command *c);
 /* Reads what it reports. */
 void shell_read(struct keeper *k);
 void shell_discard_errors(struct keeper *k);

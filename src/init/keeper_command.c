@@ -400,8 +400,10 @@ void command_signal(struct keeper *k, struct command *c, int number) {
         shell_ask_report(k, c);
         return;
     }
-    if (number == SIGINT && k->shell.pid > 0)
-        (void)kill(k->shell.pid, SIGINT); /* a driver loses none */
+    if (number == SIGINT && k->shell.pid > 0) {
+        (void)kill(k->shell.pid, SIGINT);
+        shell_say_interrupt(k, c);
+    }
     tree_signal(number, &c->before);
 }
 

@@ -1,7 +1,7 @@
 /* The shell of a session, or the driver of a context. A driver is a program of the host's, given
  * as its arguments: it reads lines "r NUMBER INPUT ECHO FOLDER" from its standard input, opens
  * the streams of the command in the folder (INPUT 1: NUMBER.in too), runs what is in NUMBER.sh with
- * the environment of NUMBER.env added, and reports as a shell does.
+ * the environment of NUMBER.env added, and reports as a shell does. "i NUMBER" follows a SIGINT.
  *
  * A shell reads lines of ours from its standard input, each telling it to run a
  * file, in itself, with the streams of that command, and to report how that ended. It is called
@@ -96,6 +96,12 @@ void shell_ask_report(struct keeper *k, const struct command *c) {
         str_format(line, sizeof line, "\\printf 'e %llu %%s %%s\\n' \"$?\" \"$PWD\" >&9\n",
                    (unsigned long long)c->number) == 0)
         (void)give_line(k, line); /* without a shell there is no report to wait for */
+}
+
+void shell_say_interrupt(struct keeper *k, const struct command *c) {
+    char line[LINE_MAX_];
+    if (str_format(line, sizeof line, "i %llu\n", (unsigned long long)c->number) == 0)
+        (void)give_line(k, line); /* one that reads no lines hears the signal */
 }
 
 static bool drive(struct keeper *k, const struct command *c) {

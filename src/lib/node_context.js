@@ -9,6 +9,7 @@
   const exitNow = process.reallyExit.bind(process)
   let streams = null // of the code that runs, or ran last
   let interrupt = null // breaks off what is waited for
+  let current = '' // the number of the code that runs
 
   const writeAll = (fd, data) => {
     for (let at = 0; at < data.length;) {
@@ -121,6 +122,7 @@
   }
   const serve = async (number, echo, io) => {
     const place = `${io}/${number}.`
+    current = number
     openStreams(place)
     tell(`s ${number}\n`)
     const text = fs.readFileSync(place + 'sh', 'utf8')
@@ -150,6 +152,7 @@
     rest = lines.pop()
     for (const line of lines) {
       const [word, number, , echo, ...io] = line.split(' ')
+      if (word === 'i' && number === current && interrupt) interrupt()
       if (word === 'r') turn = turn.then(() => serve(number, echo, io.join(' '))).catch(() => exitNow(70))
     }
   })

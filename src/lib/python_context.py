@@ -420,9 +420,9 @@ def _cay_context():
     sys.stdout, sys.stderr = new_stream(1), new_stream(2)
     try:
         for line in next_lines():
-            word, number, reads, echo, place = os.fsdecode(line).split(" ", 4)
-            if word == "r":
-                serve(number, reads, echo, place)
+            word, _, rest = os.fsdecode(line).partition(" ")
+            if word == "r":  # an interrupt was heard as a signal
+                serve(*rest.split(" ", 3))
     except BaseException:
         os._exit(70)  # what keeps the context sees it, and starts another
     os._exit(0)

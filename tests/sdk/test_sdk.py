@@ -15,8 +15,9 @@ SUCCESSOR = "@daytona/sdk"
 OLD = "sdk-0-21"
 RUNS = [(suite, NEWEST) for suite in (
     "lifecycle", "process", "sessions", "pty", "files", "streams", "git", "preview", "images",
-    "builds", "contexts", "snapshots", "volumes", "errors", "clients", "lsp", "more")]
-RUNS += [("lifecycle", SUCCESSOR), ("process", SUCCESSOR), ("files", SUCCESSOR), ("legacy", OLD)]
+    "builds", "contexts", "snapshots", "volumes", "errors", "clients", "lsp", "interpreter", "more")]
+RUNS += [("lifecycle", SUCCESSOR), ("process", SUCCESSOR), ("files", SUCCESSOR),
+         ("interpreter", SUCCESSOR), ("legacy", OLD)]
 LEAST_CHECKS = 360
 SECONDS = 300
 STREAM_KB = 40 * 1024
