@@ -103,11 +103,6 @@ void interpreter_tell_error(struct interpreter_teller *t, const char *name, cons
     t->has_error = true;
 }
 
-static bool is_text(const struct context_item *item) {
-    return str_starts(item->type, "text/") || str_ends(item->type, "json") ||
-           str_ends(item->type, "+xml");
-}
-
 /* The data of a chart, if it is JSON. */
 static void put_chart(struct jsonw *w, const struct context_item *item) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
@@ -142,7 +137,7 @@ static void tell_result(struct interpreter_teller *t, const struct context_recor
         if (is_repeated(r, i))
             continue;
         jsonw_key(&w, item->type);
-        if (is_text(item))
+        if (context_is_text(item))
             jsonw_bytes(&w, item->data, item->len);
         else
             jsonw_base64(&w, item->data, item->len);

@@ -35,6 +35,9 @@ struct context_item {
     size_t len;
 };
 
+/* Whether its data is text; else it travels in base64. */
+bool context_is_text(const struct context_item *item);
+
 enum context_record_kind { CONTEXT_ERROR = 1, CONTEXT_RESULT = 2, CONTEXT_NOTICE = 3 };
 
 /* Points into what was read, until the next call. */

@@ -3,9 +3,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "lib/context.h"
 
 enum { HEADER_SIZE = 5, TYPE_MAX = 128 };
+
+bool context_is_text(const struct context_item *item) {
+    return str_starts(item->type, "text/") || str_ends(item->type, "json") ||
+           str_ends(item->type, "+xml");
+}
 
 static uint32_t number_at(const char *p) {
     uint32_t n;
