@@ -70,9 +70,9 @@ static int refuse_install(const char *why, struct cay_error *err) {
     if (str_equal(why, "network")) {
         error_set(err, CAY_UNAVAILABLE, "packages cannot be installed: the sandbox has no network");
         return error_remedy(err,
-                            "allow one (--network bridge), give a folder of wheels "
-                            "(--find-links DIR), or use an image that has them, such as one of "
-                            "'make image-data'");
+                            "allow one (--network allow=pypi.org,files.pythonhosted.org), give a "
+                            "folder of wheels (--find-links DIR), or use an image that has them, "
+                            "such as that of 'make image-data'");
     }
     if (str_equal(why, "pip")) {
         error_set(err, CAY_NOT_FOUND, "packages cannot be installed: there is no pip");
