@@ -92,6 +92,16 @@ def test_a_read_only_root_has_a_work_folder(engine, make):
     assert len(engine.docker("volume", "ls", "-q").split()) == len(before) - 1
 
 
+def test_pausing_while_streams_are_opened(make):
+    """A process that Docker starts in a container which freezes meanwhile would hang, and Docker too."""
+    box = make()
+    for turn in range(8):
+        assert box.says(f"echo {turn}") == f"{turn}\n"  # after which the next stream is opened
+        box.do("pause")
+        box.do("resume")
+    assert box.says("echo usable") == "usable\n"
+
+
 def test_the_launcher_is_killed(engine, make):
     """The ways into sandboxes end with it; the next one opens them again."""
     box = make()

@@ -98,7 +98,7 @@ static void *serve(void *arg) {
     struct docker_stream *spare = NULL;
     for (bool wants_spare = true;;) {
         if (wants_spare && spare == NULL && !is_asked(b->listener))
-            (void)docker_stream_open(b->d->api, b->id, &spare, NULL); /* else the next does it */
+            (void)docker_far_open(b->d, b->id, &spare, NULL); /* else the next does it */
         wants_spare = false;
         struct pollfd p[] = {
             {.fd = b->wake, .events = POLLIN},
@@ -113,7 +113,7 @@ static void *serve(void *arg) {
             continue;
         int conn = accept4(b->listener, NULL, NULL, SOCK_CLOEXEC);
         if (conn >= 0)
-            docker_pump_start(b->d->api, b->id, conn, TAKE_PTR(spare));
+            docker_pump_start(b->d, b->id, conn, TAKE_PTR(spare));
         wants_spare = conn >= 0;
     }
     docker_stream_close(spare);

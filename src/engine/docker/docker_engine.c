@@ -93,7 +93,11 @@ static int engine_stop(struct engine *e, const char *id, struct cay_error *err) 
 }
 
 static int engine_pause(struct engine *e, const char *id, struct cay_error *err) {
-    return do_to(docker_of(e), "POST", id, "/pause", "pausing", err);
+    struct docker_engine *d = docker_of(e);
+    (void)pthread_rwlock_wrlock(&d->opening);
+    int r = do_to(d, "POST", id, "/pause", "pausing", err);
+    (void)pthread_rwlock_unlock(&d->opening);
+    return r;
 }
 
 static int engine_resume(struct engine *e, const char *id, struct cay_error *err) {
@@ -273,6 +277,15 @@ static int open_folders(struct docker_engine *d, const struct docker_engine_opti
     return 0;
 }
 
+/* Whoever pauses comes before those who open streams later. */
+static void init_opening(pthread_rwlock_t *lock) {
+    pthread_rwlockattr_t attr;
+    (void)pthread_rwlockattr_init(&attr);
+    (void)pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    (void)pthread_rwlock_init(lock, &attr);
+    (void)pthread_rwlockattr_destroy(&attr);
+}
+
 int docker_engine_open(const struct docker_engine_options *o, struct engine **ret,
                        struct cay_error *err) {
     struct docker_engine *d = calloc(1, sizeof *d);
@@ -282,6 +295,7 @@ int docker_engine_open(const struct docker_engine_options *o, struct engine **re
     d->state_dir = d->folder = d->init = -1;
     d->is_far = o->unusable == NULL && o->host->socket[0] == '\0';
     (void)pthread_mutex_init(&d->bridges_lock, NULL);
+    init_opening(&d->opening);
     (void)pthread_mutex_init(&d->tools_lock, NULL);
     int r = open_folders(d, o, err);
     if (r == 0)

@@ -146,6 +146,14 @@ int docker_far_tools(struct docker_engine *d, const char *image, struct cay_erro
 
 /* ---- entering ---- */
 
+int docker_far_open(struct docker_engine *d, const char *id, struct docker_stream **ret,
+                    struct cay_error *err) {
+    (void)pthread_rwlock_rdlock(&d->opening);
+    int r = docker_stream_open(d->api, id, ret, err);
+    (void)pthread_rwlock_unlock(&d->opening);
+    return r;
+}
+
 static int send_orders(struct docker_stream *s, const struct docker_orders *orders,
                        int64_t deadline) {
     const char *at = (const char *)orders;
@@ -192,7 +200,7 @@ int docker_far_enter(struct docker_engine *d, const char *id, const struct docke
                      int timeout_ms, struct cay_error *err) {
     _cleanup_(docker_stream_closep) struct docker_stream *s = NULL;
     int64_t deadline = clock_deadline(timeout_ms);
-    int r = docker_stream_open(d->api, id, &s, err);
+    int r = docker_far_open(d, id, &s, err);
     if (r < 0)
         return r;
     r = send_orders(s, orders, deadline);

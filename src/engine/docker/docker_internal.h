@@ -10,6 +10,7 @@
 #include "engine/native/volume.h"
 
 struct docker_bridge;
+struct docker_stream;
 
 struct docker_engine {
     struct engine engine; /* first */
@@ -28,6 +29,7 @@ struct docker_engine {
     bool is_able; /* Docker can limit what we limit; the same */
     pthread_mutex_t bridges_lock;
     struct docker_bridge *bridges; /* ways into sandboxes, if it is far (docker_bridge.h) */
+    pthread_rwlock_t opening; /* read: while a stream is opened; written: while one is paused */
     pthread_mutex_t tools_lock;
     bool has_tools; /* what containers are started with is there (docker_far.c) */
 };
@@ -60,6 +62,10 @@ int docker_far_tools(struct docker_engine *d, const char *image, struct cay_erro
  * cay-init. */
 int docker_far_enter(struct docker_engine *d, const char *id, const struct docker_orders *orders,
                      int timeout_ms, struct cay_error *err);
+/* Opens a stream, while nothing is being paused: a process that Docker starts in a container that
+ * freezes meanwhile hangs, and Docker with it. */
+int docker_far_open(struct docker_engine *d, const char *id, struct docker_stream **ret,
+                    struct cay_error *err);
 int docker_far_volume_make(struct docker_engine *d, const char *id, struct cay_error *err);
 int docker_far_volume_remove(struct docker_engine *d, const char *id, struct cay_error *err);
 

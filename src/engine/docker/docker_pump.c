@@ -12,12 +12,13 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
+#include "engine/docker/docker_internal.h"
 #include "engine/docker/docker_relay.h"
 #include "engine/docker/docker_stream.h"
 #include "wire/wire.h"
 
 struct pump {
-    struct docker_api *api;
+    struct docker_engine *d;
     char id[ID_SIZE];
     int conn;
     struct docker_stream *stream;
@@ -149,7 +150,7 @@ static void loop(struct pump *p) {
 static void *run(void *arg) {
     struct pump *p = arg;
     struct cay_error err = {0};
-    if (p->stream == NULL && docker_stream_open(p->api, p->id, &p->stream, &err) < 0)
+    if (p->stream == NULL && docker_far_open(p->d, p->id, &p->stream, &err) < 0)
         (void)wire_send_error(p->conn, &err); /* a fresh connection takes it at once */
     else
         loop(p);
@@ -168,7 +169,7 @@ static int start_thread(struct pump *p) {
     return -r;
 }
 
-void docker_pump_start(struct docker_api *api, const char *id, int conn,
+void docker_pump_start(struct docker_engine *d, const char *id, int conn,
                        struct docker_stream *stream) {
     struct pump *p = calloc(1, sizeof *p);
     if (p == NULL) {
@@ -176,7 +177,7 @@ void docker_pump_start(struct docker_api *api, const char *id, int conn,
         (void)close(conn);
         return;
     }
-    p->api = api;
+    p->d = d;
     p->conn = conn;
     p->stream = stream;
     memcpy(p->id, id, ID_SIZE);
