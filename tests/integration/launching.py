@@ -82,7 +82,7 @@ class Listening:
         threading.Thread(target=self._read, daemon=True).start()
         self.started = {}
         while len(self.started) < count:
-            line = self.next()
+            line = self.next(120)  # hundreds are made before the first is told, on a busy machine
             assert line["event"] == "started", line
             self.started[line["run"]] = line
 
