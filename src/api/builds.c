@@ -8,8 +8,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
 
+#include "api/build_file.h"
 #include "api/images.h"
 #include "base/auto.h"
 #include "base/buf.h"
@@ -17,6 +18,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/path.h"
 #include "base/str.h"
 
 enum {
@@ -48,6 +50,8 @@ struct build {
     struct buf log;
     int cancel;
     int contexts; /* -1: none */
+    int file;     /* where it is kept; -1: nowhere */
+    char file_name[ID_SIZE];
 };
 
 struct builds {
@@ -55,6 +59,7 @@ struct builds {
     pthread_mutex_t lock; /* of all that follows, and of every build */
     pthread_cond_t changed;
     struct build *first; /* newest first */
+    int folder;          /* where they are kept; -1: nowhere */
     unsigned running;
 };
 
@@ -65,6 +70,7 @@ static void put(struct build *one) {
         return;
     fd_close(&one->cancel);
     fd_close(&one->contexts);
+    fd_close(&one->file);
     buf_free(&one->log);
     free(one->dockerfile);
     free(one);
@@ -88,7 +94,25 @@ static void forget(struct builds *b, struct build *one) {
     if (*at == NULL)
         return;
     *at = one->next;
+    if (one->file >= 0)
+        (void)unlinkat(b->folder, one->file_name, 0);
+    fd_close(&one->file);
     put(one);
+}
+
+static void look(const struct build *one, struct build_view *ret) {
+    *ret = (struct build_view){
+        .state = one->state, .created_ms = one->created_ms, .updated_ms = one->updated_ms};
+    memcpy(ret->name, one->name, sizeof ret->name);
+    memcpy(ret->reason, one->reason, sizeof ret->reason);
+}
+
+/* As it is now, to the disk. */
+static void keep(const struct build *one) {
+    struct build_note n = {.is_snapshot = one->is_snapshot};
+    look(one, &n.view);
+    memcpy(n.owner, one->owner, sizeof n.owner);
+    build_file_note(one->file, &n);
 }
 
 /* What no runner came for within a minute, since its sandbox was removed before. */
@@ -139,7 +163,76 @@ static int admit(struct builds *b, struct build *one, struct cay_error *err) {
         return r;
     one->next = b->first;
     b->first = one;
+    one->file = build_file_make(b->folder, one->file_name);
+    keep(one);
     return 0;
+}
+
+/* ---- those of before ---- */
+
+static void append_log(struct build *one, const char *data, size_t len) {
+    size_t at = one->log.len;
+    if (buf_append(&one->log, data, len) == 0)
+        build_file_log(one->file, at, data, len);
+}
+
+/* Newest first. */
+static void insert(struct builds *b, struct build *one) {
+    struct build **at = &b->first;
+    while (*at != NULL && (*at)->created_ms > one->created_ms)
+        at = &(*at)->next;
+    one->next = *at;
+    *at = one;
+}
+
+static void give_up(struct build *one) {
+    static const char line[] = "error: the daemon ended while it was being built\n";
+    if (is_finished(one))
+        return;
+    one->state = BUILD_FAILED;
+    one->updated_ms = clock_wall_ms();
+    (void)snprintf(one->reason, sizeof one->reason,
+                   "the daemon ended while it was being built; ask for it again");
+    append_log(one, line, strlen(line));
+    keep(one);
+}
+
+static int load_one(void *user, int folder, const char *name) {
+    struct builds *b = user;
+    struct build_note n;
+    struct build *one = calloc(1, sizeof *one);
+    if (one == NULL)
+        return 0;
+    *one = (struct build){.all = b, .references = 1, .cancel = -1, .contexts = -1, .file = -1};
+    one->log = BUF_INIT(LOG_MAX + sizeof cut_short + LINE_SHOWN);
+    if (id_is_valid(name))
+        one->file = build_file_open(folder, name, &n, &one->log);
+    if (one->file < 0) {
+        (void)unlinkat(folder, name, 0); /* nothing that we wrote */
+        put(one);
+        return 0;
+    }
+    memcpy(one->file_name, name, ID_SIZE);
+    memcpy(one->name, n.view.name, sizeof one->name);
+    memcpy(one->owner, n.owner, sizeof one->owner);
+    memcpy(one->reason, n.view.reason, sizeof one->reason);
+    one->is_snapshot = n.is_snapshot;
+    one->state = n.view.state;
+    one->created_ms = n.view.created_ms;
+    one->updated_ms = n.view.updated_ms;
+    give_up(one);
+    insert(b, one);
+    return 0;
+}
+
+int builds_keep(struct builds *b, const char *folder, struct cay_error *err) {
+    if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+        return error_errno(err, "making the folder of builds");
+    b->folder = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (b->folder < 0)
+        return error_errno(err, "opening the folder of builds");
+    int r = path_each(b->folder, load_one, b);
+    return r < 0 ? error_sys(err, -r, "reading the folder of builds") : 0;
 }
 
 /* ---- making them ---- */
@@ -150,6 +243,7 @@ int builds_new(const struct image_ops *ops, struct builds **ret, struct cay_erro
     if (b == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     b->ops = ops;
+    b->folder = -1;
     (void)pthread_mutex_init(&b->lock, NULL);
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -173,6 +267,7 @@ void builds_free(struct builds *b) {
         forget(b, b->first);
     }
     (void)pthread_mutex_unlock(&b->lock);
+    fd_close(&b->folder);
     (void)pthread_cond_destroy(&b->changed);
     (void)pthread_mutex_destroy(&b->lock);
     free(b);
@@ -191,9 +286,9 @@ static int make_name(char name[static REFERENCE_TEXT_SIZE], struct cay_error *er
 static int fill(struct build *one, const char *owner, const char *name, const char *dockerfile,
                 struct cay_error *err) {
     one->references = 1;
-    one->contexts = -1;
+    one->contexts = one->file = -1;
     one->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    one->log = BUF_INIT(LOG_MAX + sizeof cut_short);
+    one->log = BUF_INIT(LOG_MAX + sizeof cut_short + LINE_SHOWN);
     one->created_ms = one->updated_ms = clock_wall_ms();
     one->born = clock_ms();
     one->is_snapshot = name[0] != '\0';
@@ -226,28 +321,8 @@ int builds_add(struct builds *b, const char *owner, const char *name, const char
     return r;
 }
 
-/* One message with all of them, which waits in the socket. */
-static int pack_contexts(const int *fds, size_t count, struct cay_error *err) {
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return error_errno(err, "keeping build contexts");
-    int r = fd_send(pair[1], "c", 1, fds, count);
-    (void)close(pair[1]);
-    if (r == 0)
-        return pair[0];
-    (void)close(pair[0]);
-    return error_sys(err, -r, "keeping build contexts");
-}
-
-int build_give_contexts(struct build *one, const int *fds, size_t count, struct cay_error *err) {
-    if (count == 0)
-        return 0;
-    one->contexts = pack_contexts(fds, count, err);
-    if (one->contexts >= 0)
-        return 0;
-    int r = one->contexts;
-    (void)builds_drop(one);
-    return r;
+void build_give_contexts(struct build *one, int contexts) {
+    one->contexts = contexts;
 }
 
 bool builds_is_name(const char *image_name) {
@@ -259,9 +334,9 @@ bool builds_is_name(const char *image_name) {
 static void note(struct build *one, const char *data, size_t len) {
     (void)pthread_mutex_lock(&one->all->lock);
     size_t room = one->log.len < LOG_MAX ? LOG_MAX - one->log.len : 0;
-    (void)buf_append(&one->log, data, MIN(len, room));
+    append_log(one, data, MIN(len, room));
     if (len > room && room > 0)
-        (void)buf_puts(&one->log, cut_short);
+        append_log(one, cut_short, strlen(cut_short));
     (void)pthread_cond_broadcast(&one->all->changed);
     (void)pthread_mutex_unlock(&one->all->lock);
 }
@@ -365,6 +440,7 @@ static bool take_place(struct build *one) {
         one->all->running++;
         one->state = BUILD_RUNNING;
         one->updated_ms = clock_wall_ms();
+        keep(one);
     }
     return one->state == BUILD_RUNNING;
 }
@@ -403,6 +479,7 @@ static void settle(struct build *one, int result, const struct cay_error *err) {
                        line[0] != '\0' ? "; its log ends with: " : "", line);
     }
     one->updated_ms = clock_wall_ms();
+    keep(one);
     (void)pthread_cond_broadcast(&b->changed);
     (void)pthread_mutex_unlock(&b->lock);
 }
@@ -469,13 +546,6 @@ static void *run_apart(void *arg) {
     (void)run(one, one->cancel, id, &ignored);
     unclaim(one);
     return NULL;
-}
-
-static void look(const struct build *one, struct build_view *ret) {
-    *ret = (struct build_view){
-        .state = one->state, .created_ms = one->created_ms, .updated_ms = one->updated_ms};
-    memcpy(ret->name, one->name, sizeof ret->name);
-    memcpy(ret->reason, one->reason, sizeof ret->reason);
 }
 
 int builds_start(struct build *one, struct build_view *ret_view, struct cay_error *err) {

@@ -1,5 +1,5 @@
 /* Builds of images that clients asked for: what each has said so far, and what became of it. They
- * are kept in memory, and for some time after their end; an image that was built is the store's. */
+ * are kept for some time after their end; an image that was built is the store's. */
 #pragma once
 
 #include <stdbool.h>
@@ -24,6 +24,9 @@ struct build_view {
 
 /* ops must stay. */
 int builds_new(const struct image_ops *ops, struct builds **ret, struct cay_error *err);
+/* Keeps them in a folder, which is made if it is missing, and finds those that are there: what had
+ * not come to its end has failed. To be called before anything else. */
+int builds_keep(struct builds *b, const char *folder, struct cay_error *err);
 /* For tests; those that builds_start began are given up. */
 void builds_free(struct builds *b);
 
@@ -33,9 +36,9 @@ void builds_free(struct builds *b);
  * forgotten. *ret is a reference. */
 int builds_add(struct builds *b, const char *owner, const char *name, const char *dockerfile,
                struct build **ret, struct cay_error *err);
-/* What COPY and ADD of one that does not run yet take: a socket with these descriptors in it, as
- * cay-image wants them; they stay the caller's. On failure the build is forgotten. */
-int build_give_contexts(struct build *one, const int *fds, size_t count, struct cay_error *err);
+/* What COPY and ADD of one that does not run yet take: image_build_order.contexts, which is taken
+ * over. */
+void build_give_contexts(struct build *one, int contexts);
 /* Runs it in a thread of its own; *ret_view is how it begins, whatever has become of it since. */
 int builds_start(struct build *one, struct build_view *ret_view, struct cay_error *err);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -177,6 +178,19 @@ int contexts_find(struct contexts *c, const char *owner, const char *hash, uint6
     if (ret_bytes != NULL)
         *ret_bytes = (uint64_t)st.st_size;
     return TAKE_FD(fd);
+}
+
+/* One message with all of them, which waits in the socket. */
+int contexts_pack(const int *fds, size_t count, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "keeping build contexts");
+    int r = fd_send(pair[1], "c", 1, fds, count);
+    (void)close(pair[1]);
+    if (r == 0)
+        return pair[0];
+    (void)close(pair[0]);
+    return error_sys(err, -r, "keeping build contexts");
 }
 
 /* ---- age ---- */

@@ -48,6 +48,8 @@ bool contexts_granted(const struct contexts *c, const char *access, int64_t now_
 /* One of the owner's, to be read, and from now on used: a descriptor, or -CAY_NOT_FOUND. */
 int contexts_find(struct contexts *c, const char *owner, const char *hash, uint64_t *ret_bytes,
                   struct cay_error *err);
+/* A socket that has these descriptors in it, as cay-image takes them; they stay the caller's. */
+int contexts_pack(const int *fds, size_t count, struct cay_error *err);
 /* Removes what is too old, of every owner. */
 void contexts_sweep(struct contexts *c);
 

@@ -67,18 +67,28 @@ static int open_contexts(const struct call *c, const struct strv *hashes, int *f
     return 0;
 }
 
+/* -1 if there are none. */
+static int take_contexts(const struct call *c, const struct strv *hashes, int *ret,
+                         struct cay_error *err) {
+    int fds[CONTEXTS_PER_BUILD];
+    *ret = -1;
+    int r = open_contexts(c, hashes, fds, err);
+    if (r < 0 || hashes->len == 0)
+        return r;
+    *ret = contexts_pack(fds, hashes->len, err);
+    for (size_t i = 0; i < hashes->len; i++)
+        fd_close(&fds[i]);
+    return MIN(*ret, 0);
+}
+
 int daytona_add_build(struct call *c, const char *name, const struct daytona_build *wish,
                       struct build **ret, struct cay_error *err) {
-    int fds[CONTEXTS_PER_BUILD];
-    size_t count = wish->contexts.len;
-    int r = open_contexts(c, &wish->contexts, fds, err);
-    if (r < 0)
-        return r;
-    r = builds_add(c->builds, c->caller.id, name, wish->dockerfile, ret, err);
+    _cleanup_(closep) int contexts = -1;
+    int r = take_contexts(c, &wish->contexts, &contexts, err);
     if (r == 0)
-        r = build_give_contexts(*ret, fds, count, err);
-    for (size_t i = 0; i < count; i++)
-        fd_close(&fds[i]);
+        r = builds_add(c->builds, c->caller.id, name, wish->dockerfile, ret, err);
+    if (r == 0)
+        build_give_contexts(*ret, TAKE_FD(contexts));
     return r;
 }
 

@@ -137,11 +137,16 @@ static int start(struct call *c, struct cay_error *err) {
     return after(c, r, err);
 }
 
-/* One that is gone once it has stopped is told as such. */
+/* One that is gone once it has stopped, or on its way to it, is told as such. */
 static int answer_stopped(struct call *c, struct sandbox_record *before, struct cay_error *err) {
-    int r = daytona_answer_sandbox(c, err);
-    if (r != -CAY_NOT_FOUND)
-        return r;
+    struct sandbox_record r = {0};
+    int code = manager_get(c->manager, c->who, &r, err);
+    bool is_gone = code == -CAY_NOT_FOUND || (code == 0 && r.state == SANDBOX_DESTROYING);
+    if (code == 0 && !is_gone)
+        answer_record(c, &r, NULL);
+    sandbox_record_free(&r);
+    if (!is_gone)
+        return code;
     daytona_gone_add(before);
     answer_record(c, before, "destroyed");
     return 0;

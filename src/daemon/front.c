@@ -325,6 +325,8 @@ static int start(struct front *f, struct cay_error *err) {
     if (r == 0)
         r = builds_new(&f->images, &f->builds, err);
     if (r == 0)
+        r = builds_keep(f->builds, "builds", err);
+    if (r == 0)
         r = contexts_open("contexts", &f->contexts, err);
     if (r == 0)
         r = start_manager(f, err);

@@ -110,6 +110,29 @@ def test_deletion_gives_a_build_up(daemon, sdk):
     assert until(lambda: builders(daemon) == 0, SOON)
 
 
+def test_builds_and_their_logs_outlast_a_front(daemon, sdk):
+    snapshot(sdk, "broken-before", "FROM plain\nRUN echo said before; exit 3\n")
+    assert until(lambda: state_of(sdk, "broken-before") == "build_failed", SOON)
+    reason = sdk.call("GET", "/snapshots/broken-before")["errorReason"]
+    snapshot(sdk, "cut-off", ENDLESS)
+    answer = follow(sdk, "/snapshots/cut-off")
+    seen = b""
+    while b"it has begun\n" not in seen.replace(b"echo it has begun", b""):
+        seen += answer.read1(4096)
+    daemon.kill_child("cayd-front")
+    assert until(daemon.serves, SOON)
+    assert sdk.call("GET", "/snapshots/broken-before")["errorReason"] == reason
+    assert "said before" in sdk.ask("GET", "/snapshots/broken-before/build-logs").text
+    found = sdk.call("GET", "/snapshots/cut-off")
+    assert found["state"] == "build_failed" and "the daemon ended" in found["errorReason"]
+    log = sdk.ask("GET", "/snapshots/cut-off/build-logs").text
+    assert "it has begun" in log and log.endswith("the daemon ended while it was being built\n")
+    assert until(lambda: builders(daemon) == 0, SOON)
+    for name in ("broken-before", "cut-off"):
+        assert sdk.ask("DELETE", f"/snapshots/{name}").status == 200
+        refusal(sdk, 404)("GET", f"/snapshots/{name}")
+
+
 def test_others_wait_their_turn(daemon, sdk):
     names = [f"wait-{i}" for i in range(4)]
     states = [snapshot(sdk, name, ENDLESS.replace("begun", f"begun {name}"))["state"]

@@ -1,4 +1,5 @@
 /* Tests of builds: who runs them, what they say, how they end. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -7,8 +8,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -186,6 +190,106 @@ static void test_limits(void **state) {
     build_unref(one);
 }
 
+/* A folder of builds, as a daemon and the next one have it. */
+static struct builds *open_kept(const char *folder) {
+    struct builds *b = NULL;
+    assert_int_equal(builds_new(&ops, &b, NULL), 0);
+    assert_int_equal(builds_keep(b, folder, NULL), 0);
+    return b;
+}
+
+static void assert_log(struct build *one, const char *part) {
+    char log[512] = "";
+    assert_true(build_read_log(one, 0, log, sizeof log - 1, 60000) > 0);
+    if (strstr(log, part) == NULL)
+        fail_msg("'%s' is not in '%s'", part, log);
+}
+
+static size_t count_files(const char *folder) {
+    size_t count = 0;
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;)
+        count += e->d_name[0] != '.';
+    (void)closedir(dir);
+    return count;
+}
+
+/* The daemon of before ends at once: its files are copied as they are. */
+static void copy_files(const char *from, const char *to) {
+    DIR *dir = opendir(from);
+    assert_non_null(dir);
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+        char a[512], b[512];
+        (void)snprintf(a, sizeof a, "%s/%s", from, e->d_name);
+        (void)snprintf(b, sizeof b, "%s/%s", to, e->d_name);
+        if (e->d_name[0] != '.')
+            assert_int_equal(link(a, b), 0);
+    }
+    (void)closedir(dir);
+}
+
+static void test_after_a_restart(void **state) {
+    (void)state;
+    char folder[] = "/tmp/builds-XXXXXX", other[] = "/tmp/builds-XXXXXX";
+    struct build_view view;
+    assert_non_null(mkdtemp(folder));
+    assert_non_null(mkdtemp(other));
+    struct builds *b = open_kept(folder);
+    struct build *bad = add(b, "bad", "it broke"), *good = add(b, "good", "ok"),
+                 *long_one = add(b, "long", "wait");
+    assert_int_equal(builds_start(bad, &view, NULL), 0);
+    assert_int_equal(wait_for_end(bad), BUILD_FAILED);
+    assert_int_equal(builds_start(good, &view, NULL), 0);
+    assert_int_equal(wait_for_end(good), BUILD_DONE);
+    assert_int_equal(builds_start(long_one, &view, NULL), 0);
+    assert_log(long_one, "one");
+    copy_files(folder, other);
+    struct builds *next = open_kept(other);
+    struct build *bad2 = builds_find(next, &ann, "bad"), *good2 = builds_find(next, &ann, "good"),
+                 *long2 = builds_find(next, &ann, "long");
+    assert_non_null(bad2);
+    assert_non_null(good2);
+    assert_non_null(long2);
+    assert_null(builds_find(next, &bob, "bad"));
+    build_look(bad2, &view);
+    assert_int_equal(view.state, BUILD_FAILED);
+    assert_non_null(strstr(view.reason, "it broke"));
+    assert_log(bad2, "it broke");
+    assert_int_equal(state_of(good2), BUILD_DONE);
+    build_look(long2, &view);
+    assert_int_equal(view.state, BUILD_FAILED);
+    assert_non_null(strstr(view.reason, "the daemon ended"));
+    assert_log(long2, "the daemon ended");
+    assert_int_equal(builds_drop(bad2), BUILD_FAILED);
+    assert_int_equal(count_files(other), 2);
+    build_unref(bad);
+    build_unref(good);
+    build_unref(long_one);
+    builds_free(b);
+    assert_int_equal(count_files(folder), 0);
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(builds_drop(good2), BUILD_DONE);
+    assert_int_equal(builds_drop(long2), BUILD_FAILED);
+    assert_int_equal(rmdir(other), 0);
+    build_unref(bad2);
+    build_unref(good2);
+    build_unref(long2);
+    builds_free(next);
+}
+
+static void test_files_that_are_none(void **state) {
+    (void)state;
+    char folder[] = "/tmp/builds-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/0123456789abcdef", folder);
+    _cleanup_(closep) int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(fd_write_all(fd, "rubbish", 7), 0);
+    builds_free(open_kept(folder));
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_for_a_sandbox, setup, teardown),
@@ -194,6 +298,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_snapshots, setup, teardown),
         cmocka_unit_test_setup_teardown(test_who_sees_what, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+        cmocka_unit_test(test_after_a_restart),
+        cmocka_unit_test(test_files_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
