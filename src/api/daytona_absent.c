@@ -11,7 +11,6 @@ struct absence {
 
 static const struct absence absences[] = {
     {"ssh-access", "SSH access", "open a terminal: cay shell NAME, or the SDK's pty"},
-    {"backup", "backups of a running sandbox", "archive it: what it has written is kept then"},
     {"deactivate", "snapshots that are there and do not work", "delete it"},
     {"fork", "forks", "make a snapshot with cay snapshot create, and a sandbox from it"},
     {"parent", "forks", "make a snapshot with cay snapshot create, and a sandbox from it"},
@@ -64,7 +63,6 @@ static const struct route routes[] = {
     {"*", "/api/sandbox/ssh-access/validate", absent, NEED_NOTHING},
     {"*", "/api/sandbox/for-runner", absent, NEED_NOTHING},
     {"*", "/api/sandbox/{who}/ssh-access", absent},
-    {"*", "/api/sandbox/{who}/backup", absent},
     {"*", "/api/sandbox/{who}/fork", absent},
     {"*", "/api/sandbox/{who}/parent", absent},
     {"*", "/api/sandbox/{who}/state", absent},

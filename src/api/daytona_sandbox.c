@@ -180,6 +180,11 @@ static int archive(struct call *c, struct cay_error *err) {
     return after(c, manager_archive(c->manager, c->who, -1, err), err);
 }
 
+/* Begun, not done: SDKs look at backupState. */
+static int back_up(struct call *c, struct cay_error *err) {
+    return after(c, manager_backup(c->manager, c->who, err), err);
+}
+
 static int pause_it(struct call *c, struct cay_error *err) {
     return after(c, manager_pause(c->manager, c->who, err), err);
 }
@@ -279,6 +284,7 @@ static const struct route routes[] = {
     {"POST", "/api/sandbox/{who}/start", start},
     {"POST", "/api/sandbox/{who}/stop", stop},
     {"POST", "/api/sandbox/{who}/pause", pause_it},
+    {"POST", "/api/sandbox/{who}/backup", back_up},
     {"POST", "/api/sandbox/{who}/archive", archive},
     {"POST", "/api/sandbox/{who}/recover", recover},
     {"POST", "/api/sandbox/{who}/resize", resize},

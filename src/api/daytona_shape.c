@@ -80,7 +80,11 @@ static void put_state(struct jsonw *w, const struct sandbox_record *r,
     if (has_failed)
         jsonw_put_string(w, "errorReason", r->reason);
     jsonw_put_bool(w, "recoverable", has_failed);
-    jsonw_put_string(w, "backupState", r->state == SANDBOX_ARCHIVED ? "Completed" : "None");
+    bool is_archived = r->state == SANDBOX_ARCHIVED; /* which is a copy too */
+    jsonw_put_string(w, "backupState",
+                     backup_state_name(is_archived ? BACKUP_COMPLETED : r->backup));
+    if (r->backup_ms > 0)
+        daytona_put_time(w, "backupCreatedAt", r->backup_ms);
 }
 
 static void put_resources(struct jsonw *w, const struct sandbox_record *r) {

@@ -21,6 +21,7 @@ static const struct openapi_call calls[] = {
     {"POST", BOX "/stop", NULL, "200 Sandbox"},
     {"POST", BOX "/pause", NULL, "200 Sandbox"},
     {"POST", BOX "/archive", NULL, "200 Sandbox"},
+    {"POST", BOX "/backup", NULL, "200 Sandbox"},
     {"POST", BOX "/recover", NULL, "200 Sandbox"},
     {"POST", BOX "/resize", "ResizeSandbox", "200 Sandbox"},
     {"PUT", BOX "/labels", "Labels", "200 Labels"},

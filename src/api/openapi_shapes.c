@@ -15,6 +15,7 @@ static const struct openapi_shape shapes[] = {
      "id:s! organizationId:s! name:s! snapshot:s user:s! env:m! volumes:[SandboxVolume] labels:m! "
      "public:b! networkBlockAll:b! target:s! sandboxClass:s daemonVersion:s cpu:i! gpu:i! "
      "memory:i! disk:i! state:s! desiredState:s errorReason:s recoverable:b backupState:s "
+     "backupCreatedAt:t "
      "autoStopInterval:i autoPauseInterval:i autoArchiveInterval:i autoDeleteInterval:i "
      "autoDestroyAt:t createdAt:t updatedAt:t lastActivityAt:t toolboxProxyUrl:s!"},
     {"SandboxListItem",

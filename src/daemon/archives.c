@@ -33,6 +33,10 @@ static void end_earlier(const struct archive_jobs *jobs, const char *id) {
             (void)kill(jobs->job[i].pid, SIGKILL);
 }
 
+static enum archive_kind kind_of(const struct control_message *m) {
+    return str_equal(m->other, "backup") ? ARCHIVE_BACKUP : ARCHIVE_WHOLE;
+}
+
 static struct archive_job *free_job(struct archive_jobs *jobs) {
     for (size_t i = 0; i < ARCHIVE_JOBS_MAX; i++)
         if (jobs->job[i].pid == 0)
@@ -49,9 +53,11 @@ static int start(struct archive_jobs *jobs, const struct settings *s,
                   ARCHIVE_JOBS_MAX);
         return error_remedy(err, "try again later");
     }
-    const char *argv[9] = {"cay-image", m->op == CONTROL_ARCHIVE ? "archive" : "restore",
-                           "--state-dir", s->state_dir};
+    const char *argv[10] = {"cay-image", m->op == CONTROL_ARCHIVE ? "archive" : "restore",
+                            "--state-dir", s->state_dir};
     size_t n = 4;
+    if (kind_of(m) == ARCHIVE_BACKUP)
+        argv[n++] = "--backup";
     if (progress < 0)
         argv[n++] = "--quiet";
     if (m->op == CONTROL_RESTORE && m->number > 0) {
@@ -71,8 +77,10 @@ void archive_jobs_handle(struct archive_jobs *jobs, const struct settings *s,
         error_set(&err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
     else
         end_earlier(jobs, m->name);
-    if (err.code == CAY_OK && m->op == CONTROL_UNARCHIVE)
-        (void)archives_remove(s->state_dir, m->name, &err);
+    if (err.code == CAY_OK && m->op == CONTROL_UNARCHIVE && m->number != 0)
+        archives_remove_making(s->state_dir, kind_of(m), m->name);
+    else if (err.code == CAY_OK && m->op == CONTROL_UNARCHIVE)
+        (void)archives_remove(s->state_dir, kind_of(m), m->name, &err);
     else if (err.code == CAY_OK && start(jobs, s, m, answer, progress, &err) == 0)
         return; /* it answers by itself */
     imager_answer(answer, &err);
@@ -184,40 +192,50 @@ static int ask(int control, const struct control_message *m, int progress, struc
     return w->text.data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
-static struct control_message message(enum control_op op, const char *id) {
+static struct control_message message(enum control_op op, enum archive_kind kind, const char *id) {
     struct control_message m = {.op = op};
     memcpy(m.name, id, ID_SIZE);
+    if (kind == ARCHIVE_BACKUP)
+        memcpy(m.other, "backup", sizeof "backup");
     return m;
 }
 
 /* The first line is a digest, the second the size of the archive. */
-int archives_ask_write(int control, const struct sandbox_record *r, int progress,
-                       uint64_t *ret_bytes, struct cay_error *err) {
-    struct control_message m = message(CONTROL_ARCHIVE, r->id);
-    _cleanup_(waiting_free) struct waiting w;
+static int read_size(struct waiting *w, uint64_t *ret_bytes, struct cay_error *err) {
     char digest[HEX_SIZE];
-    int code = ask(control, &m, progress, &w, err);
-    if (code == 0)
-        code = image_answer(w.text.data, digest, err);
-    if (code == 0 && str_to_u64(w.text.data + HEX_SIZE, INT64_MAX, ret_bytes) < 0)
+    int code = image_answer(w->text.data, digest, err);
+    if (code == 0 && str_to_u64(w->text.data + HEX_SIZE, INT64_MAX, ret_bytes) < 0)
         code = error_set(err, CAY_INTERNAL, "cay-image did not say how large the archive is");
     return code;
 }
 
-int archives_ask_restore(int control, const struct sandbox_record *r, int progress,
-                         struct cay_error *err) {
-    struct control_message m = message(CONTROL_RESTORE, r->id);
+int archives_ask_write(int control, enum archive_kind kind, const struct sandbox_record *r,
+                       int progress, uint64_t *ret_bytes, struct cay_error *err) {
+    struct control_message m = message(CONTROL_ARCHIVE, kind, r->id);
     _cleanup_(waiting_free) struct waiting w;
-    char digest[HEX_SIZE];
-    m.number = r->disk_bytes;
     int code = ask(control, &m, progress, &w, err);
-    return code < 0 ? code : image_answer(w.text.data, digest, err);
+    return code < 0 ? code : read_size(&w, ret_bytes, err);
 }
 
-int archives_ask_remove(int control, const char *id, struct cay_error *err) {
-    struct control_message m = message(CONTROL_UNARCHIVE, id);
+int archives_ask_restore(int control, enum archive_kind kind, const struct sandbox_record *r,
+                         int progress, bool *ret, struct cay_error *err) {
+    struct control_message m = message(CONTROL_RESTORE, kind, r->id);
+    _cleanup_(waiting_free) struct waiting w;
+    uint64_t bytes = 0;
+    m.number = r->disk_bytes;
+    int code = ask(control, &m, progress, &w, err);
+    if (code == 0)
+        code = read_size(&w, &bytes, err);
+    *ret = code == 0 && bytes > 0;
+    return code;
+}
+
+int archives_ask_remove(int control, enum archive_kind kind, const char *id, bool unfinished,
+                        struct cay_error *err) {
+    struct control_message m = message(CONTROL_UNARCHIVE, kind, id);
     _cleanup_(waiting_free) struct waiting w;
     char digest[HEX_SIZE];
+    m.number = unfinished;
     int code = ask(control, &m, -1, &w, err);
     if (code < 0 || strncmp(w.text.data, "ok\n", 3) == 0)
         return code;

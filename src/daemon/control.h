@@ -9,17 +9,19 @@
 
 enum control_op {
     /* front to supervisor */
-    CONTROL_READY = 1,   /* it serves */
-    CONTROL_FAILED = 2,  /* it could not start: err; it ends next */
-    CONTROL_PULL = 3,    /* make sure that image `name` is there; with two descriptors: one for the
-                          * answer of cay-image, one for its progress. `number` is not 0: it is not
-                          * fetched */
-    CONTROL_RECORD = 4,  /* the record of the image whose id is `name`; with a socket, which gets it
-                          * as a descriptor, or is closed if there is none */
-    CONTROL_ARCHIVE = 5, /* archive the sandbox whose id is `name`; with two descriptors: one for
-                          * the answer, one for its progress */
-    CONTROL_RESTORE = 6, /* the same backwards, onto a disk of `number` bytes */
-    CONTROL_UNARCHIVE = 7, /* remove the archive of sandbox `name`; with one for the answer */
+    CONTROL_READY = 1,  /* it serves */
+    CONTROL_FAILED = 2, /* it could not start: err; it ends next */
+    CONTROL_PULL = 3,   /* make sure that image `name` is there; with two descriptors: one for the
+                         * answer of cay-image, one for its progress. `number` is not 0: it is not
+                         * fetched */
+    CONTROL_RECORD = 4, /* the record of the image whose id is `name`; with a socket, which gets it
+                         * as a descriptor, or is closed if there is none */
+    /* Of these, where `other` is "backup", it is not about the archive but the backup. */
+    CONTROL_ARCHIVE = 5,   /* archive the sandbox whose id is `name`; with two descriptors: one for
+                            * the answer, one for its progress */
+    CONTROL_RESTORE = 6,   /* the same backwards, onto a disk of `number` bytes */
+    CONTROL_UNARCHIVE = 7, /* remove the archive of sandbox `name`; with one for the answer.
+                            * `number` is not 0: only one that is being made */
     CONTROL_RELOADED = 8,  /* configuration `number` is taken over */
     CONTROL_REFUSED = 9,   /* it is not: err */
     CONTROL_STORE = 10,    /* what `number` (enum store_verb) says, by cay-image store with `name`

@@ -113,22 +113,50 @@ static int describe(void *user, struct sandbox_record *r, struct cay_error *err)
 static int write_archive(void *user, const struct sandbox_record *r, int progress,
                          uint64_t *ret_bytes, struct cay_error *err) {
     const struct front *f = user;
-    return archives_ask_write(f->options->control, r, progress, ret_bytes, err);
+    return archives_ask_write(f->options->control, ARCHIVE_WHOLE, r, progress, ret_bytes, err);
 }
 
 static int restore_archive(void *user, const struct sandbox_record *r, int progress,
                            struct cay_error *err) {
     const struct front *f = user;
-    return archives_ask_restore(f->options->control, r, progress, err);
+    bool ignored;
+    return archives_ask_restore(f->options->control, ARCHIVE_WHOLE, r, progress, &ignored, err);
 }
 
 static int remove_archive(void *user, const char *id, struct cay_error *err) {
     const struct front *f = user;
-    return archives_ask_remove(f->options->control, id, err);
+    return archives_ask_remove(f->options->control, ARCHIVE_WHOLE, id, false, err);
 }
 
-static const struct archive_ops archives = {
-    .write = write_archive, .restore = restore_archive, .remove = remove_archive};
+static int write_backup(void *user, const struct sandbox_record *r, int progress,
+                        uint64_t *ret_bytes, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_write(f->options->control, ARCHIVE_BACKUP, r, progress, ret_bytes, err);
+}
+
+static int restore_backup(void *user, const struct sandbox_record *r, int progress, bool *ret,
+                          struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_restore(f->options->control, ARCHIVE_BACKUP, r, progress, ret, err);
+}
+
+static int end_backup(void *user, const char *id, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_remove(f->options->control, ARCHIVE_BACKUP, id, true, err);
+}
+
+static int remove_backup(void *user, const char *id, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_remove(f->options->control, ARCHIVE_BACKUP, id, false, err);
+}
+
+static const struct archive_ops archives = {.write = write_archive,
+                                            .restore = restore_archive,
+                                            .remove = remove_archive,
+                                            .backup = write_backup,
+                                            .restore_backup = restore_backup,
+                                            .end_backup = end_backup,
+                                            .remove_backup = remove_backup};
 
 /* ---- images for clients ---- */
 

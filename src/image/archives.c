@@ -12,18 +12,25 @@
 #include "base/str.h"
 #include "image/store.h"
 
-#define FOLDER     "archives"
-#define MAKING     ".new-"
-#define PIN_PREFIX "archive-"
+#define FOLDER "archives"
+#define MAKING ".new-"
 
-enum { HOLDER_SIZE = sizeof PIN_PREFIX + ID_SIZE };
+static const struct {
+    const char *name, *making, *pin; /* what follows the id, and comes before it */
+} kinds[] = {
+    [ARCHIVE_WHOLE] = {".tar.zst", MAKING, "archive-"},
+    [ARCHIVE_BACKUP] = {".backup.tar.zst", MAKING "backup-", "backup-"},
+};
 
-void archives_name(const char *id, char out[static ARCHIVES_NAME_SIZE]) {
-    (void)snprintf(out, ARCHIVES_NAME_SIZE, "%.*s.tar.zst", ID_LEN, id);
+enum { HOLDER_SIZE = sizeof "archive-" + ID_SIZE };
+
+void archives_name(enum archive_kind kind, const char *id, char out[static ARCHIVES_NAME_SIZE]) {
+    (void)snprintf(out, ARCHIVES_NAME_SIZE, "%.*s%s", ID_LEN, id, kinds[kind].name);
 }
 
-void archives_making_name(const char *id, char out[static ARCHIVES_NAME_SIZE]) {
-    (void)snprintf(out, ARCHIVES_NAME_SIZE, MAKING "%.*s", ID_LEN, id);
+void archives_making_name(enum archive_kind kind, const char *id,
+                          char out[static ARCHIVES_NAME_SIZE]) {
+    (void)snprintf(out, ARCHIVES_NAME_SIZE, "%s%.*s", kinds[kind].making, ID_LEN, id);
 }
 
 static int open_folder(int state_dir) {
@@ -44,35 +51,48 @@ static int open_by_path(const char *state_path) {
     return state < 0 ? -errno : open_folder(state);
 }
 
-static void holder_of(const char *id, char out[static HOLDER_SIZE]) {
-    (void)snprintf(out, HOLDER_SIZE, PIN_PREFIX "%s", id);
+static void holder_of(enum archive_kind kind, const char *id, char out[static HOLDER_SIZE]) {
+    (void)snprintf(out, HOLDER_SIZE, "%s%s", kinds[kind].pin, id);
 }
 
-int archives_pin(const char *state_path, const char *id, const char *image, struct cay_error *err) {
+int archives_pin(const char *state_path, enum archive_kind kind, const char *id, const char *image,
+                 struct cay_error *err) {
     char holder[HOLDER_SIZE];
-    holder_of(id, holder);
+    holder_of(kind, id, holder);
     return image_store_pin(state_path, holder, image, err);
 }
 
-static int remove_files(int folder, const char *id) {
+static void remove_making(int folder, enum archive_kind kind, const char *id) {
     char name[ARCHIVES_NAME_SIZE];
-    archives_making_name(id, name);
+    archives_making_name(kind, id, name);
     (void)unlinkat(folder, name, 0); /* swept otherwise */
-    archives_name(id, name);
+}
+
+void archives_remove_making(const char *state_path, enum archive_kind kind, const char *id) {
+    _cleanup_(closep) int folder = open_by_path(state_path);
+    if (folder >= 0)
+        remove_making(folder, kind, id);
+}
+
+static int remove_files(int folder, enum archive_kind kind, const char *id) {
+    char name[ARCHIVES_NAME_SIZE];
+    remove_making(folder, kind, id);
+    archives_name(kind, id, name);
     if (unlinkat(folder, name, 0) < 0 && errno != ENOENT)
         return -errno;
     return fsync(folder) < 0 ? -errno : 0;
 }
 
-int archives_remove(const char *state_path, const char *id, struct cay_error *err) {
+int archives_remove(const char *state_path, enum archive_kind kind, const char *id,
+                    struct cay_error *err) {
     char holder[HOLDER_SIZE];
     _cleanup_(closep) int folder = open_by_path(state_path);
     if (folder == -ENOENT)
         return 0;
-    int r = folder < 0 ? folder : remove_files(folder, id);
+    int r = folder < 0 ? folder : remove_files(folder, kind, id);
     if (r < 0)
         return error_sys(err, -r, "removing the archive of sandbox %s", id);
-    holder_of(id, holder);
+    holder_of(kind, id, holder);
     return image_store_unpin(state_path, holder, err);
 }
 

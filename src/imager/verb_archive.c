@@ -34,10 +34,12 @@ enum { TELL_MS = 500 };
 struct job {
     const struct verb_common *common;
     const char *id;
+    enum archive_kind kind;
     char state[PATH_MAX];
     int archives, sandboxes; /* folders */
     int folder, disk;        /* of the sandbox */
     int archive;
+    bool was_there; /* there was nothing to restore */
     struct archive_note note;
     const char *doing; /* "archiving" */
     int64_t tell_at;
@@ -89,7 +91,7 @@ static int open_sandbox(struct job *j, struct cay_error *err) {
     int r = keep_record_read(j->folder, &j->note.record, err);
     if (r < 0)
         return r;
-    if (j->note.record.pid != 0) {
+    if (j->note.record.pid != 0 && j->kind != ARCHIVE_BACKUP) {
         error_set(err, CAY_CONFLICT, "sandbox %s runs", j->id);
         return error_remedy(err, "stop it first: cay stop %s", j->id);
     }
@@ -131,11 +133,11 @@ static int commit_archive(struct job *j, struct cay_error *err) {
     char name[ARCHIVES_NAME_SIZE], making[ARCHIVES_NAME_SIZE];
     int r = archive_note_read(j->archive, j->id, &j->note, err);
     if (r == 0 && j->note.record.image[0] != '\0')
-        r = archives_pin(j->state, j->id, j->note.record.image, err);
+        r = archives_pin(j->state, j->kind, j->id, j->note.record.image, err);
     if (r < 0)
         return r;
-    archives_name(j->id, name);
-    archives_making_name(j->id, making);
+    archives_name(j->kind, j->id, name);
+    archives_making_name(j->kind, j->id, making);
     if (fsync(j->archive) < 0 || renameat(j->archives, making, j->archives, name) < 0 ||
         fsync(j->archives) < 0)
         return error_errno(err, "keeping the archive");
@@ -149,7 +151,7 @@ static int make_archive(struct job *j, int *ret_code, struct cay_error *err) {
         r = open_sandbox(j, err);
     if (r < 0)
         return r;
-    archives_making_name(j->id, making);
+    archives_making_name(j->kind, j->id, making);
     (void)unlinkat(j->archives, making, 0); /* of one that was killed */
     j->archive =
         openat(j->archives, making, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -162,26 +164,28 @@ static int make_archive(struct job *j, int *ret_code, struct cay_error *err) {
     return r;
 }
 
-/* The digest, and how large the archive is. */
+/* The digest, and how large the archive is; 0 if nothing was done. */
 static int answer_archive(const struct job *j, struct cay_error *err) {
     struct stat st;
     char more[32];
     if (fstat(j->archive, &st) < 0)
         return verbs_answer(error_errno(err, "looking at the archive"), NULL, err);
-    (void)snprintf(more, sizeof more, "%lld", (long long)st.st_size);
+    (void)snprintf(more, sizeof more, "%lld", j->was_there ? 0LL : (long long)st.st_size);
     return verbs_answer(0, (const char *const[]){j->note.digest, more, NULL}, err);
 }
 
-#define JOB_OF(values, argv, what)                                                                 \
+#define JOB_OF(options, argv, what)                                                                \
     {                                                                                              \
-        .common = (values), .id = (argv)[0], .archives = -1, .sandboxes = -1, .folder = -1,        \
-        .disk = -1, .archive = -1, .doing = (what)                                                 \
+        .common = &(options)->common, .id = (argv)[0],                                             \
+        .kind = (options)->backup ? ARCHIVE_BACKUP : ARCHIVE_WHOLE, .archives = -1,                \
+        .sandboxes = -1, .folder = -1, .disk = -1, .archive = -1, .doing = (what)                  \
     }
 
 int do_archive(const void *values, int argc, char **argv) {
     (void)argc;
+    const struct image_restore_options *o = values;
     struct cay_error err;
-    _cleanup_(job_close) struct job j = JOB_OF(values, argv, "archiving");
+    _cleanup_(job_close) struct job j = JOB_OF(o, argv, "archiving");
     int code = 0;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     int r = make_archive(&j, &code, &err);
@@ -250,7 +254,7 @@ static int commit_folder(struct job *j, const char *name, struct cay_error *err)
 
 static int open_archive(struct job *j, struct cay_error *err) {
     char name[ARCHIVES_NAME_SIZE];
-    archives_name(j->id, name);
+    archives_name(j->kind, j->id, name);
     j->archive = openat(j->archives, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (j->archive < 0) {
         error_errno(err, "opening the archive of sandbox %s", j->id);
@@ -281,7 +285,8 @@ static int restore(struct job *j, uint64_t disk_bytes, int *ret_code, struct cay
         r = open_archive(j, err);
     if (r < 0)
         return r;
-    if (faccessat(j->sandboxes, j->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    j->was_there = faccessat(j->sandboxes, j->id, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (j->was_there)
         return 0; /* it was done before, and not told */
     return fill_folder(j, disk_bytes, ret_code, err);
 }
@@ -290,7 +295,7 @@ int do_restore(const void *values, int argc, char **argv) {
     (void)argc;
     const struct image_restore_options *o = values;
     struct cay_error err;
-    _cleanup_(job_close) struct job j = JOB_OF(&o->common, argv, "restoring");
+    _cleanup_(job_close) struct job j = JOB_OF(o, argv, "restoring");
     int code = 0;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     int r = restore(&j, o->disk_bytes, &code, &err);

@@ -50,6 +50,7 @@ static int load(struct manager *m, struct cay_error *err) {
         s->record = rows[i];
         s->saved_active_ms = rows[i].active_ms;
         failure_resume(m, s);
+        backup_load(m, s);
         (void)sandbox_ref(s);
         r = table_add(m, s, err);
         sandbox_unref(s);
@@ -120,6 +121,8 @@ static void begin_times(struct manager *m) {
 static int start_work(struct manager *m, struct cay_error *err) {
     int r = reconcile(m, true, err);
     if (r == 0)
+        backup_settle_all(m);
+    if (r == 0)
         r = reaper_start(m, err);
     if (r == 0)
         r = sampler_start(m, err);
@@ -163,6 +166,9 @@ void manager_drain(struct manager *m, int64_t wait_ms) {
     m->closing = true;
     watch_wake(m);
     (void)pthread_cond_broadcast(&m->changed);
+    (void)pthread_mutex_unlock(&m->lock);
+    backup_give_up_all(m); /* what stands still for it must not stay so */
+    (void)pthread_mutex_lock(&m->lock);
     while (!is_quiet(m) && clock_ms() < until)
         table_wait(m, until);
     (void)pthread_mutex_unlock(&m->lock);

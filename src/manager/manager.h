@@ -51,6 +51,16 @@ struct archive_ops {
                    struct cay_error *err);
     /* None is fine. */
     int (*remove)(void *user, const char *id, struct cay_error *err);
+    /* Backups, in the same way; NULL: there are none. Of a sandbox that stands still or does not
+     * run, in place of its last one; */
+    int (*backup)(void *user, const struct sandbox_record *r, int progress_fd, uint64_t *ret_bytes,
+                  struct cay_error *err);
+    /* *ret: there were no files, and now there are; */
+    int (*restore_backup)(void *user, const struct sandbox_record *r, int progress_fd, bool *ret,
+                          struct cay_error *err);
+    /* ends who is making one, which leaves the last one as it is; */
+    int (*end_backup)(void *user, const char *id, struct cay_error *err);
+    int (*remove_backup)(void *user, const char *id, struct cay_error *err);
 };
 
 struct manager_options {
@@ -129,6 +139,9 @@ int manager_start_told(struct manager *m, const char *who, int progress_fd, stru
 int manager_wake(struct manager *m, const char *who, struct cay_error *err);
 /* Stops it and moves what it has written into an archive, from which a start restores it. */
 int manager_archive(struct manager *m, const char *who, int progress_fd, struct cay_error *err);
+/* Begins to copy what it has written, for a start after its files were lost. It stands still
+ * meanwhile; its record says what becomes of it. -CAY_CONFLICT if that is under way already. */
+int manager_backup(struct manager *m, const char *who, struct cay_error *err);
 /* Everything inside gets SIGTERM, is given the configured grace, and is killed. */
 int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *err);
 /* The same with a grace of its own: 0 kills at once, a negative one is the configured. */

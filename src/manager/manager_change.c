@@ -151,6 +151,8 @@ int change_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
     if (r == 0)
         r = archive_bring_back(m, s, err);
     if (r == 0)
+        r = backup_bring_back(m, s, err);
+    if (r == 0)
         r = turn_become(m, s, SANDBOX_STARTING, NULL, err);
     if (r < 0)
         return r;
@@ -318,6 +320,8 @@ int change_remove(struct manager *m, struct sandbox *s, permission may, struct c
         r = drive_remove(m, s->record.id, err);
     if (r == 0)
         r = archive_drop(m, s, err);
+    if (r == 0)
+        r = backup_drop(m, s, err);
     if (r < 0)
         return r;
     socket_remove(s->record.id);
@@ -341,6 +345,8 @@ static bool give_up_creation(struct manager *m, const char *who) {
 int manager_remove(struct manager *m, const char *who, bool force, struct cay_error *err) {
     struct sandbox *s;
     bool given_up = give_up_creation(m, who);
+    if (force)
+        backup_give_up(m, who);
     int r = turn_take(m, who, &s, err);
     if (r == -CAY_NOT_FOUND && given_up)
         return 0;

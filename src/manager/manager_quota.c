@@ -10,7 +10,7 @@ struct sums {
 /* What is archived takes a place and disk, but neither memory nor processors. */
 static void add(struct sums *sums, const struct sandbox_record *r, bool is_awake) {
     sums->count++;
-    sums->disk_bytes += r->disk_bytes;
+    sums->disk_bytes += r->disk_bytes + (uint64_t)r->backup_bytes;
     if (!is_awake)
         return;
     sums->memory_bytes += r->memory_bytes;

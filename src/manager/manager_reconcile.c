@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -16,6 +17,7 @@ enum repair {
     KEEP,
     BE_STARTED, /* it runs: adopted */
     BE_PAUSED,
+    THAW,       /* it stood still for a backup, of which nobody knows any more */
     BE_STOPPED, /* a transition that got this far */
     BE_ARCHIVED,
     EMPTY,      /* it is archived: its files are to go */
@@ -66,9 +68,14 @@ static enum seen look(const struct view *view, const char *id) {
 /* ---- the repairs; with the turn ---- */
 
 static void note_loss(struct manager *m, struct sandbox *s) {
+    char time[32];
     struct cay_error why = {0};
     error_set(&why, CAY_NOT_FOUND, "its files are gone");
-    (void)error_remedy(&why, "restore them from a backup, or begin with empty ones");
+    if (s->record.backup_ms != 0)
+        (void)error_remedy(&why, "what its backup of %s has is used then",
+                           clock_iso8601(s->record.backup_ms, time));
+    else
+        (void)error_remedy(&why, "restore them from a backup, or begin with empty ones");
     turn_fail(m, s, &why);
 }
 
@@ -89,6 +96,8 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
         return turn_become(m, s, SANDBOX_STARTED, NULL, err);
     case BE_PAUSED:
         return turn_become(m, s, SANDBOX_PAUSED, NULL, err);
+    case THAW:
+        return drive_resume(m, s->record.id, err);
     case BE_STOPPED:
         return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
     case BE_ARCHIVED:
@@ -131,6 +140,8 @@ static enum repair choose(struct manager *m, const struct before *b, enum seen s
     enum repair what = stale ? KEEP : repairs[s->record.state][seen];
     if (what == REMOVE && s->record.state == SANDBOX_CREATING && s->record.reason[0] != '\0')
         what = UNFINISHED; /* its progress was shown to somebody */
+    if (what == BE_PAUSED && s->record.state == SANDBOX_STARTED && backup_is_under_way(&s->record))
+        what = THAW;
     if (what == ENDED && !first && !s->has_end && !s->missed) {
         s->missed = true;
         what = KEEP;

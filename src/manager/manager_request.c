@@ -214,7 +214,8 @@ static int complete(struct manager *m, const struct sandbox_record *request,
     struct sandbox_spec spec = {0};
     r.env = r.labels = r.volumes = (struct strv){0};
     r.reason[0] = r.remedy[0] = r.image[0] = '\0';
-    r.archive_bytes = 0;
+    r.archive_bytes = r.backup_ms = r.backup_bytes = 0;
+    r.backup = BACKUP_NONE;
     r.state = SANDBOX_CREATING;
     r.created_ms = r.updated_ms = r.active_ms = clock_wall_ms();
     take_defaults(defaults, &r);

@@ -39,6 +39,15 @@ enum on_failure on_failure_from_name(const char *name) {
     return FAILURE_COUNT;
 }
 
+const char *backup_state_name(enum backup_state state) {
+    static const char *const names[] = {[BACKUP_NONE] = "None",
+                                        [BACKUP_PENDING] = "Pending",
+                                        [BACKUP_IN_PROGRESS] = "InProgress",
+                                        [BACKUP_COMPLETED] = "Completed",
+                                        [BACKUP_ERROR] = "Error"};
+    return names[state];
+}
+
 void sandbox_record_free(struct sandbox_record *r) {
     strv_free(&r->env);
     strv_free(&r->labels);

@@ -44,6 +44,16 @@ const char *on_failure_name(enum on_failure f); /* "keep", "recreate", "remove" 
 /* FAILURE_COUNT if there is no such name. */
 enum on_failure on_failure_from_name(const char *name);
 
+/* Daytona's states of backups. */
+enum backup_state {
+    BACKUP_NONE,
+    BACKUP_PENDING,
+    BACKUP_IN_PROGRESS,
+    BACKUP_COMPLETED,
+    BACKUP_ERROR,
+};
+const char *backup_state_name(enum backup_state state);
+
 enum { OWNER_SIZE = 17 }; /* the id of a key */
 
 enum { SANDBOX_TEXT_SIZE = 512, SANDBOX_PATH_SIZE = 1024 };
@@ -80,6 +90,9 @@ struct sandbox_record {
     int64_t failed_ms;     /* since 1970, as the next: */
     int64_t recover_ms;    /* of SANDBOX_ERROR: when it is started again by itself; 0: it is not */
     int64_t archive_bytes; /* how large its archive is; 0: it has none; else there may be one */
+    enum backup_state backup; /* what became of its last backup; kept beside the row, */
+    int64_t backup_ms,
+        backup_bytes; /* and of when, and how large, the one is that there is; 0: none */
 };
 
 void sandbox_record_free(struct sandbox_record *r); /* its strings, not itself */

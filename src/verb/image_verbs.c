@@ -172,6 +172,14 @@ const struct opt_command verb_image_snapshot = {
     .values_size = sizeof(struct verb_common),
 };
 
+#define BACKUP_ROW                                                                                 \
+    {                                                                                              \
+        .name = "backup", OPT_TO_FLAG(struct image_restore_options, backup),                       \
+        .help = "the backup of a sandbox, which may stand still"                                   \
+    }
+
+static const struct opt archive_options[] = {BACKUP_ROW, {0}};
+
 /* What the daemon starts to archive and restore a sandbox. */
 const struct opt_command verb_image_archive = {
     .name = "archive",
@@ -179,9 +187,10 @@ const struct opt_command verb_image_archive = {
     .synopsis = "[OPTIONS] SANDBOX-ID",
     .summary = "write the archive of a sandbox that does not run",
     .hidden = true,
+    .options = archive_options,
     .min_operands = 1,
     .max_operands = 1,
-    .values_size = sizeof(struct verb_common),
+    .values_size = sizeof(struct image_restore_options),
 };
 
 static const struct opt restore_options[] = {
@@ -189,6 +198,7 @@ static const struct opt restore_options[] = {
      OPT_TO_SIZE(struct image_restore_options, disk_bytes),
      .arg = "SIZE",
      .help = "limit of the sandbox's disk"},
+    BACKUP_ROW,
     {0},
 };
 

@@ -56,6 +56,7 @@ struct image_file_options {
 struct image_restore_options {
     struct verb_common common;
     uint64_t disk_bytes; /* of the new disk; 0: without a limit */
+    bool backup;         /* it is about the backup, not the archive */
 };
 
 extern const struct opt_command verb_image_ls, verb_image_inspect, verb_image_rm, verb_image_tag,

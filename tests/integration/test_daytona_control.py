@@ -272,7 +272,6 @@ def test_resize(sdk):
     ("POST", "/resize", "[1]", 400),
     ("POST", "/stop?force=perhaps", None, 400),
     ("POST", "/ssh-access?expiresInMinutes=60", None, 501),
-    ("POST", "/backup", None, 501),
     ("POST", "/fork", '{"name": "x"}', 501),
     ("POST", "/autopause/5", None, 501),
     ("POST", "/snapshot", "{}", 400),
