@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/path.h"
+#include "manager/manager_backup.h"
 #include "manager/manager_internal.h"
 #include "manager/manager_rescue.h"
 

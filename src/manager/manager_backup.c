@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "manager/manager_backup.h"
 #include "manager/manager_internal.h"
 
 enum { NOTE_SIZE = 96 };

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "manager/intent.h"
+#include "manager/manager_backup.h"
 #include "manager/manager_internal.h"
 #include "wire/client_shutdown.h"
 

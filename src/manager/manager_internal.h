@@ -39,8 +39,7 @@ struct sandbox {
     bool unsaved; /* its row is of a state before */
     bool waking;  /* it was archived, and its memory is counted again; until its turn ends */
     bool missed;  /* the engine does not run it, and did not say why yet */
-    bool wants_no_backup; /* the one under way is to be given up */
-    bool has_end;
+    bool has_end, wants_no_backup; /* the second: the one under way is to be given up */
     struct engine_end end;
     int64_t deadline;   /* of the change; 0: none */
     int64_t active_at;  /* monotonic, as all that is compared */
@@ -204,21 +203,6 @@ int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err);
 bool archive_is_needless(const struct sandbox *s);
 /* Has it been stopped for long enough? With the lock held. */
 bool archive_is_due(const struct manager *m, const struct sandbox *s);
-
-/* ---- manager_backup.c ---- */
-
-/* What is noted of its backup; nobody else has it yet. */
-void backup_load(struct manager *m, struct sandbox *s);
-bool backup_is_under_way(const struct sandbox_record *r);
-/* Ends one that is under way, which then has failed: nobody waits for it. Without the lock. */
-void backup_give_up(struct manager *m, const char *who);
-void backup_give_up_all(struct manager *m);
-/* For who has the turn: removes it, if it has one. */
-int backup_drop(struct manager *m, struct sandbox *s, struct cay_error *err);
-/* For who has the turn, before a start: files that are gone come from the backup. */
-int backup_bring_back(struct manager *m, struct sandbox *s, struct cay_error *err);
-/* Calls those failed that a daemon before was making. */
-void backup_settle_all(struct manager *m);
 
 /* Starts it, from any state in which it does not run. */
 int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "manager/manager_backup.h"
 #include "manager/manager_internal.h"
 
 /* What the engine has; SEEN_NOTHING if it does not know the sandbox at all. */

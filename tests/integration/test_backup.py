@@ -161,9 +161,9 @@ def test_killed_midway(daemon, victim):
     with box(daemon) as who:
         fill(daemon, who)
         assert back_up(daemon, who)["backupState"] == "Completed"
-        before = backup_of(daemon, who).read_bytes()
         run(daemon, who, "sh", "-c", "echo two >/workspace/v")
         hold(daemon, who)
+        before = backup_of(daemon, who).read_bytes()
         if victim == "daemon":
             daemon.kill()
             daemon.start()
