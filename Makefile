@@ -30,6 +30,7 @@ bench: all
 	scripts/setup --bench
 	bench/run
 	bench/images
+	bench/python
 	bench/daemon
 	bench/api
 	bench/sdk

@@ -23,6 +23,7 @@ struct cay_python {
     size_t code_len;
     const char *const *args;     /* sys.argv[1:], NULL-terminated; NULL: none */
     int warm;                    /* from cay_python_warm; 0 or less: the interpreter starts cold */
+    bool waits;                  /* the sandbox has one that has been woken */
     const char *const *packages; /* to be installed by pip, as "requests==2.31.0", NULL-terminated;
                                   * NULL: none. Needs a cold interpreter */
     const char *index_url;       /* where pip looks for them; NULL: as it is configured inside */

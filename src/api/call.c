@@ -8,6 +8,7 @@
 #include "api/openapi.h"
 #include "api/preview.h"
 #include "api/prometheus.h"
+#include "api/python.h"
 #include "api/s3.h"
 #include "api/shape.h"
 #include "api/toolbox.h"
@@ -297,6 +298,7 @@ static const struct route_table *const tables[] = {
     &toolbox_git_config_routes,
     &toolbox_info_routes,
     &toolbox_process_routes,
+    &python_routes,
     &toolbox_session_routes,
     &toolbox_pty_routes,
     &toolbox_interpreter_routes,
@@ -308,8 +310,8 @@ static const struct route_table *const tables[] = {
 static int metrics(struct call *c, struct cay_error *err) {
     (void)err;
     c->answer.type = PROMETHEUS_CONTENT_TYPE;
-    metrics_write(&c->answer.body, c->manager, c->sees_metrics ? NULL : &c->caller, tables,
-                  ARRAY_LEN(tables));
+    metrics_write(&c->answer.body, c->manager, c->interpreters, c->sees_metrics ? NULL : &c->caller,
+                  tables, ARRAY_LEN(tables));
     return 0;
 }
 

@@ -13,6 +13,7 @@
 struct builds;
 struct contexts;
 struct image_ops;
+struct interpreters;
 struct manager;
 struct operation;
 struct ws;
@@ -54,7 +55,8 @@ struct call {
     struct manager *manager;
     const struct image_ops *images;
     struct builds *builds;
-    struct contexts *contexts; /* NULL: there are none */
+    struct contexts *contexts;         /* NULL: there are none */
+    struct interpreters *interpreters; /* NULL: there are none */
     struct target target;
     char *uri;                    /* as it was sent */
     struct preview_place preview; /* what it is a preview of, if it is one */

@@ -13,6 +13,7 @@ struct cay_error;
 struct contexts;
 struct http;
 struct image_ops;
+struct interpreters;
 struct manager;
 struct tls;
 
@@ -35,6 +36,7 @@ struct http_options {
     const struct image_ops *images;
     struct builds *builds;
     struct contexts *contexts; /* NULL: there are none */
+    struct interpreters *interpreters;
 };
 
 /* Serves from threads of its own. What options point to must stay. */

@@ -121,10 +121,13 @@ static void write_requests(struct buf *out, const struct route_table *const *tab
     write_route(out, name, METRICS_ROUTES_MAX - 1, "", "none");
 }
 
-void metrics_write(struct buf *out, struct manager *m, const struct key *caller,
-                   const struct route_table *const *tables, size_t count) {
+void metrics_write(struct buf *out, struct manager *m, struct interpreters *python,
+                   const struct key *caller, const struct route_table *const *tables,
+                   size_t count) {
     metrics_page_build(out);
     metrics_page_sandboxes(out, m, caller);
+    if (python != NULL)
+        metrics_page_python(out, python);
     write_histograms(out);
     write_failures(out);
     write_requests(out, tables, count);

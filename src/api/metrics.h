@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct buf;
+struct interpreters;
 struct key;
 struct manager;
 struct route_table;
@@ -48,5 +49,5 @@ void metrics_request(size_t route, unsigned status);
 
 /* Appends the page, with the sandboxes that the caller sees (NULL: all); the tables are those that
  * rows were counted by. */
-void metrics_write(struct buf *out, struct manager *m, const struct key *caller,
-                   const struct route_table *const *tables, size_t count);
+void metrics_write(struct buf *out, struct manager *m, struct interpreters *python,
+                   const struct key *caller, const struct route_table *const *tables, size_t count);

@@ -11,6 +11,7 @@
 #include "api/prometheus.h"
 #include "base/auto.h"
 #include "base/clock.h"
+#include "manager/interpreters.h"
 #include "manager/manager.h"
 
 void metrics_page_build(struct buf *out) {
@@ -98,6 +99,29 @@ void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key
     prometheus_counter(out, "cay_audit_failures_total",
                        "Rows that could not be added to the audit.", (double)t.audit_failures);
     write_usage(out, m, caller);
+}
+
+/* ---- interpreters ---- */
+
+void metrics_page_python(struct buf *out, struct interpreters *python) {
+    struct interpreters_totals t;
+    interpreters_total(python, &t);
+    double tries = (double)(t.hits + t.misses);
+    prometheus_gauge(out, "cay_python_frozen", "Images whose interpreter is held in memory.",
+                     (double)t.frozen);
+    prometheus_gauge(out, "cay_python_waiting", "Sandboxes in which an interpreter waits.",
+                     (double)t.waiting);
+    prometheus_gauge(out, "cay_python_waiting_target",
+                     "Sandboxes in which an interpreter shall wait.", (double)t.target);
+    prometheus_counter(out, "cay_python_hits_total",
+                       "Programs that ran where an interpreter waited.", (double)t.hits);
+    prometheus_counter(out, "cay_python_misses_total",
+                       "Programs for which none waited, and one was woken.", (double)t.misses);
+    prometheus_counter(out, "cay_python_dropped_total",
+                       "Sandboxes with a waiting interpreter that were removed unused.",
+                       (double)t.dropped);
+    prometheus_gauge(out, "cay_python_hit_ratio", "Hits of hits and misses; 0 before the first.",
+                     tries > 0 ? (double)t.hits / tries : 0);
 }
 
 /* ---- this process ---- */

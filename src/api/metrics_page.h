@@ -2,11 +2,14 @@
 #pragma once
 
 struct buf;
+struct interpreters;
 struct key;
 struct manager;
 
 void metrics_page_build(struct buf *out);
 /* Sandboxes by state, their use, limits and the pool: of what the caller sees, NULL of all. */
 void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key *caller);
+/* Warm interpreters, and the sandboxes in which they wait. */
+void metrics_page_python(struct buf *out, struct interpreters *python);
 /* This process, by the names that Prometheus' own libraries use. */
 void metrics_page_process(struct buf *out);

@@ -139,6 +139,7 @@ static const struct openapi_call calls[] = {
     /* ---- our own ---- */
     {"GET", "/api/cay/sandbox", NULL, "200 [CaySandbox]"},
     {"POST", "/api/cay/sandbox", "CayCreate", "200 CaySandbox"},
+    {"POST", "/api/cay/python", "PythonRun", "200 PythonDone"},
     {"GET", OWN, NULL, "200 CaySandbox"},
     {"DELETE", OWN, NULL, "204"},
     {"POST", OWN "/start", NULL, "200 CaySandbox"},

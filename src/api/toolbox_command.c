@@ -90,7 +90,10 @@ static void take_event(struct carry *x, const struct wire_command_event *e) {
         take_output(x->out, e);
         break;
     case WIRE_COMMAND_REPORT:
-        break; /* nobody asked for one */
+        if (x->out->report != NULL)
+            (void)buf_append(x->out->report, e->data,
+                             MIN(x->out->report->max - x->out->report->len, e->len));
+        break;
     case WIRE_COMMAND_CREDITS:
         x->credit = MIN(x->credit + e->credits, (uint64_t)WIRE_INPUT_CREDIT);
         feed(x);
@@ -192,6 +195,9 @@ int toolbox_send(const struct toolbox *t, const struct toolbox_command *command,
         .user = t->wire.user,
         .want_stdin = command->input != NULL || command->keeps_input,
         .timeout_ms = command->timeout_ms,
+        .program = command->program,
+        .report = command->program > 0,
+        .merge = command->merge,
     };
     limit_sending(t->wire.fd);
     return exec_send(t->wire.fd, &request, err);

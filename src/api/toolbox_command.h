@@ -25,6 +25,9 @@ int toolbox_path(const struct toolbox *t, const char *what, const char *path, ch
 int toolbox_read_env(const struct json *at, const char *key, struct strv *ret,
                      struct cay_error *err);
 
+/* The member "argv", an array of strings, if there is one. */
+int toolbox_read_argv(const struct json *at, struct strv *ret, struct cay_error *err);
+
 /* Whether the client says its SDK's version, and whether that is older (as daytona_version()). */
 bool toolbox_has_sdk(const struct call *c);
 bool toolbox_sdk_is_before(const struct call *c, int version);
@@ -50,8 +53,9 @@ struct toolbox_output {
     struct buf all;     /* both streams, as they came */
     struct buf part[2]; /* each by itself, if that is wanted */
     bool wants_parts;
-    bool wants_marks; /* in `all`, before each piece: which stream it is of */
-    bool is_cut;      /* there was more */
+    bool wants_marks;   /* in `all`, before each piece: which stream it is of */
+    bool is_cut;        /* there was more */
+    struct buf *report; /* takes what the command reports; NULL: nobody asked */
 };
 #define TOOLBOX_OUTPUT_INIT                                                                        \
     ((struct toolbox_output){                                                                      \
@@ -77,6 +81,8 @@ struct toolbox_command {
     const struct buf *input;
     bool keeps_input;   /* the caller feeds it by himself */
     int64_t timeout_ms; /* 0: none */
+    int program;        /* a descriptor to execute, with a report; 0: argv[0] */
+    bool merge;         /* standard error is standard output */
 };
 
 /* Sends the request to run a command. */

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "api/python.h"
 #include "api/toolbox_command.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -30,7 +31,7 @@ static void request_free(struct request *q) {
 
 /* ---- reading ---- */
 
-static int read_argv(const struct json *root, struct strv *ret, struct cay_error *err) {
+int toolbox_read_argv(const struct json *root, struct strv *ret, struct cay_error *err) {
     struct json list, one;
     int r = json_get_array(root, "argv", JSON_OPTIONAL, &list, err);
     if (r == 0 && list.value != NULL && json_count(&list) > ARGUMENTS_MAX)
@@ -62,7 +63,7 @@ static int read_request(const struct call *c, const char *key, struct request *q
     if (r == 0)
         r = toolbox_read_env(&root, "envs", &q->env, err);
     if (r == 0)
-        r = read_argv(&root, &q->argv, err);
+        r = toolbox_read_argv(&root, &q->argv, err);
     if (r == 0 && q->text[strspn(q->text, " \t\r\n")] == '\0') {
         error_set(err, CAY_INVALID_ARGUMENT, "%s: it is empty", key);
         r = error_remedy(err, "say what to run");
@@ -224,6 +225,12 @@ static bool found_nothing(const struct toolbox_output *out, const struct exec_ou
 static int run_code(struct call *c, const struct language *l, const struct request *q,
                     struct toolbox_output *out, struct exec_outcome *outcome,
                     struct cay_error *err) {
+    int warm =
+        str_equal(l->name, "python")
+            ? python_run_warm(c, q->text, &q->argv, &q->env, q->timeout_s * 1000, out, outcome, err)
+            : 0;
+    if (warm != 0)
+        return MIN(warm, 0);
     bool by_input = goes_by_input(l, q);
     _cleanup_(strv_free) struct strv argv = {0};
     _cleanup_(buf_free) struct buf input = BUF_INIT(CALL_BODY_MAX);

@@ -50,34 +50,6 @@ void command_explain(const struct cay_result *s) {
         (void)fprintf(stderr, "cay: %s\n", why);
 }
 
-void command_put_ms(struct jsonw *w, const char *key, int64_t us) {
-    jsonw_put_number(w, key, (double)us / 1000);
-}
-
-static void put_bytes(struct jsonw *w, const char *key, const char *data, size_t len) {
-    jsonw_key(w, key);
-    jsonw_bytes(w, data != NULL ? data : "", len);
-}
-
-void command_put_result(struct jsonw *w, const struct cay_result *s, int exit_code) {
-    jsonw_put_integer(w, "exit_code", exit_code);
-    put_bytes(w, "stdout", s->out, s->out_len);
-    put_bytes(w, "stderr", s->err, s->err_len);
-    jsonw_put_bool(w, "timed_out", s->timed_out);
-    jsonw_put_bool(w, "oom_killed", s->oom_killed);
-    jsonw_put_bool(w, "output_truncated", s->output_truncated);
-    command_put_ms(w, "duration_ms", s->duration_us);
-}
-
-void command_put_error(struct jsonw *w, const struct cay_error *err) {
-    jsonw_key(w, "error");
-    jsonw_begin_object(w);
-    jsonw_put_string(w, "code", cay_code_name(err->code));
-    jsonw_put_string(w, "message", err->message);
-    jsonw_put_string(w, "remedy", err->remedy);
-    jsonw_end_object(w);
-}
-
 int command_print(struct buf *b, int exit_code) {
     (void)buf_putc(b, '\n');
     return verb_print(b) != 0 ? 125 : exit_code;

@@ -4,6 +4,7 @@
 #include <cay.h>
 
 #include "base/jsonw.h"
+#include "lib/python_json.h"
 #include "verb/verb.h"
 
 /* Blocks the signals that belong to the command from now on, and makes a signalfd of them. Before
@@ -19,12 +20,6 @@ int command_check_tty(bool tty, struct cay_error *err);
 
 /* Says on standard error why the command did not end by itself, where its own output cannot. */
 void command_explain(const struct cay_result *result);
-
-/* The members of the JSON result that every such verb has, up to "duration_ms". */
-void command_put_result(struct jsonw *w, const struct cay_result *result, int exit_code);
-/* "error" with code, message and remedy. */
-void command_put_error(struct jsonw *w, const struct cay_error *err);
-void command_put_ms(struct jsonw *w, const char *key, int64_t us);
 
 /* Prints b, which is the result: exit_code, or 125 if it cannot be printed. */
 int command_print(struct buf *b, int exit_code);

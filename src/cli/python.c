@@ -12,7 +12,6 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/fresh.h"
-#include "cli/python_choice.h"
 #include "cli/python_options.h"
 #include "cli/python_output.h"
 #include "cli/python_tell.h"
@@ -20,6 +19,7 @@
 #include "lib/code.h"
 #include "lib/language.h"
 #include "lib/python.h"
+#include "lib/python_choice.h"
 
 enum { CODE_MAX = 64 * 1024 * 1024 };
 

@@ -96,6 +96,7 @@ struct config {
         bool warm;
         struct strv preload;
         const char *index_url, *find_links; /* "": none */
+        int64_t waiting;
     } python;
 
     struct {

@@ -227,6 +227,8 @@ static const struct config_key keys[] = {
      .help = "where pip looks for packages; empty: as the image says"},
     {"python", "find_links", CONFIG_STRING, "", FIELD(python.find_links),
      .help = "a folder of wheels that fresh sandboxes install packages from; empty: none"},
+    {"python", "waiting", CONFIG_INTEGER, "4", FIELD(python.waiting), RANGE(0, 64),
+     .help = "sandboxes of the daemon in which one waits for its program; 0 for none"},
 };
 
 const struct config_key *config_keys(size_t *ret_count) {

@@ -28,6 +28,7 @@
 #include "engine/native/native_engine.h"
 #include "engine/native/seccomp.h"
 #include "image/alias.h"
+#include "manager/interpreters.h"
 #include "manager/manager.h"
 
 enum {
@@ -45,6 +46,7 @@ struct front {
     struct image_ops images;
     struct builds *builds;
     struct contexts *contexts;
+    struct interpreters *interpreters;
     pthread_rwlock_t config_lock;
     struct config *config; /* what counts now; the first is the settings' */
 };
@@ -265,6 +267,32 @@ static int start_manager(struct front *f, struct cay_error *err) {
     return r < 0 ? r : manager_start(f->manager, f->engine, err);
 }
 
+static int set_interpreters(struct front *f, const struct config *c, struct cay_error *err) {
+    struct sandbox_record defaults = {0};
+    int r = fill_defaults(f->options->settings, c, &defaults, err);
+    const struct interpreters_rules rules = {
+        .warm = c->python.warm,
+        .preload = &c->python.preload,
+        .waiting = (size_t)c->python.waiting,
+        .spec = {.memory_bytes = defaults.memory_bytes,
+                 .cpu_quota_us = defaults.cpu_quota_us,
+                 .pids = defaults.pids,
+                 .tier = defaults.tier},
+        .work_dir = c->sandbox.work_dir,
+    };
+    return r < 0 ? r : interpreters_set_rules(f->interpreters, &rules, err);
+}
+
+static int start_interpreters(struct front *f, struct cay_error *err) {
+    const struct interpreters_options options = {.engine = f->engine,
+                                                 .has_once = f->options->settings->is_root &&
+                                                             !f->options->settings->is_docker,
+                                                 .describe = describe,
+                                                 .user = f};
+    int r = interpreters_new(&options, &f->interpreters, err);
+    return r < 0 ? r : set_interpreters(f, f->config, err);
+}
+
 static struct http_rules rules_of(const struct config *c) {
     return (struct http_rules){.hosts = &c->server.allowed_hosts,
                                .origins = &c->server.allowed_origins,
@@ -286,6 +314,7 @@ static int start_http(struct front *f, struct cay_error *err) {
         .images = &f->images,
         .builds = f->builds,
         .contexts = f->contexts,
+        .interpreters = f->interpreters,
     };
     return http_start(&options, &f->http, err);
 }
@@ -359,6 +388,8 @@ static int start(struct front *f, struct cay_error *err) {
     if (r == 0)
         r = start_manager(f, err);
     if (r == 0)
+        r = start_interpreters(f, err);
+    if (r == 0)
         r = start_http(f, err);
     return r < 0 ? r : start_fetching(f, &f->config->images.prepull, err);
 }
@@ -399,6 +430,8 @@ static int apply(struct front *f, const struct config *c, struct tls *tls, struc
         r = http_set_rules(f->http, &rules, err);
     if (r == 0)
         r = manager_configure(f->manager, &limits, &defaults, err);
+    if (r == 0)
+        r = set_interpreters(f, c, err);
     return r < 0 ? r : set_pool(f, c, err);
 }
 
@@ -461,6 +494,7 @@ static void finish(struct front *f, int64_t wait_ms) {
     manager_drain(f->manager, wait_ms);
     if (!http_wait(f->http, MAX(deadline - clock_ms(), (int64_t)ANSWER_MS)))
         return;
+    interpreters_free(f->interpreters);
     f->engine->ops->close(f->engine);
     manager_close(f->manager, ANSWER_MS);
 }

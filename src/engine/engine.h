@@ -65,6 +65,14 @@ struct engine_ops {
      * all that is in it, gone already is fine. */
     int (*volume_make)(struct engine *e, const char *id, struct cay_error *err);
     int (*volume_remove)(struct engine *e, const char *id, struct cay_error *err);
+    /* A throw-away sandbox of the host image with every wall: its cay-init serves the other end of
+     * connection, which stays open here, and ends with it. Does not wait; *ret_tag is to be given
+     * to once_end. Both are NULL where an engine has none. */
+    int (*once)(struct engine *e, const struct sandbox_spec *spec, int connection,
+                uint64_t *ret_tag, struct cay_error *err);
+    /* Ends it, if it has not. With ret_oom it waits until everything is gone, and tells whether it
+     * ran out of memory; fails with the reason if it was never started. */
+    int (*once_end)(struct engine *e, uint64_t tag, bool *ret_oom, struct cay_error *err);
     /* Everything that exists, for recovery. The caller frees the array. */
     int (*list)(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
                 struct cay_error *err);

@@ -76,6 +76,13 @@ static void close_output(struct exec *x, enum wire_type type) {
         fd_close(&x->cmd.in);
 }
 
+static void set_limits(struct exec *x, const struct wire_message *m) {
+    x->output_max = m->number[WIRE_TAG_OUTPUT_MAX];
+    x->wall_deadline = clock_deadline((int64_t)m->number[WIRE_TAG_TIMEOUT_MS]);
+    x->quiet_ms = (int64_t)m->number[WIRE_TAG_QUIET_MS];
+    x->quiet_deadline = clock_deadline(x->quiet_ms);
+}
+
 static int take_frame(struct exec *x, const struct wire_frame *f) {
     struct wire_message m;
     switch (f->type) {
@@ -97,6 +104,12 @@ static int take_frame(struct exec *x, const struct wire_frame *f) {
         if (wire_parse(f->data, f->len, &m) < 0)
             return -EPROTO;
         resize_window(x, &m);
+        return 0;
+    case WIRE_LIMITS:
+        if (wire_parse(f->data, f->len, &m) < 0)
+            return -EPROTO;
+        set_limits(x, &m);
+        x->started_us = clock_us(); /* it has waited until now */
         return 0;
     default:
         return -EPROTO;
@@ -397,13 +410,6 @@ static int send_failure(int fd, const struct cay_error *failure, int code) {
     return wire_send(fd, WIRE_ERROR, &b);
 }
 
-static void set_limits(struct exec *x, const struct wire_message *m) {
-    x->output_max = m->number[WIRE_TAG_OUTPUT_MAX];
-    x->wall_deadline = clock_deadline((int64_t)m->number[WIRE_TAG_TIMEOUT_MS]);
-    x->quiet_ms = (int64_t)m->number[WIRE_TAG_QUIET_MS];
-    x->quiet_deadline = clock_deadline(x->quiet_ms);
-}
-
 int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *err) {
     _cleanup_(exec_close) struct exec x = {
         .conn = c,
@@ -434,6 +440,7 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
         .cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : "/",
         .want_stdin = m->number[WIRE_TAG_STDIN] != 0,
         .want_report = m->number[WIRE_TAG_REPORT] != 0,
+        .merge = m->number[WIRE_TAG_MERGE] != 0,
         .rows = (unsigned short)m->number[WIRE_TAG_ROWS],
         .cols = (unsigned short)m->number[WIRE_TAG_COLS],
     };

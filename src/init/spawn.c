@@ -52,7 +52,7 @@ static int open_pipe(int *ret_read, int *ret_write) {
     return 0;
 }
 
-static int open_pipes(bool want_stdin, struct streams *s) {
+static int open_pipes(bool want_stdin, bool merge, struct streams *s) {
     int r;
     if (want_stdin) {
         r = open_pipe(&s->child[0], &s->parent[0]);
@@ -60,9 +60,12 @@ static int open_pipes(bool want_stdin, struct streams *s) {
         s->child[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
         r = s->child[0] < 0 ? -errno : 0;
     }
-    for (int i = 1; i <= 2 && r == 0; i++)
+    for (int i = 1; i <= (merge ? 1 : 2) && r == 0; i++)
         r = open_pipe(&s->parent[i], &s->child[i]);
-    return r;
+    if (r < 0 || !merge)
+        return r;
+    s->child[2] = fcntl(s->child[1], F_DUPFD_CLOEXEC, 3);
+    return s->child[2] < 0 ? -errno : 0;
 }
 
 static int open_terminal(const struct spawn_request *req, struct streams *s) {
@@ -90,7 +93,7 @@ static int open_terminal(const struct spawn_request *req, struct streams *s) {
 static int open_streams(const struct spawn_request *req, struct streams *s) {
     (void)setfsgid(req->user->gid);
     (void)setfsuid(req->user->uid);
-    int r = req->tty ? open_terminal(req, s) : open_pipes(req->want_stdin, s);
+    int r = req->tty ? open_terminal(req, s) : open_pipes(req->want_stdin, req->merge, s);
     if (r == 0 && req->want_report)
         r = open_pipe(&s->parent[REPORT], &s->child[REPORT]);
     (void)setfsuid(geteuid());

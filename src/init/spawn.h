@@ -16,6 +16,7 @@ struct spawn_request {
     bool tty;
     bool want_stdin;
     bool want_report; /* a pipe on descriptor 3 */
+    bool merge;       /* errors go where output goes */
     unsigned short rows, cols;
 };
 

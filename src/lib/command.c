@@ -161,16 +161,61 @@ static int open_input(const struct cay_exec *exec, int *ret, struct cay_error *e
     return 0;
 }
 
-static int send_and_carry(int *fd, const struct cay_exec *exec, const struct exec_request *req,
-                          const struct command_extras *extras, struct cay_result *ret,
-                          struct cay_error *err) {
-    int64_t begin = clock_us();
-    int r = exec_send(*fd, req, err);
+/* Where a command runs and with what variables. */
+struct place {
+    char cwd[PATH_MAX], hostname[NAME_MAX_LEN + 16];
+    const char **env;
+};
+
+static void place_free(struct place *p) {
+    free(p->env);
+}
+
+static int find_place(const struct cay_exec *exec, const struct command_defaults *defaults,
+                      struct place *ret, struct cay_error *err) {
+    if (exec->argv == NULL || exec->argv[0] == NULL)
+        return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
+    int r =
+        path_normalize("--workdir", exec->work_dir != NULL ? exec->work_dir : defaults->work_dir,
+                       ret->cwd, sizeof ret->cwd, err);
     if (r < 0)
         return r;
-    r = carry(*fd, exec, extras, begin, ret, err);
-    fd_close(fd);
-    return r;
+    ret->env = command_env(defaults, exec, ret->hostname, sizeof ret->hostname, err);
+    return ret->env == NULL ? -(int)err->code : 0;
+}
+
+static struct exec_request make_request(const struct cay_exec *exec, const struct place *place,
+                                        const struct command_defaults *defaults,
+                                        const struct command_extras *extras) {
+    struct exec_request req = {
+        .argv = exec->argv,
+        .env = place->env,
+        .cwd = place->cwd,
+        .user = exec->user != NULL ? exec->user : defaults->user,
+        .tty = exec->tty,
+        .want_stdin = exec->stdin_fd >= 0 || extras->first_len > 0,
+        .timeout_ms = exec->timeout_ms,
+        .quiet_ms = exec->idle_output_timeout_ms,
+        .output_max = exec->output_max,
+        .program = extras->program,
+        .report = extras->report != NULL,
+        .watch = extras->changed != NULL,
+    };
+    window_size(exec, &req);
+    return req;
+}
+
+int command_send(int fd, const struct cay_exec *exec, const struct command_defaults *defaults,
+                 const struct command_extras *extras, struct cay_error *err) {
+    _cleanup_(place_free) struct place place = {0};
+    int r = find_place(exec, defaults, &place, err);
+    if (r < 0)
+        return r;
+    struct exec_request req = make_request(exec, &place, defaults, extras);
+    req.want_stdin = true;
+    req.timeout_ms = req.quiet_ms = 0;
+    req.output_max = 0;
+    return exec_send(fd, &req, err);
 }
 
 int command_exec(int *fd, const struct cay_exec *exec, const struct command_defaults *defaults,
@@ -182,38 +227,22 @@ int command_exec(int *fd, const struct cay_exec *exec, const struct command_defa
 int command_exec_with(int *fd, const struct cay_exec *asked,
                       const struct command_defaults *defaults, const struct command_extras *extras,
                       struct cay_result *ret, struct cay_error *err) {
-    char cwd[PATH_MAX], hostname[NAME_MAX_LEN + 16];
     struct cay_exec exec = *asked;
-    if (exec.argv == NULL || exec.argv[0] == NULL)
-        return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
-    int r = path_normalize("--workdir", exec.work_dir != NULL ? exec.work_dir : defaults->work_dir,
-                           cwd, sizeof cwd, err);
-    if (r < 0)
-        return r;
-    _cleanup_(freep) const char **env =
-        command_env(defaults, &exec, hostname, sizeof hostname, err);
-    if (env == NULL)
-        return -(int)err->code;
+    _cleanup_(place_free) struct place place = {0};
     _cleanup_(closep) int input = -1;
-    r = open_input(&exec, &input, err);
+    int r = find_place(&exec, defaults, &place, err);
+    if (r == 0)
+        r = open_input(&exec, &input, err);
     if (r < 0)
         return r;
     if (input >= 0)
         exec.stdin_fd = input;
-    struct exec_request req = {
-        .argv = exec.argv,
-        .env = env,
-        .cwd = cwd,
-        .user = exec.user != NULL ? exec.user : defaults->user,
-        .tty = exec.tty,
-        .want_stdin = exec.stdin_fd >= 0 || extras->first_len > 0,
-        .timeout_ms = exec.timeout_ms,
-        .quiet_ms = exec.idle_output_timeout_ms,
-        .output_max = exec.output_max,
-        .program = extras->program,
-        .report = extras->report != NULL,
-        .watch = extras->changed != NULL,
-    };
-    window_size(&exec, &req);
-    return send_and_carry(fd, &exec, &req, extras, ret, err);
+    struct exec_request req = make_request(&exec, &place, defaults, extras);
+    int64_t begin = clock_us();
+    r = extras->waits ? exec_send_limits(*fd, &req, err) : exec_send(*fd, &req, err);
+    if (r < 0)
+        return r;
+    r = carry(*fd, &exec, extras, begin, ret, err);
+    fd_close(fd);
+    return r;
 }

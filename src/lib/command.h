@@ -33,11 +33,17 @@ struct command_extras {
     const void *first; /* input before that of the caller */
     size_t first_len;
     int program; /* a descriptor to execute; 0: argv[0] */
+    bool waits;  /* it was sent by command_send, and waits for its input */
     struct buf *report;
     void (*changed)(void *arg, const char *path, uint64_t size, bool created);
     void *changed_arg;
     bool *ret_all_changes;
 };
+
+/* Sends a command without limits, which will wait for the input that command_exec_with brings it.
+ * Of extras it is said again there. */
+int command_send(int fd, const struct cay_exec *exec, const struct command_defaults *defaults,
+                 const struct command_extras *extras, struct cay_error *err);
 
 /* As command_exec, with all of them. */
 int command_exec_with(int *fd, const struct cay_exec *exec, const struct command_defaults *defaults,

@@ -16,8 +16,9 @@ extern const char python_runner[], python_extras[];
 
 /* The beginning of a frozen interpreter counts there how often it tried. */
 static const char *const warm_argv[] = {"python3", "cay-a", NULL};
+const char *const python_kept_argv[] = {"python3", "cay-a", "kept", NULL};
 
-enum { CODE_MAX = 64 * 1024 * 1024, ARGS_MAX = 4 * 1024 * 1024, OPTIONS_MAX = 64 * 1024 };
+enum { CODE_MAX = 64 * 1024 * 1024, OPTIONS_MAX = 64 * 1024 };
 
 /* ---- what the runner reads: so many items, each with its length in front ---- */
 
@@ -31,7 +32,7 @@ static void put_item(struct buf *b, const void *data, size_t len) {
     (void)buf_append(b, data, len);
 }
 
-static int make_request(const struct cay_python *p, struct buf *b, struct cay_error *err) {
+int python_put_request(const struct cay_python *p, struct buf *b, struct cay_error *err) {
     size_t args = 0;
     while (p->args != NULL && p->args[args] != NULL)
         args++;
@@ -100,39 +101,25 @@ static int advise(const struct cay_python_result *ret, struct cay_error *err) {
     return error_remedy(err, "use an image that has it, such as --image python:3.12-slim");
 }
 
-int python_exec(int *fd, const struct cay_python *python, const struct cay_exec *asked,
-                const struct command_defaults *defaults, struct cay_python_result *ret,
-                struct cay_error *err) {
-    *ret = (struct cay_python_result){.run = {.exit_code = 125}};
-    _cleanup_(buf_free) struct buf request = BUF_INIT((size_t)CODE_MAX + ARGS_MAX);
-    _cleanup_(buf_free) struct buf report = BUF_INIT(PYTHON_REPORT_MAX);
-    int r = make_request(python, &request, err);
-    if (r < 0)
-        return r;
-    ret->warm = python->warm > 0;
-    bool all_changes = false;
-    const struct command_extras extras = {
-        .first = request.data,
-        .first_len = request.len,
-        .program = python->warm > 0 ? python->warm : 0,
-        .report = &report,
-        .changed = python_take_change,
-        .changed_arg = ret,
-        .ret_all_changes = &all_changes,
-    };
-    struct cay_exec exec = *asked;
-    _cleanup_(freep) char *text = NULL;
+/* How an interpreter is started that does not have to be. */
+static char *cold_text(const struct cay_python *python) {
+    char *text;
     const char *more = python_has_options(python) ? python_extras : "";
-    if (asprintf(&text, "%s%s\n\n_cay_run()\n", python_runner, more) < 0)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    exec.argv =
-        python->warm > 0 ? warm_argv : (const char *const[]){"python3", "-u", "-c", text, NULL};
-    exec.tty = false;
-    r = command_exec_with(fd, &exec, defaults, &extras, &ret->run, err);
-    ret->files_truncated |= !all_changes;
-    if (r < 0)
-        return advise(ret, err);
-    r = python_report_read(&report, ret);
+    return asprintf(&text, "%s%s\n\n_cay_run()\n", python_runner, more) < 0 ? NULL : text;
+}
+
+int python_wake(int fd, int warm, const struct command_defaults *defaults, struct cay_error *err) {
+    struct buf report = BUF_INIT(0);
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.argv = warm_argv;
+    const struct command_extras extras = {
+        .program = warm, .report = &report, .changed = python_take_change};
+    return command_send(fd, &exec, defaults, &extras, err);
+}
+
+static int judge(const struct cay_python *python, const struct buf *report,
+                 struct cay_python_result *ret, struct cay_error *err) {
+    int r = python_report_read(report, ret);
     if (r == 0 && ret->warm && ret->version == NULL && !ret->run.timed_out) {
         error_set(err, CAY_UNAVAILABLE, "the warm interpreter could not be woken (%d)",
                   ret->run.exit_code);
@@ -141,4 +128,37 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
     }
     return r < 0 ? error_sys(err, -r, "reading the report of the program")
                  : python_judge_options(python, ret, err);
+}
+
+int python_exec(int *fd, const struct cay_python *python, const struct cay_exec *asked,
+                const struct command_defaults *defaults, struct cay_python_result *ret,
+                struct cay_error *err) {
+    *ret = (struct cay_python_result){.run = {.exit_code = 125}};
+    _cleanup_(buf_free) struct buf request = BUF_INIT(PYTHON_REQUEST_MAX);
+    _cleanup_(buf_free) struct buf report = BUF_INIT(PYTHON_REPORT_MAX);
+    int r = python_put_request(python, &request, err);
+    if (r < 0)
+        return r;
+    ret->warm = python->warm > 0 || python->waits;
+    bool all_changes = false;
+    const struct command_extras extras = {
+        .first = request.data,
+        .first_len = request.len,
+        .program = python->warm > 0 ? python->warm : 0,
+        .waits = python->waits,
+        .report = &report,
+        .changed = python_take_change,
+        .changed_arg = ret,
+        .ret_all_changes = &all_changes,
+    };
+    struct cay_exec exec = *asked;
+    _cleanup_(freep) char *text = ret->warm ? NULL : cold_text(python);
+    if (!ret->warm && text == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    const char *const cold_argv[] = {"python3", "-u", "-c", text, NULL};
+    exec.argv = ret->warm ? warm_argv : cold_argv;
+    exec.tty = false;
+    r = command_exec_with(fd, &exec, defaults, &extras, &ret->run, err);
+    ret->files_truncated |= !all_changes;
+    return r < 0 ? advise(ret, err) : judge(python, &report, ret, err);
 }

@@ -5,6 +5,20 @@
 
 #include "lib/command.h"
 
+struct buf;
+
+/* What an interpreter, warm or cold, reads from its standard input before anything else. */
+int python_put_request(const struct cay_python *python, struct buf *b, struct cay_error *err);
+
+/* How a frozen interpreter is woken in a sandbox that others have used: it ends with PYTHON_CHANGED
+ * before it reads anything if it is not the one that would be started there. */
+extern const char *const python_kept_argv[];
+enum { PYTHON_CHANGED = 123, PYTHON_REQUEST_MAX = 68 * 1024 * 1024 };
+
+/* Wakes a frozen interpreter (cay_python_warm), which then waits for the program that python_exec
+ * brings it by the same connection. */
+int python_wake(int fd, int warm, const struct command_defaults *defaults, struct cay_error *err);
+
 /* As command_exec; tier and out of memory are the caller's to fill. */
 int python_exec(int *fd, const struct cay_python *python, const struct cay_exec *exec,
                 const struct command_defaults *defaults, struct cay_python_result *ret,

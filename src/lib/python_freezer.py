@@ -27,6 +27,57 @@ def _cay_freeze():
         os.close(fd)
         return b"".join(parts[1:])
 
+    def take_environment():
+        entries = [entry.partition(b"=") for entry in contents("/proc/self/environ").split(b"\0")]
+        os.environ.clear()
+        for name, equals, value in entries:
+            if equals:
+                os.environb[name] = value
+        if b"TZ" in os.environb:
+            import time
+            time.tzset()
+
+    def new_main(old):
+        # A module of its own for the program: what is frozen is never collected, nor what it holds.
+        main = type(old)("__main__")
+        for name in "__builtins__", "__loader__":
+            main.__dict__[name] = old.__dict__[name]
+        main.__annotations__ = {}
+        return main
+
+    def train():
+        """Does once what every program will need: the compiler makes its types when it is first
+        used, dictionaries grow, bytecode is specialised. Else each copy would do it anew."""
+        for number in range(16):
+            take_environment()
+            names = new_main(sys.modules["__main__"]).__dict__
+            exec(compile(b"print(%d, end='', flush=True)\n" % number, "<string>", "exec",
+                         dont_inherit=True), names, {"print": lambda *args, **more: None})
+            (str(number) + os.fsdecode(b"-c")).encode("utf-8", "backslashreplace")
+            frozenset(sys.modules)
+
+    def places():
+        """Files and folders that an interpreter which starts here would look at: another one that
+        is found first, modules that are loaded, folders where modules could appear."""
+        import site
+        found = {sys.executable, os.path.realpath(sys.executable), *sys.path,
+                 *site.getsitepackages(), site.getusersitepackages(),
+                 os.path.join(os.path.dirname(sys.executable), "pyvenv.cfg"),
+                 os.path.join(os.path.dirname(os.path.dirname(sys.executable)), "pyvenv.cfg")}
+        for folder in os.environ.get("PATH", "").split(":"):
+            found.add(os.path.join(folder, "python3"))
+        for module in list(sys.modules.values()):
+            found.add(getattr(module, "__dict__", {}).get("__file__"))
+        return [(name, look(name)) for name in found
+                if type(name) is str and name[:1] == "/" and name[:5] != "/tmp/"]
+
+    def look(name):
+        try:
+            found = os.stat(name)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_mode, found.st_mode >> 12 == 8 and found.st_size
+
     path = "/tmp/cay_freeze.so"
     with open(path, "wb") as file:
         file.write(read(int.from_bytes(read(4), "little")))
@@ -40,41 +91,37 @@ def _cay_freeze():
     child = os.fork()
     if child:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
+    train()
+    seen = places()
+    for name in [name for name in sys.path_importer_cache if name not in sys.path]:
+        del sys.path_importer_cache[name]
+    del sys.modules["gc"], sys.modules["atexit"]
+    callbacks = atexit._ncallbacks()
+    known, last = frozenset(sys.modules) - {"__main__"}, next(reversed(sys.modules))
+    count = len(sys.modules)
     gc.collect()
     gc.freeze()
     try:
         _imp.create_dynamic(Spec)
     except SystemError:
         pass
-    if not contents("/proc/self/cmdline").startswith(b"python3\0cay"):
+    words = contents("/proc/self/cmdline").split(b"\0")
+    if words[0] != b"python3" or words[1][:4] != b"cay-":
         os._exit(3)
+    # In a sandbox that others have used, what was frozen may not be what would be started.
+    if words[2] == b"kept" and any(look(name) != before for name, before in seen):
+        os._exit(123)
 
     # woken
-    entries = [entry.partition(b"=") for entry in contents("/proc/self/environ").split(b"\0")]
-    os.environ.clear()
-    for name, equals, value in entries:
-        if equals:
-            os.environb[name] = value
-    if b"TZ" in os.environb:
-        import time
-        time.tzset()
+    take_environment()
     ssl, numpy = sys.modules.get("ssl"), sys.modules.get("numpy.random")
     if ssl is not None:
         ssl.RAND_add(os.urandom(32), 32.0)
     if numpy is not None:
         numpy.seed()
-    for name in [name for name in sys.path_importer_cache if name not in sys.path]:
-        del sys.path_importer_cache[name]
-    # A module of its own for the program: what is frozen is never collected, nor what it holds.
-    old = sys.modules["__main__"]
-    main = type(old)("__main__")
-    for name in "__builtins__", "__loader__":
-        main.__dict__[name] = old.__dict__[name]
-    main.__annotations__ = {}
+    main = new_main(sys.modules["__main__"])
     sys.modules["__main__"] = main
-    del sys.modules["gc"], sys.modules["atexit"]
-    callbacks = atexit._ncallbacks()
-    known, output, pid = frozenset(sys.modules) - {"__main__"}, sys.stdout, os.getpid()
+    output, pid = sys.stdout, os.getpid()
 
     def clear(names):
         for name in list(names):
@@ -83,6 +130,20 @@ def _cay_freeze():
         for name in list(names):
             if name != "__builtins__":
                 names[name] = None
+
+    def new_modules():
+        """What the program imported and its __main__, the last first. Does not look at what there
+        was before, which would copy the memory where it lies, unless order and number tell that
+        the program has moved it."""
+        names = []
+        for name in reversed(sys.modules):
+            if name == last:
+                break
+            if name not in known:
+                names.append(name)
+        if len(names) < len(sys.modules) - count:
+            names = [name for name in reversed(sys.modules) if name not in known]
+        return names if "__main__" in names else names + ["__main__"]
 
     def end(status):
         """Ends the process as the interpreter would, but does not take apart what there was before
@@ -95,13 +156,13 @@ def _cay_freeze():
         if atexit._ncallbacks() > callbacks:
             return
         atexit._run_exitfuncs()
-        modules = [(name, _weakref.ref(module)) for name, module in sys.modules.items()
-                   if name not in known and type(module) is type(sys)]
+        modules = [(name, _weakref.ref(sys.modules[name])) for name in new_modules()
+                   if type(sys.modules.get(name)) is type(sys)]
         for name, _ in modules:
             del sys.modules[name]
         threading = None
         gc.collect()
-        for _, module in reversed(modules):
+        for _, module in modules:
             module = module()
             if module is not None:
                 clear(module.__dict__)

@@ -4,38 +4,22 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "base/buf.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/str.h"
-#include "freeze/frozen.h"
 #include "lib/engine.h"
-#include "version.h"
-
-extern const char python_runner[], python_extras[], python_freezer[];
-extern const char python_freeze_begin[], python_freeze_end[];
-extern const char python_thaw_begin[], python_thaw_end[];
+#include "lib/python_freeze.h"
 
 enum {
-    AGE_MAX_S = 3600, /* the layout of memory and the seed of hashes are its own */
-    REFUSED_S = 600,  /* what could not be frozen is not tried again for so long */
+    REFUSED_S = 600, /* what could not be frozen is not tried again for so long */
     SWEEP_S = 24 * 3600,
-    FREEZE_MS = 60 * 1000,
-    PRELOAD_MAX = 64,
 };
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x10U
-#endif
-
-#define FROZEN_MAX ((uint64_t)1 << 30)
 
 struct warm {
     cay_engine *engine;
@@ -46,47 +30,8 @@ struct warm {
     char temporary[128];
 };
 
-/* ---- what it is made of ---- */
-
-static void mix(uint64_t *h, const void *data, size_t len) {
-    for (const unsigned char *p = data; len > 0; p++, len--)
-        *h = (*h ^ *p) * UINT64_C(1099511628211);
-}
-
-static void mix_text(uint64_t *h, const char *text) {
-    mix(h, text, strlen(text) + 1);
-}
-
-/* What changes when the host's Python or its modules do. */
-static void mix_host(uint64_t *h) {
-    static const char *const paths[] = {"/usr/bin/python3", "/usr/lib/python3/dist-packages",
-                                        "/usr/lib", "/var/lib/dpkg/status"};
-    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
-        struct stat st;
-        if (stat(paths[i], &st) < 0)
-            continue;
-        mix(h, &st.st_ino, sizeof st.st_ino);
-        mix(h, &st.st_size, sizeof st.st_size);
-        mix(h, &st.st_mtim, sizeof st.st_mtim);
-    }
-}
-
 static int make_key(struct warm *w, struct cay_error *err) {
-    uint64_t h = UINT64_C(14695981039346656037);
-    char boot[64] = "";
-    /* Another kernel has other code at the places that the C library remembers. */
-    (void)fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    mix_text(&h, boot);
-    mix_text(&h, CAY_VERSION);
-    mix(&h, python_thaw_begin, (size_t)(python_thaw_end - python_thaw_begin));
-    mix(&h, python_freeze_begin, (size_t)(python_freeze_end - python_freeze_begin));
-    mix_text(&h, python_runner);
-    mix_text(&h, python_extras);
-    mix_text(&h, python_freezer);
-    for (const char *const *p = w->preload; p != NULL && *p != NULL; p++)
-        mix_text(&h, *p);
-    if (str_equal(w->spec->image, "host"))
-        mix_host(&h);
+    uint64_t h = python_fingerprint(str_equal(w->spec->image, "host"), w->preload);
     if (str_format(w->key, sizeof w->key, "%.64s-%016" PRIx64, w->spec->image, h) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "no image has such an id");
     (void)snprintf(w->refusal, sizeof w->refusal, "%s.no", w->key);
@@ -122,32 +67,6 @@ static void sweep(int folder) {
             (void)unlinkat(folder, e->d_name, 0); /* somebody else may have been quicker */
 }
 
-/* A copy in memory that nobody can write to: what runs from it may belong to whoever owns the
- * file. It also has no path, and lies outside of every tree, where Landlock lets it be executed. */
-static int copy_sealed(int file, uint64_t size, struct cay_error *err) {
-    _cleanup_(closep) int copy = memfd_create("python", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
-    if (copy < 0 && errno == EINVAL) /* before 6.3 every one can be executed */
-        copy = memfd_create("python", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (copy < 0)
-        return error_errno(err, "making a file in memory");
-    off_t at = 0;
-    while ((uint64_t)at < size) {
-        ssize_t n = sendfile(copy, file, &at, (size_t)(size - (uint64_t)at));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n == 0 ? error_set(err, CAY_UNAVAILABLE, "the frozen interpreter is cut off")
-                          : error_errno(err, "copying the frozen interpreter");
-    }
-    if (fcntl(copy, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
-        return error_errno(err, "sealing the frozen interpreter");
-    /* A file that is open for writing cannot be executed. */
-    char path[64];
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", copy);
-    int ro = open(path, O_RDONLY | O_CLOEXEC);
-    return ro < 0 ? error_errno(err, "opening the frozen interpreter again") : ro;
-}
-
 /* Why this image could not be frozen a while ago; 0 if it was not tried. */
 static int find_refusal(const struct warm *w, struct cay_error *err) {
     struct stat st;
@@ -170,9 +89,9 @@ static int find(const struct warm *w, int *ret, struct cay_error *err) {
     _cleanup_(closep) int fd = openat(w->folder, w->key, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return 0;
-    if (!is_younger(&st, AGE_MAX_S))
+    if (!is_younger(&st, PYTHON_AGE_MAX_S))
         return 0;
-    int copy = copy_sealed(fd, (uint64_t)st.st_size, err);
+    int copy = python_copy_sealed(fd, (uint64_t)st.st_size, err);
     if (copy < 0)
         return copy;
     *ret = copy;
@@ -182,23 +101,13 @@ static int find(const struct warm *w, int *ret, struct cay_error *err) {
 /* ---- making it ---- */
 
 static int begin_file(struct warm *w, struct cay_error *err) {
-    static const char padding[FROZEN_THAW_SIZE];
-    size_t thaw = (size_t)(python_thaw_end - python_thaw_begin);
     char id[ID_SIZE];
-    if (thaw > sizeof padding)
-        return error_set(err, CAY_INTERNAL, "the beginning of a frozen interpreter is too long");
     int r = id_new(id, err);
     if (r < 0)
         return r;
     (void)snprintf(w->temporary, sizeof w->temporary, "new-%s", id);
-    _cleanup_(closep) int fd =
-        openat(w->folder, w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return error_errno(err, "making a file for the frozen interpreter");
-    r = fd_write_all(fd, python_thaw_begin, thaw);
-    if (r == 0)
-        r = fd_write_all(fd, padding, sizeof padding - thaw);
-    return r < 0 ? error_sys(err, -r, "writing the frozen interpreter") : TAKE_FD(fd);
+    int fd = openat(w->folder, w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    return fd < 0 ? error_errno(err, "making a file for the frozen interpreter") : fd;
 }
 
 static struct cay_spec freezer_spec(const struct warm *w) {
@@ -210,64 +119,18 @@ static struct cay_spec freezer_spec(const struct warm *w) {
     return spec;
 }
 
-static int put_input(struct buf *b) {
-    size_t len = (size_t)(python_freeze_end - python_freeze_begin);
-    uint32_t n = (uint32_t)len; /* little endian, as all that we run on */
-    (void)buf_append(b, &n, sizeof n);
-    return buf_append(b, python_freeze_begin, len);
-}
-
-static int judge(const struct cay_result *result, struct cay_error *err) {
-    if (result->exit_code == 0)
-        return 0;
-    char shown[200];
-    const char *last = result->err != NULL ? strrchr(result->err, '\n') : NULL;
-    while (last != NULL && last > result->err && last[-1] != '\n')
-        last--;
-    (void)str_escape(shown, sizeof shown, last != NULL ? last : "");
-    error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be frozen (%d) %s",
-              result->exit_code, shown);
-    return error_remedy(err, "check the modules in python.preload, or set python.warm to false");
-}
-
-static int freeze_in(cay_sandbox *box, const char *const *argv, int out, struct cay_error *err) {
-    _cleanup_(buf_free) struct buf input = BUF_INIT(1 << 20);
-    if (put_input(&input) < 0)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    struct cay_exec exec = CAY_EXEC_INIT;
-    exec.argv = argv;
-    exec.input = input.data;
-    exec.input_len = input.len;
-    exec.stdout_fd = out;
-    exec.timeout_ms = FREEZE_MS;
-    exec.output_max = FROZEN_MAX;
-    exec.work_dir = "/workspace";
-    struct cay_result result;
-    int r = cay_sandbox_exec(box, &exec, &result, err);
-    if (r == 0)
-        r = judge(&result, err);
-    cay_result_free(&result);
-    return r;
+static int exec_in(void *box, const struct cay_exec *exec, struct cay_result *ret,
+                   struct cay_error *err) {
+    return cay_sandbox_exec(box, exec, ret, err);
 }
 
 static int run_freezer(const struct warm *w, int out, struct cay_error *err) {
-    _cleanup_(freep) char *text = NULL;
-    if (asprintf(&text, "%s%s%s\n_cay_run(_cay_end)\n", python_runner, python_extras,
-                 python_freezer) < 0)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    const char *argv[PRELOAD_MAX + 5] = {"python3", "-u", "-c", text};
-    for (size_t i = 0; w->preload != NULL && w->preload[i] != NULL; i++) {
-        if (i == PRELOAD_MAX)
-            return error_set(err, CAY_INVALID_ARGUMENT, "more than %d modules to preload",
-                             PRELOAD_MAX);
-        argv[4 + i] = w->preload[i];
-    }
     struct cay_spec spec = freezer_spec(w);
     cay_sandbox *box;
     int r = cay_sandbox_create(w->engine, &spec, &box, err);
     if (r < 0)
         return r;
-    r = freeze_in(box, argv, out, err);
+    r = python_freeze(exec_in, box, w->preload, out, err);
     cay_sandbox_destroy(box);
     return r;
 }
@@ -277,7 +140,7 @@ static int prove(const struct warm *w, int file, struct cay_error *err) {
     struct stat st;
     if (fstat(file, &st) < 0)
         return error_errno(err, "looking at the frozen interpreter");
-    _cleanup_(closep) int copy = copy_sealed(file, (uint64_t)st.st_size, err);
+    _cleanup_(closep) int copy = python_copy_sealed(file, (uint64_t)st.st_size, err);
     if (copy < 0)
         return copy;
     struct cay_spec spec = freezer_spec(w);
@@ -287,7 +150,7 @@ static int prove(const struct warm *w, int file, struct cay_error *err) {
         return r;
     const struct cay_python nothing = {.name = "-c", .code = "", .warm = copy};
     struct cay_exec exec = CAY_EXEC_INIT;
-    exec.timeout_ms = FREEZE_MS;
+    exec.timeout_ms = PYTHON_FREEZE_MS;
     struct cay_python_result result;
     r = cay_sandbox_python(box, &nothing, &exec, &result, err);
     if (r < 0 || result.run.exit_code != 0)

@@ -10,7 +10,7 @@ struct cay_error;
 enum wire_command_kind {
     WIRE_COMMAND_STARTED, /* outcome.number, outcome.restarted */
     WIRE_COMMAND_OUTPUT,  /* is_stderr, data, len */
-    WIRE_COMMAND_REPORT,  /* data, len: of a context's driver */
+    WIRE_COMMAND_REPORT,  /* data, len: of a command, or of a context's driver */
     WIRE_COMMAND_CREDITS, /* credits: so many bytes more of input may be sent */
     WIRE_COMMAND_ENDED,   /* outcome; the last event */
 };

@@ -77,6 +77,8 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
         wire_put_number(&b, WIRE_TAG_PROGRAM, 1);
     if (req->watch)
         wire_put_number(&b, WIRE_TAG_WATCH, 1);
+    if (req->merge)
+        wire_put_number(&b, WIRE_TAG_MERGE, 1);
     for (const char *const *p = req->argv; *p != NULL; p++)
         wire_put_string(&b, WIRE_TAG_ARG, *p);
     for (const char *const *p = req->env; *p != NULL; p++)
@@ -90,6 +92,17 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
     if (r == -EPIPE)
         return 0; /* why it reads nothing is in its answer */
     return r < 0 ? error_sys(err, -r, "sending the command to the sandbox") : 0;
+}
+
+int exec_send_limits(int fd, const struct exec_request *req, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_DATA_MAX);
+    wire_put_number(&b, WIRE_TAG_TIMEOUT_MS, (uint64_t)req->timeout_ms);
+    wire_put_number(&b, WIRE_TAG_QUIET_MS, (uint64_t)req->quiet_ms);
+    wire_put_number(&b, WIRE_TAG_OUTPUT_MAX, req->output_max);
+    int r = wire_send(fd, WIRE_LIMITS, &b);
+    if (r == -EPIPE)
+        return 0; /* why it reads nothing is in its answer */
+    return r < 0 ? error_sys(err, -r, "sending limits to the sandbox") : 0;
 }
 
 /* ---- to the sandbox ---- */

@@ -24,6 +24,7 @@ struct exec_request {
     uint64_t output_max;
     int program; /* a descriptor to execute; 0 or less: argv[0] is looked up inside */
     bool report; /* give it a descriptor 3, for exec_streams.report */
+    bool merge;  /* its standard error is its standard output */
     bool watch;  /* tell what files below cwd it made or changed */
 };
 
@@ -63,6 +64,9 @@ void exec_read_end(const struct wire_message *m, struct exec_outcome *ret);
 
 /* Sends the request. The answer is read by exec_carry. */
 int exec_send(int fd, const struct exec_request *req, struct cay_error *err);
+
+/* Gives a command that was sent before its limits, which count from now. */
+int exec_send_limits(int fd, const struct exec_request *req, struct cay_error *err);
 
 /* Carries the streams until the command has ended. deadline_ms (0: none) is the host's own limit,
  * later than the inside's: when it passes, the inside lies or hangs, and the outcome is a timeout.

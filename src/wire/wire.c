@@ -155,6 +155,7 @@ static long payload_max(unsigned type) {
     case WIRE_REQUEST:
     case WIRE_SIGNAL:
     case WIRE_WINDOW:
+    case WIRE_LIMITS:
     case WIRE_STARTED:
     case WIRE_ENTRY:
     case WIRE_DONE:

@@ -35,6 +35,7 @@ enum wire_type {
     WIRE_WINDOW = 5,     /* fields: WIRE_TAG_ROWS, WIRE_TAG_COLS */
     WIRE_STDOUT_END = 6, /* empty: nobody reads standard output any more (EXEC) */
     WIRE_STDERR_END = 7, /* the same of standard error */
+    WIRE_LIMITS = 8,     /* fields: limits as in the request; they count from now (EXEC) */
     /* init to host */
     WIRE_STARTED = 16, /* fields: WIRE_TAG_PID; the command was executed */
     WIRE_STDOUT = 17,  /* bytes: standard output, file content, tar stream */
@@ -146,13 +147,14 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_CREATED, 58, WIRE_KIND_NUMBER)    /* 1: a file that was not there before */         \
     X(WIRE_TAG_PROGRAM, 59, WIRE_KIND_NUMBER)    /* 1: execute the descriptor that came along */   \
     X(WIRE_TAG_KIND, 60, WIRE_KIND_NUMBER)       /* of a session: enum wire_session_kind */        \
-    X(WIRE_TAG_ENDED, 61, WIRE_KIND_NUMBER)      /* 1: the command ended its shell */
+    X(WIRE_TAG_ENDED, 61, WIRE_KIND_NUMBER)      /* 1: the command ended its shell */              \
+    X(WIRE_TAG_MERGE, 62, WIRE_KIND_NUMBER)      /* 1: standard error is standard output */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 62,
+        WIRE_TAG_COUNT_ = 63,
 };
 
 /* Both are kept alike, and do not see each other's names. */

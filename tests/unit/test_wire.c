@@ -146,8 +146,9 @@ static void too_many_strings(void **state) {
 
 static void frames(void **state) {
     (void)state;
-    static const enum wire_type types[] = {WIRE_REQUEST, WIRE_SIGNAL, WIRE_WINDOW, WIRE_STARTED,
-                                           WIRE_ENTRY,   WIRE_DONE,   WIRE_ERROR,  WIRE_CREDIT};
+    static const enum wire_type types[] = {WIRE_REQUEST, WIRE_SIGNAL, WIRE_WINDOW,
+                                           WIRE_STARTED, WIRE_ENTRY,  WIRE_DONE,
+                                           WIRE_ERROR,   WIRE_CREDIT, WIRE_LIMITS};
     int sv[2];
     pair(sv);
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
@@ -182,7 +183,7 @@ static void headers(void **state) {
         {{0, 0, 0, 0, WIRE_DONE, 0, 0, 0}, 1},
         {{1, 0, 0, 0, WIRE_DONE, 0, 0, 0}, 0}, /* one byte is still to come */
         {{0, 0, 0, 0, 0, 0, 0, 0}, -EPROTO},   /* no such types */
-        {{0, 0, 0, 0, 8, 0, 0, 0}, -EPROTO},
+        {{0, 0, 0, 0, 9, 0, 0, 0}, -EPROTO},
         {{0, 0, 0, 0, 15, 0, 0, 0}, -EPROTO},
         {{0, 0, 0, 0, 100, 0, 0, 0}, -EPROTO},
         {{0, 0, 0, 0, 255, 0, 0, 0}, -EPROTO},

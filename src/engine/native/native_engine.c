@@ -24,11 +24,20 @@ struct call {
     struct call *next;
 };
 
+/* A throw-away sandbox, from asking for it to its once_end. */
+struct once {
+    uint64_t tag;
+    bool ended, oom_killed;
+    struct cay_error err; /* why it never began */
+    struct once *next;
+};
+
 struct native_engine {
     struct engine engine; /* first */
     pthread_mutex_t lock; /* of all that follows but sock */
     pthread_cond_t changed;
     struct call *calls;
+    struct once *onces;
     uint64_t last_tag;
     bool gone;               /* the launcher, */
     int64_t gone_at;         /* since */
@@ -56,8 +65,20 @@ static void tell_ended(const struct native_engine *n, const struct launcher_answ
         n->engine.ended(n->engine.user, &end);
 }
 
+static void note_once(struct native_engine *n, const struct launcher_answer *a) {
+    for (struct once *o = n->onces; o != NULL; o = o->next) {
+        if (o->tag != a->tag || a->event == LAUNCHER_STARTED)
+            continue;
+        o->ended = true;
+        o->oom_killed = a->event == LAUNCHER_ENDED && a->oom_killed != 0;
+        if (a->event == LAUNCHER_FAILED)
+            o->err = a->err;
+    }
+}
+
 static void hand_over(struct native_engine *n, const struct launcher_answer *a) {
     (void)pthread_mutex_lock(&n->lock);
+    note_once(n, a);
     for (struct call *c = n->calls; c != NULL; c = c->next)
         if (c->tag == a->tag && !c->done) {
             *c->answer = *a;
@@ -73,6 +94,8 @@ static void fail_all(struct native_engine *n) {
     n->gone_at = clock_ms();
     for (struct call *c = n->calls; c != NULL; c = c->next)
         c->done = true;
+    for (struct once *o = n->onces; o != NULL; o = o->next)
+        o->ended = true; /* they end with their launcher */
     (void)pthread_cond_broadcast(&n->changed);
     (void)pthread_mutex_unlock(&n->lock);
 }
@@ -157,9 +180,10 @@ static int ask(struct native_engine *n, struct launcher_request *r, size_t mount
     return -(int)err->code;
 }
 
+/* With room for the mounts of the spec, which are many bytes and rarely there. */
 static struct launcher_request *new_request(enum launcher_op op, const struct sandbox_spec *spec,
                                             struct cay_error *err) {
-    struct launcher_request *r = calloc(1, sizeof *r);
+    struct launcher_request *r = calloc(1, launcher_request_size(spec->mount_count));
     if (r == NULL) {
         error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
         return NULL;
@@ -248,6 +272,86 @@ static int engine_usage(struct engine *e, const char *id, struct engine_stats *r
     if (r == 0)
         *ret = answer.stats;
     return r;
+}
+
+/* ---- throw-away sandboxes ---- */
+
+static int send_request(struct native_engine *n, const struct launcher_request *r, int fd) {
+    (void)pthread_mutex_lock(&n->sending);
+    int sent = fd_send(n->sock, r, launcher_request_size(0), &fd, fd >= 0 ? 1 : 0);
+    (void)pthread_mutex_unlock(&n->sending);
+    return sent;
+}
+
+static bool add_once(struct native_engine *n, struct once *o) {
+    (void)pthread_mutex_lock(&n->lock);
+    bool gone = n->gone;
+    if (!gone) {
+        o->tag = ++n->last_tag;
+        o->next = n->onces;
+        n->onces = o;
+    }
+    (void)pthread_mutex_unlock(&n->lock);
+    return !gone;
+}
+
+/* With the lock held. */
+static struct once *take_once(struct native_engine *n, uint64_t tag) {
+    struct once **at = &n->onces;
+    while (*at != NULL && (*at)->tag != tag)
+        at = &(*at)->next;
+    struct once *o = *at;
+    if (o != NULL)
+        *at = o->next;
+    return o;
+}
+
+static int engine_once(struct engine *e, const struct sandbox_spec *spec, int connection,
+                       uint64_t *ret_tag, struct cay_error *err) {
+    struct native_engine *n = native_of(e);
+    _cleanup_(freep) struct launcher_request *r = new_request(LAUNCHER_START, spec, err);
+    _cleanup_(freep) struct once *o = calloc(1, sizeof *o);
+    if (r == NULL || o == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    if (!add_once(n, o))
+        return unavailable(err);
+    r->tag = *ret_tag = o->tag;
+    r->fds = LAUNCHER_CONNECTION;
+    if (send_request(n, r, connection) == 0) {
+        (void)TAKE_PTR(o); /* the list's, until it is taken from there */
+        return 0;
+    }
+    (void)pthread_mutex_lock(&n->lock);
+    (void)take_once(n, o->tag);
+    (void)pthread_mutex_unlock(&n->lock);
+    return unavailable(err);
+}
+
+static int engine_once_end(struct engine *e, uint64_t tag, bool *ret_oom, struct cay_error *err) {
+    struct native_engine *n = native_of(e);
+    _cleanup_(freep) struct launcher_request *r =
+        new_request(LAUNCHER_END, &(struct sandbox_spec){0}, err);
+    if (r != NULL) {
+        r->tag = tag;
+        (void)send_request(n, r, -1); /* what is gone has ended */
+    }
+    (void)pthread_mutex_lock(&n->lock);
+    struct once *o = n->onces;
+    while (o != NULL && o->tag != tag)
+        o = o->next;
+    while (o != NULL && ret_oom != NULL && !o->ended)
+        (void)pthread_cond_wait(&n->changed, &n->lock);
+    o = take_once(n, tag);
+    (void)pthread_mutex_unlock(&n->lock);
+    int result = 0;
+    if (o != NULL && ret_oom != NULL)
+        *ret_oom = o->oom_killed;
+    if (o != NULL && o->err.code != CAY_OK) {
+        *err = o->err;
+        result = -(int)err->code;
+    }
+    free(o);
+    return result;
 }
 
 static int64_t engine_gone_ms(struct engine *e) {
@@ -348,6 +452,8 @@ static const struct engine_ops ops = {
     .volume_remove = engine_volume_remove,
     .stats = engine_stats,
     .usage = engine_usage,
+    .once = engine_once,
+    .once_end = engine_once_end,
     .list = engine_list,
     .gone_ms = engine_gone_ms,
     .close = engine_close,

@@ -1,4 +1,4 @@
-#include "cli/python_choice.h"
+#include "lib/python_choice.h"
 
 #include <string.h>
 

@@ -1,0 +1,180 @@
+#include "lib/python_freeze.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/str.h"
+#include "freeze/frozen.h"
+#include "version.h"
+
+extern const char python_runner[], python_extras[], python_freezer[];
+extern const char python_freeze_begin[], python_freeze_end[];
+extern const char python_thaw_begin[], python_thaw_end[];
+
+enum { PRELOAD_MAX = 64 };
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x10U
+#endif
+
+#define FROZEN_MAX ((uint64_t)1 << 30)
+
+/* ---- what it is made of ---- */
+
+static void mix(uint64_t *h, const void *data, size_t len) {
+    for (const unsigned char *p = data; len > 0; p++, len--)
+        *h = (*h ^ *p) * UINT64_C(1099511628211);
+}
+
+static void mix_text(uint64_t *h, const char *text) {
+    mix(h, text, strlen(text) + 1);
+}
+
+/* What changes when the host's Python or its modules do. */
+static void mix_host(uint64_t *h) {
+    static const char *const paths[] = {"/usr/bin/python3", "/usr/lib/python3/dist-packages",
+                                        "/usr/lib", "/var/lib/dpkg/status"};
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        struct stat st;
+        if (stat(paths[i], &st) < 0)
+            continue;
+        mix(h, &st.st_ino, sizeof st.st_ino);
+        mix(h, &st.st_size, sizeof st.st_size);
+        mix(h, &st.st_mtim, sizeof st.st_mtim);
+    }
+}
+
+uint64_t python_fingerprint(bool is_host, const char *const *preload) {
+    uint64_t h = UINT64_C(14695981039346656037);
+    char boot[64] = "";
+    /* Another kernel has other code at the places that the C library remembers. */
+    (void)fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    mix_text(&h, boot);
+    mix_text(&h, CAY_VERSION);
+    mix(&h, python_thaw_begin, (size_t)(python_thaw_end - python_thaw_begin));
+    mix(&h, python_freeze_begin, (size_t)(python_freeze_end - python_freeze_begin));
+    mix_text(&h, python_runner);
+    mix_text(&h, python_extras);
+    mix_text(&h, python_freezer);
+    for (const char *const *p = preload; p != NULL && *p != NULL; p++)
+        mix_text(&h, *p);
+    if (is_host)
+        mix_host(&h);
+    return h;
+}
+
+/* ---- where it is kept ---- */
+
+int python_memory(struct cay_error *err) {
+    int fd = memfd_create("python", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+    if (fd < 0 && errno == EINVAL) /* before 6.3 every one can be executed */
+        fd = memfd_create("python", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd < 0 ? error_errno(err, "making a file in memory") : fd;
+}
+
+int python_seal(int memory, struct cay_error *err) {
+    if (fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        return error_errno(err, "sealing the frozen interpreter");
+    /* A file that is open for writing cannot be executed. */
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", memory);
+    int ro = open(path, O_RDONLY | O_CLOEXEC);
+    return ro < 0 ? error_errno(err, "opening the frozen interpreter again") : ro;
+}
+
+int python_copy_sealed(int file, uint64_t size, struct cay_error *err) {
+    _cleanup_(closep) int copy = python_memory(err);
+    if (copy < 0)
+        return copy;
+    off_t at = 0;
+    while ((uint64_t)at < size) {
+        ssize_t n = sendfile(copy, file, &at, (size_t)(size - (uint64_t)at));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 ? error_set(err, CAY_UNAVAILABLE, "the frozen interpreter is cut off")
+                          : error_errno(err, "copying the frozen interpreter");
+    }
+    return python_seal(copy, err);
+}
+
+/* ---- making it ---- */
+
+static int begin(int out, struct cay_error *err) {
+    static const char padding[FROZEN_THAW_SIZE];
+    size_t thaw = (size_t)(python_thaw_end - python_thaw_begin);
+    if (thaw > sizeof padding)
+        return error_set(err, CAY_INTERNAL, "the beginning of a frozen interpreter is too long");
+    int r = fd_write_all(out, python_thaw_begin, thaw);
+    if (r == 0)
+        r = fd_write_all(out, padding, sizeof padding - thaw);
+    return r < 0 ? error_sys(err, -r, "writing the frozen interpreter") : 0;
+}
+
+static int put_input(struct buf *b) {
+    size_t len = (size_t)(python_freeze_end - python_freeze_begin);
+    uint32_t n = (uint32_t)len; /* little endian, as all that we run on */
+    (void)buf_append(b, &n, sizeof n);
+    return buf_append(b, python_freeze_begin, len);
+}
+
+static int judge(const struct cay_result *result, struct cay_error *err) {
+    if (result->exit_code == 0)
+        return 0;
+    char shown[200];
+    const char *last = result->err != NULL ? strrchr(result->err, '\n') : NULL;
+    while (last != NULL && last > result->err && last[-1] != '\n')
+        last--;
+    (void)str_escape(shown, sizeof shown, last != NULL ? last : "");
+    error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be frozen (%d) %s",
+              result->exit_code, shown);
+    return error_remedy(err, "check the modules in python.preload, or set python.warm to false");
+}
+
+static int freeze_by(python_exec_fn *run, void *arg, const char *const *argv, int out,
+                     struct cay_error *err) {
+    _cleanup_(buf_free) struct buf input = BUF_INIT(1 << 20);
+    if (put_input(&input) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.argv = argv;
+    exec.input = input.data;
+    exec.input_len = input.len;
+    exec.stdout_fd = out;
+    exec.timeout_ms = PYTHON_FREEZE_MS;
+    exec.output_max = FROZEN_MAX;
+    exec.work_dir = "/workspace";
+    struct cay_result result;
+    int r = run(arg, &exec, &result, err);
+    if (r == 0)
+        r = judge(&result, err);
+    cay_result_free(&result);
+    return r;
+}
+
+int python_freeze(python_exec_fn *run, void *arg, const char *const *preload, int out,
+                  struct cay_error *err) {
+    int r = begin(out, err);
+    if (r < 0)
+        return r;
+    _cleanup_(freep) char *text = NULL;
+    if (asprintf(&text, "%s%s%s\n_cay_run(_cay_end)\n", python_runner, python_extras,
+                 python_freezer) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    const char *argv[PRELOAD_MAX + 5] = {"python3", "-u", "-c", text};
+    for (size_t i = 0; preload != NULL && preload[i] != NULL; i++) {
+        if (i == PRELOAD_MAX)
+            return error_set(err, CAY_INVALID_ARGUMENT, "more than %d modules to preload",
+                             PRELOAD_MAX);
+        argv[4 + i] = preload[i];
+    }
+    return freeze_by(run, arg, argv, out, err);
+}

@@ -1,0 +1,32 @@
+/* Freezing an interpreter in a sandbox that somebody has made for it, and keeping it. The bytes
+ * come from a sandbox; the host passes them on and never reads them. */
+#pragma once
+
+#include <cay.h>
+
+enum {
+    PYTHON_AGE_MAX_S = 3600, /* the layout of memory and the seed of hashes are its own */
+    PYTHON_FREEZE_MS = 60 * 1000,
+};
+
+/* Changes when what an interpreter was made of does; is_host: of the host image. */
+uint64_t python_fingerprint(bool is_host, const char *const *preload);
+
+/* Runs a command in the sandbox. */
+typedef int python_exec_fn(void *arg, const struct cay_exec *exec, struct cay_result *ret,
+                           struct cay_error *err);
+
+/* Writes a frozen interpreter with these modules (NULL-terminated; NULL: none) to out, which is
+ * empty. The sandbox is one where nothing has run. CAY_UNSUPPORTED: the image's Python is not
+ * one that can be frozen. */
+int python_freeze(python_exec_fn *run, void *arg, const char *const *preload, int out,
+                  struct cay_error *err);
+
+/* A file in memory that may be executed. */
+int python_memory(struct cay_error *err);
+/* Makes it one that nobody can write to: what runs from it may belong to whoever owns a file. It
+ * also has no path, and lies outside of every tree, where Landlock lets it be executed. A new
+ * descriptor, to be executed. */
+int python_seal(int memory, struct cay_error *err);
+/* The same of a copy. */
+int python_copy_sealed(int file, uint64_t size, struct cay_error *err);

@@ -1,0 +1,24 @@
+/* Results as JSON, for programs: of `cay python -o json`, and of the daemon. */
+#pragma once
+
+#include <cay.h>
+
+#include "base/jsonw.h"
+
+/* The members of the JSON result that every such verb has, up to "duration_ms". */
+void command_put_result(struct jsonw *w, const struct cay_result *result, int exit_code);
+/* "error" with code, message and remedy. */
+void command_put_error(struct jsonw *w, const struct cay_error *err);
+void command_put_ms(struct jsonw *w, const char *key, int64_t us);
+
+struct python_told {
+    const struct cay_program_result *result;
+    const char *type;     /* "others", "process" or "report" */
+    const char *language; /* NULL: nobody asked */
+    const char *why_cold;
+    const struct cay_error *err;     /* of cay itself; NULL: none */
+    const char *out_file, *err_file; /* where the whole output is; NULL: it is in the result */
+};
+
+/* All of it, as one object. */
+void python_put_json(struct jsonw *w, const struct python_told *t);

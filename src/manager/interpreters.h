@@ -1,0 +1,57 @@
+/* Python in the daemon: frozen interpreters of images, each in memory once, and sandboxes in which
+ * one waits for its program.
+ *
+ * An interpreter is frozen (lib/python_freeze.h) in a sandbox of its own when somebody could have
+ * used it; until then programs start cold. Nothing here waits for it. */
+#pragma once
+
+#include <cay.h>
+
+#include "base/str.h"
+#include "engine/spec.h"
+#include "manager/manager.h"
+
+struct engine;
+struct interpreters;
+
+struct interpreters_options {
+    struct engine *engine;
+    bool has_once;           /* the engine's own throw-away sandboxes can be had */
+    describe_image describe; /* what an image says of its commands */
+    void *user;
+};
+
+/* What may change at any time. */
+struct interpreters_rules {
+    bool warm;
+    const struct strv *preload; /* modules */
+    size_t waiting;             /* sandboxes in which one waits; 0: none */
+    struct sandbox_spec spec;   /* of throw-away sandboxes: their limits */
+    const char *work_dir;
+};
+
+int interpreters_new(const struct interpreters_options *options, struct interpreters **ret,
+                     struct cay_error *err);
+int interpreters_set_rules(struct interpreters *all, const struct interpreters_rules *rules,
+                           struct cay_error *err);
+/* Ends what waits. Nobody may be in here any more. */
+void interpreters_free(struct interpreters *all);
+
+/* A frozen interpreter for a program with these variables ("K=V") in a sandbox that stays: a
+ * descriptor, the caller's to close. Negative, with the reason in why, if the program has to start
+ * cold. Inside it finds out by itself whether it is the sandbox's own (python_kept_argv). */
+int interpreters_find(struct interpreters *all, const struct sandbox_record *box,
+                      const struct strv *env, struct cay_error *why);
+
+/* Runs a program in a fresh sandbox of the host image, with every wall, that is gone afterwards; as
+ * cay_sandbox_python. why_cold is why it was not warm, or empty. */
+int interpreters_run(struct interpreters *all, const struct cay_python *program,
+                     const struct cay_exec *exec, struct cay_python_result *ret,
+                     char why_cold[static 200], struct cay_error *err);
+
+struct interpreters_totals {
+    size_t frozen;                  /* images of which there is one */
+    size_t waiting, target;         /* sandboxes */
+    uint64_t hits, misses, dropped; /* of programs that could have had one that waits */
+};
+void interpreters_total(struct interpreters *all, struct interpreters_totals *ret);

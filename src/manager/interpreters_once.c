@@ -1,0 +1,215 @@
+/* Programs in fresh sandboxes of the host image, and those sandboxes made ahead, in which an
+ * interpreter has been woken and waits. Each is used once. */
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "lib/python.h"
+#include "lib/python_choice.h"
+#include "manager/interpreters_internal.h"
+
+enum {
+    QUIET_MS = 2, /* after a program was begun, until one is made: it needs the processor more */
+    RETRY_MS = 5000,
+};
+
+/* What a throw-away sandbox is, and what commands get there. */
+struct once_kind {
+    struct sandbox_spec spec;
+    char work_dir[PATH_MAX];
+    struct command_defaults defaults;
+};
+
+/* With the lock held. */
+static void take_kind(const struct interpreters *all, struct once_kind *ret) {
+    ret->spec = all->spec;
+    (void)snprintf(ret->work_dir, sizeof ret->work_dir, "%s", all->work_dir);
+    ret->defaults = (struct command_defaults){.hostname = "python", .work_dir = ret->work_dir};
+}
+
+/* ---- those that wait ---- */
+
+static struct python_box take_at(struct interpreters *all, size_t i) {
+    struct python_box box = all->waiting[i];
+    all->waiting_count--;
+    memmove(&all->waiting[i], &all->waiting[i + 1],
+            (all->waiting_count - i) * sizeof all->waiting[0]);
+    return box;
+}
+
+void once_empty(struct interpreters *all) {
+    while (all->waiting_count > 0) {
+        struct python_box box = take_at(all, 0);
+        (void)python_box_end(all, &box, NULL, NULL); /* nobody waits for its end */
+        all->dropped++;
+    }
+}
+
+static bool is_dead(const struct python_box *box) {
+    struct pollfd p = {.fd = box->fd};
+    return poll(&p, 1, 0) != 0; /* hung up: nothing else was asked for */
+}
+
+/* The oldest that lives, and is of the interpreter that counts now. */
+static bool take_waiting(struct interpreters *all, uint64_t made_of, struct python_box *ret) {
+    while (all->waiting_count > 0) {
+        *ret = take_at(all, 0);
+        if (ret->made_of == made_of && !is_dead(ret))
+            return true;
+        (void)python_box_end(all, ret, NULL, NULL);
+        all->dropped++;
+    }
+    return false;
+}
+
+bool once_is_missing(const struct interpreters *all, int64_t *ret_at) {
+    int64_t now = clock_ms();
+    if (!all->is_used || all->waiting_count >= all->target) {
+        *ret_at = 0;
+        return false;
+    }
+    *ret_at = MAX(all->retry_at, all->waiting_count > 0 ? all->asked_at + QUIET_MS : 0);
+    return now >= *ret_at;
+}
+
+void once_fill(struct interpreters *all) {
+    struct cay_error err = {0};
+    _cleanup_(closep) int fd = -1;
+    struct python_box box = {.fd = -1};
+    uint64_t made_of = 0;
+    (void)pthread_mutex_lock(&all->lock);
+    struct once_kind kind;
+    take_kind(all, &kind);
+    uint64_t rules = all->rules;
+    int r = frozen_get(all, "", &fd, &made_of, &err);
+    bool soon = r < 0 && frozen_next(all) != NULL; /* it is made next */
+    (void)pthread_mutex_unlock(&all->lock);
+    if (r == 0)
+        r = python_box_open(all, &kind.spec, "", &box, &err);
+    if (r == 0 && (r = python_wake(box.fd, fd, &kind.defaults, &err)) < 0)
+        (void)python_box_end(all, &box, NULL, NULL);
+    (void)pthread_mutex_lock(&all->lock);
+    if (r == 0 && rules == all->rules && all->waiting_count < all->target) {
+        box.made_of = made_of;
+        all->waiting[all->waiting_count++] = box;
+    } else if (r == 0) {
+        (void)python_box_end(all, &box, NULL, NULL);
+    } else if (!soon) {
+        all->retry_at = clock_ms() + RETRY_MS;
+        log_event(LOG_LEVEL_WARN, "no interpreter waits", "why", "%s", err.message);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
+/* ---- a program ---- */
+
+/* What it gets: a sandbox with one that waits, a frozen one, or neither, and why. */
+struct share {
+    struct python_box box;
+    bool waits;
+    int warm;
+    struct once_kind kind;
+};
+
+static bool is_plain(const struct cay_exec *exec) {
+    return (exec->env == NULL || exec->env[0] == NULL) && exec->work_dir == NULL &&
+           exec->user == NULL;
+}
+
+static bool env_matters(const struct cay_exec *exec) {
+    struct strv env = {.v = (char **)(uintptr_t)exec->env};
+    while (exec->env != NULL && exec->env[env.len] != NULL)
+        env.len++;
+    return python_env_matters(&env);
+}
+
+static void take_share(struct interpreters *all, const struct cay_exec *exec, struct share *s,
+                       struct cay_error *why) {
+    uint64_t made_of = 0;
+    all->is_used = true;
+    all->asked_at = clock_ms();
+    take_kind(all, &s->kind);
+    int r = env_matters(exec)
+                ? error_set(why, CAY_UNSUPPORTED, "envs change how the interpreter starts")
+                : frozen_get(all, "", &s->warm, &made_of, why);
+    if (r == 0 && all->target > 0 && is_plain(exec)) {
+        s->waits = take_waiting(all, made_of, &s->box);
+        all->hits += s->waits;
+        all->misses += !s->waits;
+    }
+    (void)pthread_cond_broadcast(&all->changed); /* one is missing now */
+}
+
+static int begin(struct interpreters *all, const struct cay_exec *exec, struct share *s,
+                 struct cay_error *why, struct cay_error *err) {
+    (void)pthread_mutex_lock(&all->lock);
+    bool full = all->running >= INTERPRETERS_RUNNING_MAX;
+    if (!full) {
+        all->running++;
+        take_share(all, exec, s, why);
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+    if (!full)
+        return 0;
+    error_set(err, CAY_LIMIT_REACHED, "%d programs are running at once", INTERPRETERS_RUNNING_MAX);
+    return error_remedy(err, "try again when one has ended, or use sandboxes that stay");
+}
+
+/* How it was ended from outside is known once it has gone; nobody waits for one that ended well. */
+static int finish(struct interpreters *all, struct share *s, int r, struct cay_python_result *ret,
+                  struct cay_error *err) {
+    struct cay_error failure = {0};
+    bool well = r == 0 && ret->run.exit_code == 0;
+    if (python_box_end(all, &s->box, well ? NULL : &ret->run.oom_killed, &failure) < 0 && r < 0)
+        *err = failure; /* the launcher knows better why */
+    ret->run.tier = tier_name(s->kind.spec.tier);
+    return r < 0 ? -(int)err->code : r;
+}
+
+static int run_in(struct interpreters *all, struct share *s, const struct cay_python *asked,
+                  const struct cay_exec *exec, struct cay_python_result *ret,
+                  struct cay_error *err) {
+    struct cay_python program = *asked;
+    program.waits = s->waits;
+    program.warm = s->waits ? 0 : s->warm;
+    *ret = (struct cay_python_result){.run = {.exit_code = 125}};
+    int r = s->waits ? 0 : python_box_open(all, &s->kind.spec, "", &s->box, err);
+    if (r < 0)
+        return r;
+    r = python_exec(&s->box.fd, &program, exec, &s->kind.defaults, ret, err);
+    return finish(all, s, r, ret, err);
+}
+
+int interpreters_run(struct interpreters *all, const struct cay_python *program,
+                     const struct cay_exec *exec, struct cay_python_result *ret,
+                     char why_cold[static 200], struct cay_error *err) {
+    struct cay_error why = {0};
+    struct share s = {.box = {.fd = -1}, .warm = -1};
+    *ret = (struct cay_python_result){.run = {.exit_code = 125}};
+    int r = begin(all, exec, &s, &why, err);
+    if (r < 0)
+        return r;
+    r = run_in(all, &s, program, exec, ret, err);
+    if (r < 0 && ret->warm && ret->version == NULL && r == -CAY_UNAVAILABLE) {
+        /* Nothing was run: what was frozen does not fit any more. */
+        why = *err;
+        (void)pthread_mutex_lock(&all->lock);
+        frozen_drop(all, "");
+        (void)pthread_mutex_unlock(&all->lock);
+        cay_python_result_free(ret);
+        fd_close(&s.warm);
+        s.waits = false;
+        r = run_in(all, &s, program, exec, ret, err);
+    }
+    fd_close(&s.warm);
+    (void)snprintf(why_cold, 200, "%.199s", ret->warm ? "" : why.message);
+    (void)pthread_mutex_lock(&all->lock);
+    all->running--;
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
+}
