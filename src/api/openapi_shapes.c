@@ -89,6 +89,12 @@ static const struct openapi_shape shapes[] = {
     {"Metrics", "cpuCount:i cpuUsedPct:n! memTotal:i! memUsed:i! diskTotal:i! diskUsed:i! "
                 "timestamp:t!"},
     {"ChangeEnv", "set:m unset:[s] unsetValuePrefix:s"},
+    {"LspServer", "languageId:s! pathToProject:s!"},
+    {"LspDocument", "languageId:s! pathToProject:s! uri:s!"},
+    {"LspPosition", "line:i! character:i!"},
+    {"LspCompletion", "languageId:s! pathToProject:s! uri:s! position:LspPosition! context:o"},
+    {"LspCompletions", "isIncomplete:b! items:[o]!"},
+    {"LspSymbol", "kind:i! location:o! name:s!"},
     {"Ports", "ports:[i]!"},
     {"PortInUse", "isInUse:b!"},
     {"GitClone", "url:s! path:s! branch:s commit_id:s depth:i username:s password:s "
