@@ -8,11 +8,13 @@ import signal
 import subprocess
 
 import pytest
+import support
 from daemons import Refused, free_port, serving
 from launching import until
 from test_archive import AS_ROOT, box, files_of, imagers, leftovers, open_way, run
 from test_keys import make_key
 
+pytestmark = support.as_root_only  # what runs has to be frozen
 SOON = 60
 
 
