@@ -8,7 +8,6 @@
 
 #include "api/http_internal.h"
 #include "api/metrics.h"
-#include "api/relay.h"
 #include "api/tls_pump.h"
 #include "api/ws.h"
 #include "base/auto.h"
@@ -16,6 +15,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/relay.h"
 
 enum {
     STREAM_CHUNK = 64 * 1024,

@@ -379,29 +379,6 @@ static int prepare(struct exec *x, struct cay_error *err) {
     return 0;
 }
 
-static bool has_variable(const char *const *env, const char *prefix) {
-    for (; *env != NULL; env++)
-        if (str_starts(*env, prefix))
-            return true;
-    return false;
-}
-
-const char **op_environment(const struct op_conn *c, const struct wire_message *m) {
-    const char **env = wire_string_array(m, WIRE_TAG_ENV);
-    size_t n = m->count[WIRE_TAG_ENV];
-    if (env == NULL || has_variable(env, "HOME="))
-        return env;
-    static char home[sizeof "HOME=" + sizeof((struct user *)0)->home];
-    const char **more = realloc(env, (n + 2) * sizeof *env);
-    if (more == NULL || str_format(home, sizeof home, "HOME=%s", c->home) < 0) {
-        free(more == NULL ? env : more);
-        return NULL;
-    }
-    more[n] = home;
-    more[n + 1] = NULL;
-    return more;
-}
-
 /* A command that cannot start is an answer like any other: with a shell's exit code. */
 static int send_failure(int fd, const struct cay_error *failure, int code) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_DATA_MAX);
@@ -419,6 +396,9 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
         .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX),
         .tty = m->number[WIRE_TAG_TTY] != 0,
     };
+    int r = m->present[WIRE_TAG_PROXY] ? listen_for_proxy(c, m->number[WIRE_TAG_PROXY], err) : 0;
+    if (r < 0)
+        return r;
     _cleanup_(freep) const char **argv = wire_string_array(m, WIRE_TAG_ARG);
     _cleanup_(freep) const char **env = op_environment(c, m);
     if (argv == NULL || env == NULL)
@@ -426,14 +406,14 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
     if (argv[0] == NULL)
         return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
     bool given = m->number[WIRE_TAG_PROGRAM] != 0;
-    if (given && c->program <= 0)
+    if (given && c->came[0] < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "a program that did not come along");
-    int r = prepare(&x, err);
+    r = prepare(&x, err);
     if (r < 0)
         return r;
     struct spawn_request req = {
         .argv = argv,
-        .program = given ? c->program : 0,
+        .program = given ? c->came[0] : 0,
         .env = env,
         .user = c->user,
         .tty = x.tty,

@@ -26,6 +26,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "init/op.h"
 #include "init/serve.h"
 #include "init/spawn.h"
 #include "wire/wire.h"
@@ -37,7 +38,8 @@ struct init {
     int listener;
     bool is_reachable; /* the listener, for what runs inside */
     int signals;
-    int stop[2]; /* a pipe: whoever serves a shutdown request writes to it */
+    int news[2]; /* a pipe: whoever serves a request tells what is new by it */
+    unsigned proxy_port;
     bool done;
 };
 
@@ -91,8 +93,8 @@ static void serve_in_child(struct init *init, int connection) {
     if (pid == 0) {
         fd_close(&init->listener);
         fd_close(&init->signals);
-        fd_close(&init->stop[0]);
-        _exit(serve_connection(connection, init->stop[1]));
+        fd_close(&init->news[0]);
+        _exit(serve_connection(connection, init->news[1], init->proxy_port));
     }
     if (pid < 0)
         refuse(connection, errno);
@@ -136,21 +138,31 @@ static void accept_connection(struct init *init) {
         serve_in_child(init, fd);
 }
 
+static void take_news(struct init *init) {
+    struct init_news news;
+    if (read(init->news[0], &news, sizeof news) != (ssize_t)sizeof news)
+        return;
+    init->done = news.ends;
+    if (news.proxy_port != 0)
+        init->proxy_port = news.proxy_port;
+}
+
+/* News come before connections: who waited for an answer is served by what it was about. */
 static void loop(struct init *init) {
     while (!init->done) {
         struct pollfd fds[] = {
             {.fd = init->signals, .events = POLLIN},
+            {.fd = init->news[0], .events = POLLIN},
             {.fd = init->listener, .events = POLLIN},
-            {.fd = init->stop[0], .events = POLLIN},
         };
         if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
             return;
         if (fds[0].revents != 0)
             handle_signals(init);
         if (fds[1].revents != 0)
+            take_news(init);
+        if (fds[2].revents != 0 && !init->done)
             accept_connection(init);
-        if (fds[2].revents != 0)
-            init->done = true;
     }
 }
 
@@ -162,10 +174,10 @@ int main(void) {
     if (is_waiting_place(connection) && !wait_for_descriptors(&connection, &init.listener))
         return 1;
     if (init.listener < 0)
-        return connection < 0 ? 1 : serve_connection(connection, -1);
+        return connection < 0 ? 1 : serve_connection(connection, -1, 0);
     init.is_reachable = has_abstract_name(init.listener);
     init.signals = block_signals();
-    if (init.signals < 0 || pipe2(init.stop, O_CLOEXEC) < 0)
+    if (init.signals < 0 || pipe2(init.news, O_CLOEXEC) < 0)
         return 1;
     if (connection >= 0)
         serve_in_child(&init, connection);

@@ -19,8 +19,15 @@ struct op_conn {
     unsigned gid;
     const char *home;
     const struct user *user;
-    int program; /* a descriptor that came with the request; -1: none */
-    int stop;    /* writing a byte here ends PID 1, and with it the sandbox */
+    int came[WIRE_FDS_MAX]; /* descriptors that came with the request; -1: none */
+    int tell;               /* a pipe to PID 1: struct init_news; -1: there is none */
+    unsigned proxy_port;    /* of the way out, on loopback; 0: there is none */
+};
+
+/* What PID 1 is told, in one write. */
+struct init_news {
+    bool ends;           /* the sandbox shall */
+    unsigned proxy_port; /* for those who start commands from now on */
 };
 
 /* Runs the operation and sends all answer frames, WIRE_DONE included. On failure fills err and
@@ -40,8 +47,13 @@ const struct op *op_find(uint64_t number);
 op_run_fn op_ping, op_exec, op_stat, op_list, op_read, op_write, op_mkdir, op_move, op_remove,
     op_chmod, op_chown, op_find_names, op_search, op_replace, op_tar_in, op_tar_out, op_dial,
     op_shutdown, op_session_create, op_session_list, op_session_ask, op_terminal_create,
-    op_terminal_list, op_terminal_ask, op_activity;
+    op_terminal_list, op_terminal_ask, op_activity, op_listen;
 
-/* The request's environment, with HOME from the user's entry where the host did not set it.
+/* Makes a socket that listens on this port of loopback, sends it over the last descriptor that came,
+ * and has c->proxy_port set. */
+int listen_for_proxy(struct op_conn *c, uint64_t port, struct cay_error *err);
+
+/* The request's environment, with HOME from the user's entry and the variables that name a proxy,
+ * if there is one, where the host did not set them.
  * NULL-terminated; the caller frees the array only. NULL on OOM. */
 const char **op_environment(const struct op_conn *c, const struct wire_message *m);

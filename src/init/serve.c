@@ -41,6 +41,7 @@ static const struct op ops[] = {
     {WIRE_OP_TERMINAL_DELETE, "terminal-delete", op_terminal_ask, true},
     {WIRE_OP_ACTIVITY, "activity", op_activity, true},
     {WIRE_OP_SESSION_SIGNAL, "session-signal", op_session_ask, true},
+    {WIRE_OP_LISTEN, "listen", op_listen, true},
 };
 
 const struct op *op_find(uint64_t number) {
@@ -94,15 +95,15 @@ static int serve(struct op_conn *c, struct user *user, const struct wire_frame *
     return op->run(c, &request, err);
 }
 
-int serve_connection(int fd, int stop) {
+int serve_connection(int fd, int tell, unsigned proxy_port) {
     struct wire_reader reader = WIRE_READER_INIT;
-    struct op_conn c = {.fd = fd, .reader = &reader, .program = -1, .stop = stop};
+    struct op_conn c = {
+        .fd = fd, .reader = &reader, .came = {-1, -1}, .tell = tell, .proxy_port = proxy_port};
     struct user user = {.home = "/root"}; /* root, who needs no looking up */
     struct wire_frame frame;
     struct cay_error err = {0};
     /* Only what comes with the first bytes of a request may be a descriptor. */
-    if (wire_reader_fill_with(&reader, fd, &c.program) <= 0 ||
-        wire_receive(&reader, fd, &frame) <= 0)
+    if (wire_reader_fill_with(&reader, fd, c.came) <= 0 || wire_receive(&reader, fd, &frame) <= 0)
         return 1;
     if (serve(&c, &user, &frame, &err) >= 0)
         return 0;

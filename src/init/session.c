@@ -129,6 +129,6 @@ int op_session_create(struct op_conn *c, const struct wire_message *m, struct ca
     }
     if (pid > 0)
         return 0;
-    fd_close(&c->stop);
+    fd_close(&c->tell);
     _exit(keeper_run(&s, c->fd));
 }

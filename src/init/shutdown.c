@@ -38,8 +38,9 @@ int op_shutdown(struct op_conn *c, const struct wire_message *request, struct ca
     int r = wire_send(c->fd, WIRE_DONE, NULL);
     if (r < 0)
         return error_sys(err, -r, "answering");
-    if (grace > 0 || c->stop < 0) /* alone, PID 1 ends with the operation */
+    if (grace > 0 || c->tell < 0) /* alone, PID 1 ends with the operation */
         return 0;
-    r = fd_write_all(c->stop, "", 1);
+    const struct init_news news = {.ends = true};
+    r = fd_write_all(c->tell, &news, sizeof news);
     return r < 0 ? error_sys(err, -r, "stopping the init process") : 0;
 }

@@ -64,7 +64,7 @@ static int start_keeper(struct op_conn *c, struct terminal_start *s, struct cay_
     }
     if (pid > 0)
         return 0;
-    fd_close(&c->stop);
+    fd_close(&c->tell);
     _exit(terminal_run(s, c->fd));
 }
 

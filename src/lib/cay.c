@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/state.h"
 #include "base/str.h"
+#include "egress/network.h"
 #include "engine/native/native.h"
 #include "engine/spec.h"
 #include "image/host.h"
@@ -17,6 +18,7 @@
 #include "image/store.h"
 #include "lib/code.h"
 #include "lib/command.h"
+#include "lib/egress.h"
 #include "lib/engine.h"
 #include "lib/python.h"
 #include "version.h"
@@ -36,6 +38,7 @@ struct cay_sandbox {
     struct sandbox_spec spec;
     char user[64];
     int connection;
+    struct egress_proxy proxy;
     const char *tier;
 };
 
@@ -129,10 +132,6 @@ static void run_ids(const cay_sandbox *box, struct sandbox_spec *spec) {
 
 static int take_choices(const struct cay_spec *in, struct sandbox_spec *spec,
                         struct cay_error *err) {
-    if (!str_equal(in->network, "none")) {
-        error_set(err, CAY_UNSUPPORTED, "network '%.100s': only 'none' is available", in->network);
-        return error_remedy(err, "leave --network away, or use --network none");
-    }
     if (in->profile != NULL && str_equal(in->profile, "build"))
         spec->profile = PROFILE_BUILD;
     else if (in->profile != NULL && !str_equal(in->profile, "strict"))
@@ -182,6 +181,7 @@ static int make_spec(const struct cay_spec *in, cay_sandbox *box, struct cay_err
 
 static void sandbox_freep(cay_sandbox **box) {
     if (*box != NULL) {
+        egress_proxy_stop(&(*box)->proxy);
         spec_free_mounts(&(*box)->spec);
         image_close(&(*box)->image);
     }
@@ -245,17 +245,30 @@ static int take_user(const char *user, cay_sandbox *box, struct cay_error *err) 
                      user != NULL ? "--user" : "the image's user");
 }
 
+/* Before the sandbox, which is not made if its network cannot be had. */
+static int start_proxy(const cay_engine *engine, const char *network, cay_sandbox *box,
+                       struct cay_error *err) {
+    struct network list;
+    int r = network_parse(network, &list, err);
+    if (r < 0 || list.count == 0)
+        return r;
+    return egress_proxy_start(box->spec.id, network, engine->wanted == TIER_FULL, &box->proxy, err);
+}
+
 int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbox **ret,
                        struct cay_error *err) {
     _cleanup_(sandbox_freep) cay_sandbox *box = calloc(1, sizeof *box);
     if (box == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    box->proxy = EGRESS_PROXY_NONE;
     int r = take_image(engine, in->image, box, err);
     if (r == 0)
         r = take_user(in->user, box, err);
     box->spec.tier = engine->wanted;
     if (r == 0)
         r = make_spec(in, box, err);
+    if (r == 0)
+        r = start_proxy(engine, in->network, box, err);
     if (r < 0)
         return r;
     struct native_root root = {.image = &box->image, .disk = -1};
@@ -297,6 +310,7 @@ static struct command_defaults defaults_of(const cay_sandbox *box) {
         .hostname = box->spec.hostname,
         .work_dir = work_dir_of(box),
         .env = words(&record_of(box)->env),
+        .door = MAX(box->proxy.door, 0),
     };
 }
 

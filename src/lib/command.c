@@ -14,6 +14,7 @@
 #include "base/id.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "egress/control.h"
 #include "wire/client_exec.h"
 
 /* The inside asks, waits, kills; then the host stops believing it. */
@@ -198,6 +199,8 @@ static struct exec_request make_request(const struct cay_exec *exec, const struc
         .quiet_ms = exec->idle_output_timeout_ms,
         .output_max = exec->output_max,
         .program = extras->program,
+        .door = defaults->door,
+        .proxy_port = EGRESS_PORT,
         .report = extras->report != NULL,
         .watch = extras->changed != NULL,
     };

@@ -11,6 +11,7 @@ struct command_defaults {
     const char *hostname;
     const char *work_dir;
     const char *const *env; /* over our own, under the caller's; NULL: none */
+    int door;               /* over which cay-init sends the proxy's listener; 0: none */
 };
 
 /* The environment of a command: nothing of the caller's own; ours, then the sandbox's, then what

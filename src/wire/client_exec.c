@@ -39,15 +39,21 @@ static size_t count_of(const char *const *list) {
     return n;
 }
 
-/* A descriptor goes with the first bytes of the frame. */
-static int send_request(int fd, const struct buf *b, int program) {
-    if (program <= 0)
+/* Descriptors go with the first bytes of the frame. */
+static int send_request(int fd, const struct buf *b, const struct exec_request *req) {
+    int fds[WIRE_FDS_MAX];
+    size_t count = 0;
+    if (req->program > 0)
+        fds[count++] = req->program;
+    if (req->door > 0)
+        fds[count++] = req->door;
+    if (count == 0)
         return wire_send(fd, WIRE_REQUEST, b);
     _cleanup_(buf_free) struct buf frame = BUF_INIT(WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX);
     wire_put_frame(&frame, WIRE_REQUEST, b->data, b->len);
     if (frame.failed)
         return -ENOMEM;
-    int r = fd_send(fd, frame.data, WIRE_HEADER_SIZE, &program, 1);
+    int r = fd_send(fd, frame.data, WIRE_HEADER_SIZE, fds, count);
     return r < 0 ? r
                  : fd_write_all(fd, frame.data + WIRE_HEADER_SIZE, frame.len - WIRE_HEADER_SIZE);
 }
@@ -75,6 +81,8 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
         wire_put_number(&b, WIRE_TAG_REPORT, 1);
     if (req->program > 0)
         wire_put_number(&b, WIRE_TAG_PROGRAM, 1);
+    if (req->door > 0)
+        wire_put_number(&b, WIRE_TAG_PROXY, req->proxy_port);
     if (req->watch)
         wire_put_number(&b, WIRE_TAG_WATCH, 1);
     if (req->merge)
@@ -88,7 +96,7 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
                   WIRE_MESSAGE_MAX / 1024 / 1024);
         return error_remedy(err, "pass large data on standard input or in a file");
     }
-    int r = send_request(fd, &b, req->program);
+    int r = send_request(fd, &b, req);
     if (r == -EPIPE)
         return 0; /* why it reads nothing is in its answer */
     return r < 0 ? error_sys(err, -r, "sending the command to the sandbox") : 0;

@@ -23,6 +23,8 @@ struct exec_request {
     int64_t timeout_ms, quiet_ms;
     uint64_t output_max;
     int program; /* a descriptor to execute; 0 or less: argv[0] is looked up inside */
+    int door;    /* the socket over which the proxy gets its listener first; 0 or less: none */
+    unsigned proxy_port;
     bool report; /* give it a descriptor 3, for exec_streams.report */
     bool merge;  /* its standard error is its standard output */
     bool watch;  /* tell what files below cwd it made or changed */

@@ -205,20 +205,20 @@ int wire_reader_fill(struct wire_reader *r, int fd) {
     return (int)n;
 }
 
-int wire_reader_fill_with(struct wire_reader *r, int fd, int *ret_fd) {
+int wire_reader_fill_with(struct wire_reader *r, int fd, int fds[static WIRE_FDS_MAX]) {
     buf_consume(&r->in, r->used);
     r->used = 0;
     char *to = buf_reserve(&r->in, WIRE_DATA_MAX);
     if (to == NULL)
         return -ENOBUFS;
     size_t count;
-    int got;
-    ssize_t n = fd_receive(fd, to, WIRE_DATA_MAX, &got, 1, &count);
+    int got[WIRE_FDS_MAX];
+    ssize_t n = fd_receive(fd, to, WIRE_DATA_MAX, got, WIRE_FDS_MAX, &count);
     if (n < 0)
         return (int)n;
-    if (count > 0) {
-        fd_close(ret_fd);
-        *ret_fd = got;
+    for (size_t i = 0; i < count; i++) {
+        fd_close(&fds[i]);
+        fds[i] = got[i];
     }
     buf_commit(&r->in, (size_t)n);
     return (int)n;

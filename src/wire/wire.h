@@ -81,6 +81,7 @@ enum wire_op {
     WIRE_OP_TERMINAL_DELETE = 31,
     WIRE_OP_ACTIVITY = 32, /* what goes on in sessions and terminals */
     WIRE_OP_SESSION_SIGNAL = 33,
+    WIRE_OP_LISTEN = 34, /* a socket that listens in the sandbox, sent over one that comes along */
 };
 
 enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
@@ -148,13 +149,14 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_PROGRAM, 59, WIRE_KIND_NUMBER)    /* 1: execute the descriptor that came along */   \
     X(WIRE_TAG_KIND, 60, WIRE_KIND_NUMBER)       /* of a session: enum wire_session_kind */        \
     X(WIRE_TAG_ENDED, 61, WIRE_KIND_NUMBER)      /* 1: the command ended its shell */              \
-    X(WIRE_TAG_MERGE, 62, WIRE_KIND_NUMBER)      /* 1: standard error is standard output */
+    X(WIRE_TAG_MERGE, 62, WIRE_KIND_NUMBER)      /* 1: standard error is standard output */        \
+    X(WIRE_TAG_PROXY, 63, WIRE_KIND_NUMBER)      /* EXEC: as LISTEN with this port, before */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 63,
+        WIRE_TAG_COUNT_ = 64,
 };
 
 /* Both are kept alike, and do not see each other's names. */
@@ -215,9 +217,10 @@ struct wire_reader {
 int wire_reader_next(struct wire_reader *r, struct wire_frame *f);
 /* One read(2) into the reader: bytes read, 0 at the end of the stream, -errno. */
 int wire_reader_fill(struct wire_reader *r, int fd);
-/* The same, by recvmsg(2): a descriptor that comes along is put into *ret_fd, which stays as it is
+/* The same, by recvmsg(2): descriptors that come along are put into fds, which stay as they are
  * otherwise. */
-int wire_reader_fill_with(struct wire_reader *r, int fd, int *ret_fd);
+enum { WIRE_FDS_MAX = 2 };
+int wire_reader_fill_with(struct wire_reader *r, int fd, int fds[static WIRE_FDS_MAX]);
 /* Blocks for the next frame: 1, 0 at a clean end between frames, -errno. */
 int wire_receive(struct wire_reader *r, int fd, struct wire_frame *f);
 void wire_reader_free(struct wire_reader *r);

@@ -1,4 +1,4 @@
-#include "api/relay.h"
+#include "base/relay.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

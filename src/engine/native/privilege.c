@@ -45,6 +45,10 @@ static int set_capabilities(uint64_t permitted, uint64_t inheritable) {
     return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
+int privilege_drop_capabilities(void) {
+    return set_capabilities(0, 0);
+}
+
 static int limit_bounding_set(uint64_t keep) {
     for (int cap = 0; cap < 64; cap++) {
         if ((keep & CAP_BIT(cap)) != 0)

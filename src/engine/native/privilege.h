@@ -10,6 +10,9 @@
  * id) setgroups is not possible and was denied. */
 int privilege_set_ids(uid_t uid, gid_t gid, bool change_groups);
 
+/* Gives up every capability. */
+int privilege_drop_capabilities(void);
+
 /* What cay-init keeps across its exec, inside its user namespace only: to start commands as any
  * user of the sandbox and to end them. In the profile strict that is all, nothing of it reaches a
  * command, the bounding set is empty and the securebits are locked. In the profile build commands
