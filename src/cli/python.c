@@ -178,10 +178,7 @@ static struct cay_spec make_spec(const struct run *r) {
     struct cay_spec spec;
     cay_spec_init(&spec);
     spec.image = fresh_is_host(image_name(r)) ? "host" : r->image;
-    if (o->network != NULL)
-        spec.network = o->network;
-    else if (r->config->sandbox.network_enabled)
-        spec.network = "bridge";
+    spec.network = o->network != NULL ? o->network : config_network(r->config);
     spec.memory_bytes = o->memory != 0 ? o->memory : r->config->sandbox.memory;
     spec.disk_bytes = o->disk;
     spec.cpus = o->cpus > 0 ? o->cpus : r->config->sandbox.cpus;

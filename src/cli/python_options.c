@@ -114,7 +114,7 @@ const struct opt python_options[] = {
     {.name = "network",
      OPT_TO_STRING(struct python_options, network),
      .arg = "MODE",
-     .help = "none: loopback only"},
+     .help = "none: loopback only; allow=LIST: what is listed, through a proxy (none)"},
     {.letter = 'v',
      .name = "volume",
      OPT_TO_STRINGS(struct python_options, volumes),

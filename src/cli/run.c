@@ -81,7 +81,7 @@ static const struct opt options[] = {
     {.name = "network",
      OPT_TO_STRING(struct run_options, network),
      .arg = "MODE",
-     .help = "none: loopback only"},
+     .help = "none: loopback only; allow=LIST: what is listed, through a proxy (none)"},
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct run_options, env),
@@ -193,10 +193,7 @@ static struct cay_spec make_spec(const struct run *r) {
     cay_spec_init(&spec);
     spec.name = o->name;
     spec.image = is_host_image(r) ? "host" : r->image;
-    if (o->network != NULL)
-        spec.network = o->network;
-    else if (r->config->sandbox.network_enabled)
-        spec.network = "bridge";
+    spec.network = o->network != NULL ? o->network : config_network(r->config);
     spec.memory_bytes = o->memory != 0 ? o->memory : r->config->sandbox.memory;
     /* The configured size is for sandboxes that stay; here files are kept in
      * memory. */

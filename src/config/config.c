@@ -374,3 +374,8 @@ int config_load(const char *path, const char *const *env, struct config **ret,
         *ret = TAKE_PTR(config);
     return r;
 }
+
+const char *config_network(const struct config *config) {
+    bool says_nothing = str_equal(config->sandbox.network, "none");
+    return says_nothing && config->sandbox.network_enabled ? "allow=*" : config->sandbox.network;
+}

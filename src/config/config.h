@@ -54,6 +54,7 @@ struct config {
         double cpus;
         int64_t timeout_ms;
         bool network_enabled;
+        const char *network;
         const char *engine;
         const char *tier; /* "auto": by the daemon's rights */
         int64_t pids;
@@ -132,6 +133,9 @@ void config_freep(struct config **config);
 
 /* A table of the file that another module reads ("llm", "mcp", …), or NULL. */
 const struct toml_value *config_section(const struct config *config, const char *name);
+
+/* What sandboxes reach that say nothing of it: "none", or "allow=" and a list. */
+const char *config_network(const struct config *config);
 
 /* The table of all keys; config->values has the same order. */
 const struct config_key *config_keys(size_t *ret_count);

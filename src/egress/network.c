@@ -218,7 +218,9 @@ int network_parse(const char *text, struct network *ret, struct cay_error *err) 
         return 0;
     if (str_equal(text, "bridge")) {
         error_set(err, CAY_UNSUPPORTED, "network 'bridge' is not available");
-        return error_remedy(err, "use 'allow=*', which reaches every public name by a proxy");
+        return error_remedy(
+            err, "use --network none, or --network 'allow=*', which reaches every public "
+                 "name by a proxy");
     }
     if (!str_starts(text, prefix)) {
         char shown[80];

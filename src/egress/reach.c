@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/str.h"
 
 enum { CONNECT_MS = 10 * 1000, ADDRESSES_MAX = 16 };
 
@@ -39,10 +40,11 @@ static int forbid_address(const char *host, const char *address, enum network_ve
         error_set(err, CAY_FORBIDDEN, "%s is the private address %s", host, address);
         return error_remedy(err, "list a private range that has it, such as %s", address);
     }
+    bool is_said = str_equal(host, address);
     error_set(err, CAY_FORBIDDEN,
-              "%s is %s: the host itself, link-local, metadata or multicast, which no sandbox "
+              "%s is %s%sthe host itself, link-local, metadata or multicast, which no sandbox "
               "reaches",
-              host, address);
+              host, is_said ? "" : address, is_said ? "" : ": ");
     return error_remedy(err, "use a service elsewhere");
 }
 

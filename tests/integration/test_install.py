@@ -65,6 +65,7 @@ def test_the_unit_names_the_daemon(installed):
 
 @pytest.mark.parametrize("file", [
     "include/cay.h", "include/cay/errors.h", "include/cay/manager.h", "include/cay/remote.h",
+    "libexec/cay/cay-egress",
     "libexec/cay/cay-remote",
     "share/bash-completion/completions/cay", "share/zsh/site-functions/_cay",
     "share/fish/vendor_completions.d/cay.fish",

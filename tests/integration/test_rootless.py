@@ -18,7 +18,7 @@ ACCOUNT = "nobody"
 SUITES = {
     "one-id": ["run", "tty", "programs", "doctor", "version", "bad_input", "cleanup", "faults",
                "image_verbs", "run_image", "snapshot", "transfer", "transfer_hostile", "keep",
-               "daemon", "daemon_image", "sandboxes", "client_hostile", "archive"],
+               "daemon", "daemon_image", "sandboxes", "client_hostile", "archive", "network"],
     "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs",
                "run_image", "snapshot", "transfer", "transfer_hostile", "keep", "daemon",
                "daemon_image", "sandboxes", "client_hostile", "archive"],
@@ -44,7 +44,7 @@ def build():
     helpers = Path("tests/helpers")
     (folder / helpers).mkdir(parents=True)
     shutil.copy(CAY, folder)
-    for program in ("cay-image", "cay-launcher", "cay-remote", "cayd", helpers / "deny", helpers / "keep"):
+    for program in ("cay-egress", "cay-image", "cay-launcher", "cay-remote", "cayd", helpers / "deny", helpers / "keep"):
         if (BUILD / program).exists():
             shutil.copy(BUILD / program, folder / program)
     yield folder
