@@ -89,7 +89,7 @@ struct cay_image_config {
 struct cay_spec {
     const char *name;    /* its hostname too; NULL: generated */
     const char *image;   /* "host", or the name or id of an image in the store */
-    const char *network; /* "none" */
+    const char *network; /* "none", or "allow=" and a list of what is reached through a proxy */
     uint64_t memory_bytes;
     uint64_t disk_bytes; /* 0: half of the memory */
     double cpus;

@@ -115,32 +115,70 @@ static int check_lacks(const struct json *at, const struct lack *lacks, size_t c
     return 0;
 }
 
-static const char no_network[] = "sandboxes have no network: leave it out, and copy files in";
+/* ---- what it reaches ---- */
 
-/* Who says that it is not to be blocked wants what there is none of. */
-static int check_blocks(const struct json *at, struct cay_error *err) {
-    bool blocks = true;
-    int r = json_get_bool(at, "networkBlockAll", JSON_OPTIONAL, &blocks, err);
-    if (r < 0 || blocks)
+/* Appends entries of one of Daytona's lists, which has commas too. */
+static int put_entries(const struct json *at, const char *key, bool are_ranges, struct buf *list,
+                       struct cay_error *err) {
+    const char *text = NULL;
+    int r = json_get_string(at, key, JSON_OPTIONAL, &text, err);
+    if (r < 0 || text == NULL)
         return r;
-    error_set(err, CAY_UNSUPPORTED, "networkBlockAll: sandboxes have no network to be opened");
-    return error_remedy(err, "leave it out, and copy files in; previews reach ports inside");
+    while (*text != '\0') {
+        text += strspn(text, " ,");
+        size_t len = strcspn(text, " ,");
+        if (len > 0 && network_is_range(text, len) != are_ranges) {
+            error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.*s' is no %s", key, (int)MIN(len, 60U),
+                      text, are_ranges ? "range of addresses that can be opened" : "domain");
+            return error_remedy(err, are_ranges ? "write ranges as in 203.0.114.0/24"
+                                                : "write domains as in a.com,*.b.org");
+        }
+        if (len > 0 && list->len > 0)
+            (void)buf_putc(list, ',');
+        (void)buf_append(list, text, len);
+        text += len;
+    }
+    return 0;
 }
+
+/* Lists are what counts; without them networkBlockAll says whether everything is closed or
+ * everything that is public is open, and without that the default stays. */
+static int read_network(const struct json *at, char network[static NETWORK_TEXT_SIZE],
+                        struct cay_error *err) {
+    struct json value;
+    bool blocks = false, is_said = json_child(at, "networkBlockAll", &value);
+    _cleanup_(buf_free) struct buf list = BUF_INIT(NETWORK_TEXT_SIZE);
+    int r = json_get_bool(at, "networkBlockAll", JSON_OPTIONAL, &blocks, err);
+    if (r == 0)
+        r = put_entries(at, "networkAllowList", true, &list, err);
+    if (r == 0)
+        r = put_entries(at, "domainAllowList", false, &list, err);
+    if (r < 0)
+        return r;
+    int e = 0;
+    if (is_said && blocks)
+        e = str_copy(network, NETWORK_TEXT_SIZE, "none");
+    else if (list.len > 0 || list.failed)
+        e = list.failed ? -1 : str_format(network, NETWORK_TEXT_SIZE, "allow=%s", list.data);
+    else if (is_said && json_kind(&value) == JSON_KIND_BOOL)
+        e = str_copy(network, NETWORK_TEXT_SIZE, "allow=*");
+    return e < 0 ? error_set(err, CAY_INVALID_ARGUMENT, "the lists of the network are too long")
+                 : 0;
+}
+
+static const char no_upstream[] = "leave it out: sandboxes have a proxy of their own";
 
 static int check_create(const struct json *at, struct cay_error *err) {
     static const struct lack lacks[] = {
         {"gpu", "leave it out, or give 0"},
         {"gpuType", "leave it out"},
-        {"networkAllowList", no_network},
-        {"domainAllowList", no_network},
-        {"outboundProxyUrl", no_network},
+        {"outboundProxyUrl", no_upstream},
         {"autoPauseInterval", "use autoStopInterval"},
         {"linkedSandbox", "leave it out"},
         {"secrets", "pass them in env"},
         {"kvm", "leave it out"},
     };
-    int r = check_lacks(at, lacks, ARRAY_LEN(lacks), err);
-    return r < 0 ? r : check_blocks(at, err);
+    return check_lacks(at, lacks, ARRAY_LEN(lacks), err);
 }
 
 /* ---- values ---- */
@@ -265,6 +303,8 @@ static int read_create(const struct json *at, struct sandbox_record *ret, struct
         r = value_intervals(at, ret, err);
     if (r == 0)
         r = json_get_bool(at, "public", JSON_OPTIONAL, &ret->is_public, err);
+    if (r == 0)
+        r = read_network(at, ret->network, err);
     return r < 0 ? r : read_ttl(at, &ret->destroy_ms, err);
 }
 
@@ -297,12 +337,9 @@ int daytona_read_resize(const struct buf *body, struct manager_update *ret, stru
                : read_limits(&root, &ret->memory_bytes, &ret->disk_bytes, &ret->cpu_quota_us, err);
 }
 
-int daytona_read_network(const struct buf *body, struct cay_error *err) {
-    static const struct lack lacks[] = {
-        {"networkAllowList", no_network},
-        {"domainAllowList", no_network},
-        {"outboundProxyUrl", no_network},
-    };
+int daytona_read_network(const struct buf *body, struct manager_update *ret,
+                         struct cay_error *err) {
+    static const struct lack lacks[] = {{"outboundProxyUrl", no_upstream}};
     _cleanup_(json_freep) struct json_document *doc = NULL;
     int r = value_parse(body, &doc, err);
     if (r < 0)
@@ -311,7 +348,7 @@ int daytona_read_network(const struct buf *body, struct cay_error *err) {
     r = json_as_object(&root, err);
     if (r == 0)
         r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
-    return r < 0 ? r : check_blocks(&root, err);
+    return r < 0 ? r : read_network(&root, ret->network, err);
 }
 
 static int check_given(const char *name, const char *key, struct cay_error *err) {

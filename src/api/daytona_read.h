@@ -20,8 +20,8 @@ int daytona_read_create(const struct buf *body, struct sandbox_record *ret,
                         struct daytona_build *ret_build, struct cay_error *err);
 /* Limits: processors, and GiB of memory and disk. */
 int daytona_read_resize(const struct buf *body, struct manager_update *ret, struct cay_error *err);
-/* network-settings: 0 if it is what every sandbox has. */
-int daytona_read_network(const struct buf *body, struct cay_error *err);
+/* network-settings. */
+int daytona_read_network(const struct buf *body, struct manager_update *ret, struct cay_error *err);
 
 /* CreateSnapshot: its name, and the image that it is made from, or the Dockerfile if it has to be
  * built. */

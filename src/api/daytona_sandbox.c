@@ -237,7 +237,9 @@ static int set_public(struct call *c, struct cay_error *err) {
 }
 
 static int set_network(struct call *c, struct cay_error *err) {
-    return after(c, daytona_read_network(&c->body, err), err);
+    struct manager_update u = MANAGER_UPDATE_INIT;
+    int r = daytona_read_network(&c->body, &u, err);
+    return r < 0 ? r : change(c, &u, err);
 }
 
 static int set_labels(struct call *c, struct cay_error *err) {

@@ -136,7 +136,28 @@ static void put_toolbox(struct jsonw *w, const char *origin) {
     jsonw_put_string(w, "toolboxProxyUrl", buf_text(&url));
 }
 
-/* Nothing inside reaches outside: networkBlockAll says so, whatever was asked for. */
+/* Our one list as Daytona's two: ranges, and the rest. */
+static void put_network(struct jsonw *w, const char *network) {
+    bool is_open = str_starts(network, "allow=");
+    _cleanup_(buf_free) struct buf ranges = BUF_INIT(NETWORK_TEXT_SIZE);
+    _cleanup_(buf_free) struct buf domains = BUF_INIT(NETWORK_TEXT_SIZE);
+    jsonw_put_bool(w, "networkBlockAll", !is_open);
+    if (!is_open)
+        return;
+    for (const char *at = strchr(network, '=') + 1; *at != '\0';) {
+        size_t len = strcspn(at, ",");
+        struct buf *to = network_is_range(at, len) ? &ranges : &domains;
+        if (to->len > 0)
+            (void)buf_putc(to, ',');
+        (void)buf_append(to, at, len);
+        at += len + (at[len] == ',');
+    }
+    if (ranges.len > 0)
+        jsonw_put_string(w, "networkAllowList", buf_text(&ranges));
+    if (domains.len > 0)
+        jsonw_put_string(w, "domainAllowList", buf_text(&domains));
+}
+
 void daytona_write_sandbox(struct jsonw *w, const struct sandbox_record *r,
                            const struct daytona_view *view) {
     jsonw_begin_object(w);
@@ -152,7 +173,7 @@ void daytona_write_sandbox(struct jsonw *w, const struct sandbox_record *r,
     }
     daytona_put_pairs(w, "labels", &r->labels);
     jsonw_put_bool(w, "public", r->is_public);
-    jsonw_put_bool(w, "networkBlockAll", true);
+    put_network(w, r->network);
     jsonw_put_string(w, "target", DAYTONA_REGION);
     jsonw_put_string(w, "sandboxClass", "container");
     jsonw_put_string(w, "daemonVersion", cay_version());

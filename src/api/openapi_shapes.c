@@ -13,21 +13,23 @@ static const struct openapi_shape shapes[] = {
               "method:s errors:[o]"},
     {"Sandbox",
      "id:s! organizationId:s! name:s! snapshot:s user:s! env:m! volumes:[SandboxVolume] labels:m! "
-     "public:b! networkBlockAll:b! target:s! sandboxClass:s daemonVersion:s cpu:i! gpu:i! "
+     "public:b! networkBlockAll:b! networkAllowList:s domainAllowList:s target:s! sandboxClass:s "
+     "daemonVersion:s cpu:i! gpu:i! "
      "memory:i! disk:i! state:s! desiredState:s errorReason:s recoverable:b backupState:s "
      "backupCreatedAt:t "
      "autoStopInterval:i autoPauseInterval:i autoArchiveInterval:i autoDeleteInterval:i "
      "autoDestroyAt:t createdAt:t updatedAt:t lastActivityAt:t toolboxProxyUrl:s!"},
     {"SandboxListItem",
      "id:s! organizationId:s! name:s! snapshot:s user:s! labels:m! public:b! networkBlockAll:b! "
-     "target:s! cpu:i! gpu:i! memory:i! disk:i! state:s! desiredState:s errorReason:s "
+     "networkAllowList:s domainAllowList:s target:s! cpu:i! gpu:i! memory:i! disk:i! state:s! "
+     "desiredState:s errorReason:s "
      "recoverable:b createdAt:t updatedAt:t lastActivityAt:t toolboxProxyUrl:s!"},
     {"SandboxVolume", "volumeId:s! mountPath:s! subpath:s"},
     {"BuildInfo", "dockerfileContent:s! contextHashes:[s]"},
     {"CreateSandbox",
      "name:s snapshot:s buildInfo:BuildInfo user:s env:m labels:m public:b target:s cpu:i gpu:i "
      "memory:i disk:i autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i ttlMinutes:i "
-     "volumes:[SandboxVolume] networkBlockAll:b"},
+     "volumes:[SandboxVolume] networkBlockAll:b networkAllowList:s domainAllowList:s"},
     {"SandboxList", "items:[SandboxListItem]! nextCursor:s!?"},
     {"SandboxPage", "items:[Sandbox]! total:i! page:i! totalPages:i!"},
     {"ResizeSandbox", "cpu:i memory:i disk:i"},
@@ -122,13 +124,13 @@ static const struct openapi_shape shapes[] = {
     {"CayError", "code:s! message:s! remedy:s! statusCode:i!"},
     {"CaySandbox",
      "id:s! name:s! state:s! image:s! user:s! workDir:s! memory:i! cpus:n! disk:i! pids:i! "
-     "labels:m! env:m createdAt:t! updatedAt:t! lastActivityAt:t! autoStopInterval:i! "
+     "labels:m! env:m network:s! createdAt:t! updatedAt:t! lastActivityAt:t! autoStopInterval:i! "
      "autoArchiveInterval:i! archiveSize:i! autoDeleteInterval:i! onFailure:s! tier:s! "
      "profile:s! progress:s? errorReason:s? errorRemedy:s?"},
     {"CayCreate",
      "name:s image:s env:m labels:m user:s workDir:s memory:s cpus:n disk:s pids:i "
      "volumes:[o] autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i onFailure:s "
-     "readOnly:b profile:s tier:s"},
+     "readOnly:b profile:s tier:s network:s"},
     {"CayStats", "memoryBytes:i! memoryLimit:i! memoryPeak:i! cpuMicros:i! pids:i! oomKills:i! "
                  "oomAgeMs:i! diskBytes:i! diskLimit:i!"},
     {"CayEvent", "number:i! time:t! state:s! text:s!"},

@@ -24,6 +24,7 @@ static void write_sandbox(struct sheet *s, const void *row) {
     if (!s->is_tsv)
         sheet_pairs(s, "env", &r->env);
     sheet_words(s, "volumes", &r->volumes);
+    sheet_string(s, "network", r->network);
     sheet_time(s, "createdAt", r->created_ms);
     sheet_time(s, "updatedAt", r->updated_ms);
     sheet_time(s, "lastActivityAt", r->active_ms);

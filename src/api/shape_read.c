@@ -60,6 +60,8 @@ static int read_texts(const struct json *at, struct sandbox_record *ret, struct 
         r = value_text(at, "image", ret->image_name, sizeof ret->image_name, err);
     if (r == 0)
         r = value_text(at, "user", ret->user, sizeof ret->user, err);
+    if (r == 0)
+        r = value_text(at, "network", ret->network, sizeof ret->network, err);
     return r < 0 ? r : value_text(at, "workDir", ret->work_dir, sizeof ret->work_dir, err);
 }
 
@@ -83,6 +85,7 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
         "tier",
         "profile",
         "readOnly",
+        "network",
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
     int r = value_parse(body, &doc, err);
@@ -282,6 +285,7 @@ int shape_read_update(const struct buf *body, struct manager_update *ret, struct
         "autoArchiveInterval",
         "onFailure",
         "autoDeleteInterval",
+        "network",
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
     int r = value_parse(body, &doc, err);
@@ -291,6 +295,8 @@ int shape_read_update(const struct buf *body, struct manager_update *ret, struct
     r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = read_new_limits(&root, ret, err);
+    if (r == 0)
+        r = value_text(&root, "network", ret->network, sizeof ret->network, err);
     if (r == 0)
         r = read_label_changes(&root, ret, err);
     if (r == 0)

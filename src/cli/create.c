@@ -11,7 +11,7 @@ enum { MINUTE_MS = 60 * 1000 };
 
 struct create_options {
     struct verb_common common;
-    const char *image, *name, *workdir, *user;
+    const char *image, *name, *network, *workdir, *user;
     uint64_t memory, disk;
     double cpus;
     int64_t pids, auto_stop_ms, auto_archive_ms, auto_delete_ms; /* -1: as configured */
@@ -55,6 +55,10 @@ static const struct opt options[] = {
      OPT_TO_SIZE(struct create_options, disk),
      .arg = "SIZE",
      .help = "limit of written files (5g)"},
+    {.name = "network",
+     OPT_TO_STRING(struct create_options, network),
+     .arg = "MODE",
+     .help = "none: loopback only; allow=LIST: what is listed, through a proxy (none)"},
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct create_options, env),
@@ -129,6 +133,7 @@ static int make_body(const struct create_options *o, struct buf *b, struct cay_e
     c.spec.name = o->name;
     c.spec.image = o->image;
     c.spec.user = o->user;
+    c.spec.network = o->network;
     c.spec.tier = o->tier > 0 ? tiers[o->tier] : NULL;
     c.spec.profile = o->profile > 0 ? profiles[o->profile] : NULL;
     c.spec.read_only = o->read_only;

@@ -27,6 +27,7 @@ static const struct {
     {"profile", "profile", false},
     {"labels", "labels", false},
     {"volumes", "volumes", false},
+    {"network", "network", false},
     {"createdAt", "created", false},
     {"updatedAt", "updated", false},
     {"lastActivityAt", "active", false},

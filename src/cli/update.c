@@ -13,6 +13,7 @@ struct update_options {
     uint64_t memory, disk;
     double cpus;
     int64_t pids;
+    const char *network;
     const char *auto_stop, *auto_archive, *auto_delete; /* TIME, or "never" */
     struct strv labels;
     int on_failure; /* 0: as it is */
@@ -42,6 +43,10 @@ static const struct opt options[] = {
      OPT_TO_SIZE(struct update_options, disk),
      .arg = "SIZE",
      .help = "limit of written files; it can only grow"},
+    {.name = "network",
+     OPT_TO_STRING(struct update_options, network),
+     .arg = "MODE",
+     .help = "what it reaches: none, or allow=LIST; what is open now is cut"},
     {.letter = 'l',
      .name = "label",
      OPT_TO_STRINGS(struct update_options, labels),
@@ -135,6 +140,8 @@ static void put_limits(struct jsonw *w, const struct update_options *o) {
         jsonw_put_integer(w, "pids", o->pids);
     if (o->cpus > 0)
         jsonw_put_number(w, "cpus", o->cpus);
+    if (o->network != NULL)
+        jsonw_put_string(w, "network", o->network);
     if (o->on_failure > 0)
         jsonw_put_string(w, "onFailure", policies[o->on_failure]);
 }

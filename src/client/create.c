@@ -78,6 +78,7 @@ static void put_spec(struct jsonw *w, const struct cay_spec *s) {
     put_text(w, "user", s->user);
     put_text(w, "tier", s->tier);
     put_text(w, "profile", s->profile);
+    put_text(w, "network", s->network);
     if (s->read_only)
         jsonw_put_bool(w, "readOnly", true);
     put_count(w, "memory", s->memory_bytes);
@@ -88,19 +89,10 @@ static void put_spec(struct jsonw *w, const struct cay_spec *s) {
     put_list(w, "volumes", s->volumes);
 }
 
-static int check_network(const char *network, struct cay_error *err) {
-    if (network == NULL || str_equal(network, "none"))
-        return 0;
-    error_set(err, CAY_UNSUPPORTED, "network '%.100s': only 'none' is available", network);
-    return error_remedy(err, "leave it away, or use 'none'");
-}
-
 int create_body(const struct cay_create *c, struct buf *body, struct cay_error *err) {
     int r = check_pairs(c->env, "--env", err);
     if (r == 0)
         r = check_pairs(c->labels, "--label", err);
-    if (r == 0)
-        r = check_network(c->spec.network, err);
     if (r < 0)
         return r;
     struct jsonw w = JSONW_INIT(body);

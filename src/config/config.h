@@ -61,6 +61,7 @@ struct config {
         uint64_t disk; /* bytes */
     } sandbox;
     struct {
+        const char *network_max;
         int64_t max_sandboxes;
         int64_t idle_timeout_ms; /* 0: never */
         int64_t cleanup_interval_ms;

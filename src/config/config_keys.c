@@ -101,6 +101,15 @@ static int check_log_level(const char *what, const char *text, struct cay_error 
     return error_remedy(err, "use error, warn, info or debug");
 }
 
+static int check_network_max(const char *what, const char *text, struct cay_error *err) {
+    if (str_equal(text, "none") || str_equal(text, "public") || str_equal(text, "private"))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is none of them", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use none, public or private");
+}
+
 #define FIELD(name)     .offset = offsetof(struct config, name)
 #define RANGE(from, to) .min = (from), .max = (to)
 
@@ -137,6 +146,9 @@ static const struct config_key keys[] = {
 
     {"manager", "max_sandboxes", CONFIG_INTEGER, "100", FIELD(manager.max_sandboxes),
      RANGE(1, 1000000), .help = "sandboxes at the same time"},
+    {"manager", "network_max", CONFIG_STRING, "public", FIELD(manager.network_max),
+     .check = check_network_max,
+     .help = "what a key may ask for that is not an admin's: none, public or private addresses"},
     {"manager", "idle_timeout", CONFIG_DURATION, "3600", FIELD(manager.idle_timeout_ms),
      RANGE(0, 3650 * day_ms), .help = "remove a sandbox after this time without use; 0: never"},
     {"manager", "cleanup_interval", CONFIG_DURATION, "300", FIELD(manager.cleanup_interval_ms),

@@ -23,6 +23,7 @@
 #include "daemon/archives.h"
 #include "daemon/control.h"
 #include "daemon/describe.h"
+#include "daemon/egress.h"
 #include "daemon/pulls.h"
 #include "engine/native/idrange.h"
 #include "engine/native/native_engine.h"
@@ -47,6 +48,7 @@ struct front {
     struct builds *builds;
     struct contexts *contexts;
     struct interpreters *interpreters;
+    struct egress_link egress;
     pthread_rwlock_t config_lock;
     struct config *config; /* what counts now; the first is the settings' */
 };
@@ -160,6 +162,24 @@ static const struct archive_ops archives = {.write = write_archive,
                                             .end_backup = end_backup,
                                             .remove_backup = remove_backup};
 
+static int set_network(void *user, const char *id, const char *network, int door,
+                       struct cay_error *err) {
+    struct front *f = user;
+    return egress_link_set(&f->egress, id, network, door, err);
+}
+
+static void drop_network(void *user, const char *id) {
+    struct front *f = user;
+    egress_link_drop(&f->egress, id);
+}
+
+static void proxy_lost(void *user) {
+    const struct front *f = user;
+    manager_network_again(f->manager);
+}
+
+static const struct network_ops networks = {.set = set_network, .drop = drop_network};
+
 /* ---- images for clients ---- */
 
 static int ask_store(const struct front *f, enum store_verb verb, const char *name,
@@ -219,6 +239,8 @@ static int fill_defaults(const struct settings *s, const struct config *c,
                          struct sandbox_record *ret, struct cay_error *err) {
     if (str_copy(ret->image_name, sizeof ret->image_name, c->sandbox.image) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] image is too long");
+    if (str_copy(ret->network, sizeof ret->network, config_network(c)) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] network is too long");
     ret->memory_bytes = c->sandbox.memory;
     ret->disk_bytes = s->no_disk_limits.code == CAY_OK ? c->sandbox.disk : 0;
     ret->cpu_quota_us = (uint32_t)(c->sandbox.cpus * 100000);
@@ -231,9 +253,16 @@ static int fill_defaults(const struct settings *s, const struct config *c,
     return 0;
 }
 
+static enum network_reach reach_of(const char *name) {
+    return str_equal(name, "none")     ? NETWORK_REACH_NONE
+           : str_equal(name, "public") ? NETWORK_REACH_PUBLIC
+                                       : NETWORK_REACH_PRIVATE;
+}
+
 static struct manager_limits limits_of(const struct config *c) {
     return (struct manager_limits){.max_sandboxes = c->manager.max_sandboxes,
                                    .idle_timeout_ms = c->manager.idle_timeout_ms,
+                                   .network_max = reach_of(c->manager.network_max),
                                    .cleanup_interval_ms = c->manager.cleanup_interval_ms,
                                    .stop_grace_ms = c->manager.stop_timeout_ms,
                                    .sample_interval_ms = c->manager.sample_interval_ms,
@@ -251,9 +280,11 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .ensure = ensure,
         .describe = describe,
         .archives = f->options->settings->is_docker ? NULL : &archives, /* of disks that we made */
+        .network = &networks,
         .user = f,
         .no_disk_limits = f->options->settings->no_disk_limits,
     };
+    egress_link_init(&f->egress, f->options->control, proxy_lost, f);
     if (options.no_disk_limits.code != CAY_OK)
         log_event(LOG_LEVEL_WARN, "sandboxes have no disk limit", "why", "%s; %s",
                   options.no_disk_limits.message, options.no_disk_limits.remedy);

@@ -19,6 +19,7 @@
 #include "daemon/archives.h"
 #include "daemon/control.h"
 #include "daemon/describe.h"
+#include "daemon/egress.h"
 #include "daemon/front.h"
 #include "daemon/notify.h"
 #include "daemon/places.h"
@@ -48,6 +49,7 @@ struct supervisor {
     struct places_sockets sockets;
     int control; /* to the front */
     struct child front, launcher;
+    pid_t egress; /* 0: there is none, or it has ended */
     struct pulls pulls;
     struct archive_jobs archives;
     struct reload reload;       /* which the front has not answered yet */
@@ -259,6 +261,8 @@ static void reap(struct supervisor *s) {
             front_ended(s, status);
         else if (pid == s->launcher.pid)
             launcher_ended(s, status);
+        else if (pid == s->egress)
+            s->egress = 0;
         else if (!pulls_ended(&s->pulls, pid))
             (void)archive_jobs_ended(&s->archives, pid);
     }
@@ -296,6 +300,8 @@ static void take_message(struct supervisor *s) {
         archive_jobs_handle(&s->archives, s->settings, &m, fds[0], fds[1]);
     else if (m.op == CONTROL_RELOADED || m.op == CONTROL_REFUSED)
         end_reload(s, &m);
+    else if (m.op == CONTROL_EGRESS && fds[0] >= 0)
+        egress_replace(s->settings, fds[0], &s->egress);
     else if (m.op == CONTROL_RECORD && fds[0] >= 0)
         describe_send(s->settings->state_dir, m.name, fds[0]);
     for (size_t i = 0; i < CONTROL_FDS_MAX; i++)

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #include "base/auto.h"
@@ -53,17 +54,17 @@ static bool read_address(const char *text, struct in6_addr *ret, unsigned *ret_b
     return inet_pton(AF_INET6, text, ret) == 1;
 }
 
-static bool is_in(const struct in6_addr *a, const struct in6_addr *range, unsigned bits) {
+static bool is_in(const void *a, const void *range, unsigned bits) {
     unsigned bytes = bits / 8, rest = bits % 8;
+    const unsigned char *x = a, *y = range;
     if (memcmp(a, range, bytes) != 0)
         return false;
     unsigned char mask = (unsigned char)(0xff00U >> rest);
-    return rest == 0 || ((a->s6_addr[bytes] ^ range->s6_addr[bytes]) & mask) == 0;
+    return rest == 0 || ((x[bytes] ^ y[bytes]) & mask) == 0;
 }
 
 /* True if all of a/bits lies in one of the ranges. */
-static bool lies_in(const struct in6_addr *a, unsigned bits, const struct range *ranges,
-                    size_t count) {
+static bool lies_in(const void *a, unsigned bits, const struct range *ranges, size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct in6_addr range;
         unsigned before;
@@ -143,8 +144,10 @@ static int take_range(char *text, struct network_entry *ret) {
     char *slash = strchr(text, '/');
     if (slash != NULL)
         *slash = '\0';
-    if (!read_address(text, &ret->address, &before))
+    struct in6_addr address;
+    if (!read_address(text, &address, &before))
         return slash != NULL ? -1 : 0;
+    memcpy(ret->address, &address, sizeof ret->address);
     ret->is_range = true;
     ret->bits = 128;
     if (slash == NULL)
@@ -182,10 +185,15 @@ static int take_entry(const char *entry, size_t len, struct network_entry *ret,
     ret->ports = r == 1 && port == NETWORK_PORTS_WEB ? NETWORK_PORTS_ALL : port;
     if (r == 0 && (body != text || take_domain(body, ret) < 0))
         return refuse(entry, len, "is neither a domain nor a range of addresses", err);
-    if (r == 1 && lies_in(&ret->address, ret->bits, closed, ARRAY_LEN(closed)))
+    if (r == 1 && lies_in(ret->address, ret->bits, closed, ARRAY_LEN(closed)))
         return refuse(entry, len, "is never opened: loopback, link-local, metadata or multicast",
                       err);
     return 0;
+}
+
+bool network_is_range(const char *entry, size_t len) {
+    struct network_entry e;
+    return take_entry(entry, len, &e, NULL) == 0 && e.is_range;
 }
 
 static int take_list(const char *list, struct network *ret, struct cay_error *err) {
@@ -277,7 +285,7 @@ bool network_has_ranges(const struct network *n) {
 }
 
 static bool is_private(const struct network_entry *e) {
-    return e->is_range && lies_in(&e->address, e->bits, private, ARRAY_LEN(private));
+    return e->is_range && lies_in(e->address, e->bits, private, ARRAY_LEN(private));
 }
 
 enum network_reach network_reach(const struct network *n) {
@@ -287,12 +295,16 @@ enum network_reach network_reach(const struct network *n) {
     return n->count > 0 ? NETWORK_REACH_PUBLIC : NETWORK_REACH_NONE;
 }
 
-static bool is_listed(const struct network *n, const struct in6_addr *a, unsigned port,
-                      bool as_private) {
+static bool is_v4(const void *address) {
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    return memcmp(address, mapped, sizeof mapped) == 0;
+}
+
+static bool is_listed(const struct network *n, const void *a, unsigned port, bool as_private) {
     for (size_t i = 0; i < n->count; i++) {
         const struct network_entry *e = &n->entries[i];
-        bool same_kind = IN6_IS_ADDR_V4MAPPED(a) == IN6_IS_ADDR_V4MAPPED(&e->address);
-        if (e->is_range && same_kind && is_in(a, &e->address, e->bits) && has_port(e, port) &&
+        bool same_kind = is_v4(a) == is_v4(e->address);
+        if (e->is_range && same_kind && is_in(a, e->address, e->bits) && has_port(e, port) &&
             (!as_private || is_private(e)))
             return true;
     }

@@ -6,12 +6,11 @@
  * an address of IPv6. A domain without a port has 80 and 443, a range has all. */
 #pragma once
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/socket.h>
 
 struct cay_error;
+struct sockaddr;
 
 enum {
     NETWORK_TEXT_SIZE = 2048,
@@ -26,8 +25,8 @@ struct network_entry {
     bool is_range;
     bool below; /* "*.name" */
     int ports;
-    struct in6_addr address; /* those of IPv4 are mapped */
-    unsigned bits;           /* of 128 */
+    unsigned char address[16]; /* of IPv6; those of IPv4 are mapped */
+    unsigned bits;             /* of 128 */
 };
 
 struct network {
@@ -45,6 +44,9 @@ enum network_reach {
 /* Parses and checks; NULL and "" are "none". */
 int network_parse(const char *text, struct network *ret, struct cay_error *err);
 enum network_reach network_reach(const struct network *n);
+
+/* True if this entry of a list is a range of addresses, or a single one. */
+bool network_is_range(const char *entry, size_t len);
 
 /* Lower case, without the dot at the end; false if it is no name of a host. */
 bool network_take_name(const char *text, size_t len, char name[static NETWORK_NAME_SIZE]);

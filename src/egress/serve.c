@@ -1,6 +1,7 @@
 #include "egress/serve.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -307,6 +308,7 @@ int egress_serve(int control, struct cay_error *err) {
     if (p == NULL || e == NULL || pthread_mutex_init(&e->lock, NULL) != 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     e->control = control;
+    (void)fd_send(control, "", 1, NULL, 0); /* it serves; gone: the loop finds out */
     for (;;) {
         size_t count = e->count;
         watch(e, p);

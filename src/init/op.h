@@ -49,8 +49,8 @@ op_run_fn op_ping, op_exec, op_stat, op_list, op_read, op_write, op_mkdir, op_mo
     op_shutdown, op_session_create, op_session_list, op_session_ask, op_terminal_create,
     op_terminal_list, op_terminal_ask, op_activity, op_listen;
 
-/* Makes a socket that listens on this port of loopback, sends it over the last descriptor that came,
- * and has c->proxy_port set. */
+/* Makes a socket that listens on this port of loopback, sends it over the last descriptor that
+ * came, and has c->proxy_port set. */
 int listen_for_proxy(struct op_conn *c, uint64_t port, struct cay_error *err);
 
 /* The request's environment, with HOME from the user's entry and the variables that name a proxy,

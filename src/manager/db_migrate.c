@@ -158,6 +158,8 @@ static const char *const steps[] = {
      "ALTER TABLE sandbox ADD COLUMN failed_ms INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE sandbox ADD COLUMN recover_ms INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE key ADD COLUMN max_volumes INTEGER NOT NULL DEFAULT 0;"),
+
+    "ALTER TABLE sandbox ADD COLUMN network TEXT NOT NULL DEFAULT 'none';",
 };
 const struct db_steps db_layout = {steps, ARRAY_LEN(steps)};
 

@@ -67,6 +67,8 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
     const sqlite3_int64 plans[] = {r->destroy_ms, r->failures, r->failed_ms, r->recover_ms};
     for (size_t i = 0; e == SQLITE_OK && i < ARRAY_LEN(plans); i++)
         e = sqlite3_bind_int64(q, at++, plans[i]);
+    if (e == SQLITE_OK)
+        e = bind_text(q, at++, r->network[0] != '\0' ? r->network : "none");
     return e;
 }
 
@@ -119,6 +121,7 @@ static int read_texts(sqlite3_stmt *q, struct sandbox_record *r) {
         {7, r->user, sizeof r->user},
         {8, r->work_dir, sizeof r->work_dir},
         {25, r->owner, sizeof r->owner},
+        {34, r->network, sizeof r->network},
     };
     int e = 0;
     for (size_t i = 0; e == 0 && i < ARRAY_LEN(texts); i++)

@@ -89,6 +89,7 @@ int manager_open(const struct manager_options *options, struct manager **ret,
     m->ensure = options->ensure;
     m->describe = options->describe;
     m->archives = options->archives;
+    m->network = options->network;
     m->user = options->user;
     int r = init_locks(m, err);
     if (r == 0 && sandbox_record_copy(&options->defaults, &m->defaults) < 0)
@@ -140,6 +141,7 @@ int manager_start(struct manager *m, struct engine *engine, struct cay_error *er
     m->ready = true;
     (void)pthread_mutex_unlock(&m->lock);
     audit_log_head(m);
+    manager_network_again(m);
     return 0;
 }
 
@@ -158,7 +160,8 @@ void manager_ended(void *manager, const struct engine_end *end) {
 /* ---- closing ---- */
 
 static bool is_quiet(const struct manager *m) {
-    return m->operations == 0 && m->changes == 0 && !m->reaping && !m->sampling && !m->pool.filling;
+    return m->operations == 0 && m->changes == 0 && !m->reaping && !m->sampling &&
+           !m->pool.filling && !m->opening;
 }
 
 void manager_drain(struct manager *m, int64_t wait_ms) {

@@ -26,6 +26,7 @@ struct manager_limits {
     int64_t recover_ms;    /* between failures and new starts, doubled each time; 0: a second */
     int64_t sample_interval_ms; /* how often the use of running sandboxes is measured; 0: never */
     int64_t warn_after_ms;      /* a warning if it is above 90 % of a limit for so long; 0: never */
+    enum network_reach network_max; /* the most that a key may ask for which does not see all */
     int64_t minute_ms; /* of the intervals of sandboxes; 0: 60 s, as all but tests have it */
 };
 
@@ -63,6 +64,15 @@ struct archive_ops {
     int (*remove_backup)(void *user, const char *id, struct cay_error *err);
 };
 
+/* The proxy that leads out of sandboxes. Neither waits long. */
+struct network_ops {
+    /* What this sandbox reaches from now on; door (or -1: as before) is the socket over which it
+     * sends what the proxy listens on. */
+    int (*set)(void *user, const char *id, const char *network, int door, struct cay_error *err);
+    /* Nothing more, and what it has open is cut; one that is not known is fine. */
+    void (*drop)(void *user, const char *id);
+};
+
 struct manager_options {
     const char *folder; /* ours alone: the database and the sandboxes' sockets; it must be the work
                          * folder of the process, since names of sockets are short */
@@ -72,6 +82,7 @@ struct manager_options {
     ensure_image ensure;
     describe_image describe;            /* NULL: images say nothing */
     const struct archive_ops *archives; /* NULL: there are none */
+    const struct network_ops *network;  /* NULL: nothing is reached by anybody */
     void *user;
 };
 
@@ -170,7 +181,8 @@ struct manager_update {
     enum on_failure on_failure;
     int64_t destroy_ms; /* as in a record */
     enum wish is_public;
-    struct strv labels, unlabel; /* "K=V" that are set, keys that are taken away */
+    char network[NETWORK_TEXT_SIZE]; /* "": as it is */
+    struct strv labels, unlabel;     /* "K=V" that are set, keys that are taken away */
 };
 #define INTERVAL_AS_IT_IS INT64_MIN
 #define MANAGER_UPDATE_INIT                                                                        \
@@ -179,6 +191,9 @@ struct manager_update {
                              .auto_delete_minutes = INTERVAL_AS_IT_IS,                             \
                              .destroy_ms = INTERVAL_AS_IT_IS})
 void manager_update_free(struct manager_update *u); /* its strings */
+
+/* The proxy was started anew, and knows nothing: tells it of every sandbox, in a thread. */
+void manager_network_again(struct manager *m);
 
 /* It counts as in use from now on, as if something had been done in it. */
 int manager_touch(struct manager *m, const char *who, struct cay_error *err);

@@ -136,6 +136,8 @@ static int launch(struct manager *m, struct sandbox *s, struct cay_error *err) {
     turn_set_deadline(m, s);
     if (r == 0)
         r = drive_start(m, &spec, s->record.image, listener, err);
+    if (r == 0)
+        r = network_open(m, s, err);
     spec_free_mounts(&spec);
     return r;
 }
@@ -271,6 +273,8 @@ int manager_pause(struct manager *m, const char *who, struct cay_error *err) {
 
 static int do_resume(struct manager *m, struct sandbox *s, struct cay_error *err) {
     int r = drive_resume(m, s->record.id, err);
+    if (r == 0)
+        r = network_open(m, s, err); /* its list may have come while it stood still */
     return r < 0 ? r : turn_become(m, s, SANDBOX_STARTED, NULL, err);
 }
 

@@ -150,6 +150,8 @@ static int finish(struct manager *m, struct sandbox *s, const struct sandbox_rec
                   struct sandbox_record *ret, struct cay_error *err) {
     int r = fit_limits(m, s, before, err);
     if (r == 0)
+        r = network_open(m, s, err);
+    if (r == 0)
         r = turn_become(m, s, SANDBOX_STARTED, NULL, err);
     (void)pthread_mutex_lock(&m->lock);
     if (r == 0 && sandbox_record_copy(&s->record, ret) < 0)

@@ -146,6 +146,9 @@ static void take_defaults(const struct sandbox_record *d, struct sandbox_record 
               sizeof r->image_name);
     take_text(r->user, d->user, sizeof r->user);
     take_text(r->work_dir, d->work_dir, sizeof r->work_dir);
+    if (!r->pooled) /* whoever takes it says what it reaches */
+        take_text(r->network, d->network, sizeof r->network);
+    take_text(r->network, "none", sizeof r->network);
     if (r->memory_bytes == 0)
         r->memory_bytes = d->memory_bytes;
     if (r->disk_bytes == 0)
@@ -224,6 +227,8 @@ static int complete(struct manager *m, const struct sandbox_record *request,
         e = take_intervals(defaults, &r, err);
     if (e == 0)
         e = check_work_dir(&r, err);
+    if (e == 0)
+        e = network_check(m, &r, err);
     if (e == 0)
         e = check_disk(m, r.disk_bytes, err);
     if (e == 0)

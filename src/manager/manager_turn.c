@@ -186,6 +186,11 @@ static bool is_ending(enum sandbox_state state) {
     return state == SANDBOX_STOPPING || state == SANDBOX_STOPPED || state == SANDBOX_DESTROYING;
 }
 
+static bool runs_in(enum sandbox_state state) {
+    return state == SANDBOX_STARTED || state == SANDBOX_PAUSED || state == SANDBOX_STARTING ||
+           state == SANDBOX_STOPPING;
+}
+
 int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
                 struct cay_error *err) {
     int r = 0;
@@ -200,9 +205,11 @@ int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, 
         return r;
     r = turn_save(m, s, flush_of(state), err);
     if (r == -CAY_RESOURCE_EXHAUSTED && is_ending(state))
-        return 0;
+        r = 0;
     if (r < 0)
         go_back(m, s, before);
+    else if (!runs_in(state))
+        network_close(m, s->record.id);
     return r;
 }
 
@@ -215,6 +222,7 @@ void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why
     (void)pthread_mutex_unlock(&m->lock);
     /* Where even this cannot be written, the row has the state before, which a start repairs. */
     (void)turn_save(m, s, DB_FLUSH, NULL);
+    network_close(m, s->record.id);
 }
 
 int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err) {

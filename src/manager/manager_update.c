@@ -99,13 +99,17 @@ static bool changes_limits(const struct manager_update *u) {
     return u->memory_bytes != 0 || u->cpu_quota_us != 0 || u->pids != 0 || u->disk_bytes != 0;
 }
 
-static int apply(const struct manager *m, const struct manager_update *u, struct sandbox_record *r,
+static int apply(struct manager *m, const struct manager_update *u, struct sandbox_record *r,
                  struct cay_error *err) {
     int e = take_intervals(u, r, err);
     if (e == 0 && changes_limits(u))
         e = take_limits(m, u, r, err);
     if (e == 0)
         e = merge_labels(u, &r->labels, err);
+    if (u->network[0] != '\0')
+        memcpy(r->network, u->network, sizeof r->network);
+    if (e == 0 && u->network[0] != '\0')
+        e = network_check(m, r, err);
     if (u->on_failure != FAILURE_DEFAULT)
         r->on_failure = u->on_failure;
     if (u->destroy_ms != INTERVAL_AS_IT_IS)
@@ -129,6 +133,7 @@ static void put_values(const struct sandbox_record *from, struct sandbox_record 
     to->on_failure = from->on_failure;
     to->destroy_ms = from->destroy_ms;
     to->is_public = from->is_public;
+    memcpy(to->network, from->network, sizeof to->network);
     to->labels = from->labels;
     to->updated_ms = from->updated_ms;
 }
@@ -181,13 +186,18 @@ static int make_so(struct manager *m, struct sandbox *s, const struct manager_up
                    struct sandbox_record *wanted, struct cay_error *err) {
     struct cay_error here = {0};
     int r = write_values(m, s, wanted, err); /* wanted is what it was from now on */
-    if (r < 0 || !changes_limits(u))
+    if (r == 0 && u->network[0] != '\0')
+        r = network_change(m, s, &here);
+    else if (r < 0)
         return r;
-    r = drive_limits(m, s, &s->record, u->disk_bytes != 0, &here);
+    if (r == 0 && changes_limits(u))
+        r = drive_limits(m, s, &s->record, u->disk_bytes != 0, &here);
     if (r == 0)
         return 0;
     (void)drive_limits(m, s, wanted, false, NULL); /* some may have changed before it failed */
     (void)write_values(m, s, wanted, NULL);        /* a row of before counts from the next start */
+    if (u->network[0] != '\0')
+        (void)network_change(m, s, NULL);
     if (err != NULL)
         *err = here;
     return r;

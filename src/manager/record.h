@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "egress/network.h"
 #include "engine/spec.h"
 #include "image/reference.h"
 
@@ -69,6 +70,7 @@ struct sandbox_record {
     char image[HEX_SIZE];                 /* id in the store; "" for the host image */
     char user[128];                       /* default user of commands, "" for the image's */
     char work_dir[SANDBOX_PATH_SIZE];
+    char network[NETWORK_TEXT_SIZE]; /* what it reaches: "none", or "allow=" and a list */
     uint64_t memory_bytes;
     uint64_t disk_bytes; /* 0: without a limit */
     uint32_t cpu_quota_us, pids;

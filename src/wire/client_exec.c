@@ -47,15 +47,7 @@ static int send_request(int fd, const struct buf *b, const struct exec_request *
         fds[count++] = req->program;
     if (req->door > 0)
         fds[count++] = req->door;
-    if (count == 0)
-        return wire_send(fd, WIRE_REQUEST, b);
-    _cleanup_(buf_free) struct buf frame = BUF_INIT(WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX);
-    wire_put_frame(&frame, WIRE_REQUEST, b->data, b->len);
-    if (frame.failed)
-        return -ENOMEM;
-    int r = fd_send(fd, frame.data, WIRE_HEADER_SIZE, fds, count);
-    return r < 0 ? r
-                 : fd_write_all(fd, frame.data + WIRE_HEADER_SIZE, frame.len - WIRE_HEADER_SIZE);
+    return wire_send_with(fd, WIRE_REQUEST, b, fds, count);
 }
 
 int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {

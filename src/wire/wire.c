@@ -87,6 +87,20 @@ int wire_send(int fd, enum wire_type type, const struct buf *b) {
     return b->len > WIRE_MESSAGE_MAX ? -EMSGSIZE : send_frame(fd, type, b->data, b->len);
 }
 
+int wire_send_with(int fd, enum wire_type type, const struct buf *b, const int *fds, size_t count) {
+    if (count == 0)
+        return wire_send(fd, type, b);
+    _cleanup_(buf_free) struct buf frame = BUF_INIT(WIRE_HEADER_SIZE + WIRE_MESSAGE_MAX);
+    if (b->failed)
+        return -ENOBUFS;
+    wire_put_frame(&frame, type, b->data, b->len);
+    if (frame.failed)
+        return -ENOMEM;
+    int r = fd_send(fd, frame.data, WIRE_HEADER_SIZE, fds, count);
+    return r < 0 ? r
+                 : fd_write_all(fd, frame.data + WIRE_HEADER_SIZE, frame.len - WIRE_HEADER_SIZE);
+}
+
 int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
                   enum wire_type second_type, const struct buf *second) {
     unsigned char headers[2][WIRE_HEADER_SIZE];

@@ -183,6 +183,8 @@ void wire_put_number(struct buf *b, enum wire_tag tag, uint64_t value);
 /* Sends one frame; b NULL for an empty payload. 0 or -errno; -ENOBUFS if building b failed,
  * -EMSGSIZE if it is more than the other side takes. */
 int wire_send(int fd, enum wire_type type, const struct buf *b);
+/* The same with descriptors, which go with its first bytes. */
+int wire_send_with(int fd, enum wire_type type, const struct buf *b, const int *fds, size_t count);
 /* Sends two frames at once, so that the other side is woken once. */
 int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
                   enum wire_type second_type, const struct buf *second);

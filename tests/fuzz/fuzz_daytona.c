@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     daytona_build_free(&build);
     sandbox_record_free(&r);
     (void)daytona_read_resize(&body, &update, &err);
-    (void)daytona_read_network(&body, &err);
+    (void)daytona_read_network(&body, &update, &err);
     if (daytona_read_snapshot(&body, &snapshot, &err) == 0 &&
         (snapshot.build.dockerfile == NULL) == (snapshot.image[0] == '\0'))
         abort();

@@ -2,6 +2,7 @@
 internet. Nothing leaves them."""
 
 import contextlib
+import json
 import subprocess
 import tempfile
 from pathlib import Path
@@ -76,7 +77,6 @@ def _holder(*flags):
 
 
 def _serve(pid, where, *addresses):
-    import json
     process = subprocess.Popen(["nsenter", "-t", str(pid), "-n", "python3", "-c", SERVER,
                                 json.dumps(NAMES), where, *addresses], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
@@ -87,15 +87,17 @@ class World:
     def __init__(self, host):
         self.prefix = ["nsenter", "-t", str(host), "-n", "-m"]
 
+    def command(self, *args):
+        """The words that run a program on the host of this world, as the tested user."""
+        who, _ = support.as_user()
+        become = ["setpriv", "--reuid", str(who["user"]), "--regid", str(who["group"]),
+                  "--clear-groups"] if support.USER else []
+        return [*self.prefix, *become, *map(str, args)]
+
     def popen(self, *args, **more):
-        """Starts a program on the host of this world, as the tested user."""
-        who, env = support.as_user()
-        if support.USER:
-            more.update(preexec_fn=None)
-            args = ["setpriv", "--reuid", str(who["user"]), "--regid", str(who["group"]),
-                    "--clear-groups", *args]
-        return subprocess.Popen([*self.prefix, *map(str, args)], env={**env, **more.pop("env", {})},
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+        _, env = support.as_user()
+        return subprocess.Popen(self.command(*args), env=env, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, **more)
 
     def cay(self, *args, **more):
         process = self.popen(support.CAY, *args, **more)

@@ -94,6 +94,20 @@ def key(daemon):
         daemon.ask("DELETE", f"/api/cay/api-keys/{name}")
 
 
+# ---- what their sandboxes reach ----
+
+def test_private_ranges_are_for_admins(daemon, key):
+    tenant, admin = key("tenant", permissions=["sandboxes"]), key("admin2", permissions=["admin"])
+    box = tenant.create(network="allow=a.com")
+    with pytest.raises(Refused) as refusal:
+        tenant.create(network="allow=a.com,10.0.0.0/8")
+    assert refusal.value.status == 403 and "private" in refusal.value.error["message"]
+    with pytest.raises(Refused) as refusal:
+        tenant.call("POST", f"/api/cay/sandbox/{box['id']}/update", {"network": "allow=fd00::/16"})
+    assert refusal.value.status == 403
+    assert admin.create(network="allow=10.0.0.0/8")["network"] == "allow=10.0.0.0/8"
+
+
 # ---- keys themselves ----
 
 def test_a_key_is_shown_once_and_kept_nowhere(daemon, key):

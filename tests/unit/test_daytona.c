@@ -217,10 +217,13 @@ static void test_bad_creates(void **state) {
         {"{\"volumes\": [{\"volumeId\": \"a\", \"mountPath\": \"/a\", \"subpath\": \"b:c\"}]}",
          CAY_INVALID_ARGUMENT},
         {"{\"gpu\": 1}", CAY_UNSUPPORTED},
-        {"{\"networkAllowList\": \"10.0.0.0/8\"}", CAY_UNSUPPORTED},
+        {"{\"networkAllowList\": \"a.com\"}", CAY_INVALID_ARGUMENT},
+        {"{\"networkAllowList\": \"127.0.0.0/8\"}", CAY_INVALID_ARGUMENT},
+        {"{\"networkAllowList\": [\"1.2.3.4\"]}", CAY_INVALID_ARGUMENT},
+        {"{\"domainAllowList\": \"1.2.3.4\"}", CAY_INVALID_ARGUMENT},
+        {"{\"outboundProxyUrl\": \"http://a\"}", CAY_UNSUPPORTED},
         {"{\"secrets\": [{\"A\": \"b\"}]}", CAY_UNSUPPORTED},
         {"{\"autoPauseInterval\": 5}", CAY_UNSUPPORTED},
-        {"{\"networkBlockAll\": false}", CAY_UNSUPPORTED},
         {"{\"networkBlockAll\": 0}", CAY_INVALID_ARGUMENT},
         {"{\"buildInfo\": {\"dockerfileContent\": \"FROM a\\nRUN b\", "
          "\"contextHashes\": [\"0\"]}}",
@@ -241,18 +244,26 @@ static void test_network(void **state) {
     static const struct {
         const char *body;
         enum cay_code code;
+        const char *network;
     } rows[] = {
-        {"{\"networkBlockAll\": true}", CAY_OK},
-        {"{}", CAY_OK},
-        {"{\"networkBlockAll\": false}", CAY_UNSUPPORTED},
-        {"{\"networkAllowList\": \"1.2.3.4/32\"}", CAY_UNSUPPORTED},
-        {"{\"networkBlockAll\": 1}", CAY_INVALID_ARGUMENT},
+        {"{\"networkBlockAll\": true}", CAY_OK, "none"},
+        {"{}", CAY_OK, ""},
+        {"{\"networkBlockAll\": null, \"networkAllowList\": null}", CAY_OK, ""},
+        {"{\"networkBlockAll\": false}", CAY_OK, "allow=*"},
+        {"{\"networkBlockAll\": true, \"domainAllowList\": \"a.com\"}", CAY_OK, "none"},
+        {"{\"networkAllowList\": \"1.2.3.4/32, 10.0.0.0/8\"}", CAY_OK,
+         "allow=1.2.3.4/32,10.0.0.0/8"},
+        {"{\"networkAllowList\": \"1.2.3.4\", \"domainAllowList\": \"a.com,*.b.org\"}", CAY_OK,
+         "allow=1.2.3.4,a.com,*.b.org"},
+        {"{\"networkBlockAll\": 1}", CAY_INVALID_ARGUMENT, ""},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         _cleanup_(buf_free) struct buf body = BUF_INIT(1024);
         assert_int_equal(buf_puts(&body, rows[i].body), 0);
         struct cay_error err = {0};
-        assert_int_equal(daytona_read_network(&body, &err), -(int)rows[i].code);
+        struct manager_update u = MANAGER_UPDATE_INIT;
+        assert_int_equal(daytona_read_network(&body, &u, &err), -(int)rows[i].code);
+        assert_string_equal(u.network, rows[i].network);
     }
 }
 

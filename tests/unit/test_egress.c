@@ -159,7 +159,8 @@ static void test_wrong_lists(void **state) {
     for (int i = 0; i < NETWORK_ENTRIES_MAX; i++)
         memcpy(many + strlen(many), ",a", 3);
     struct network n;
-    assert_int_equal(network_parse(many, &n, NULL), -CAY_INVALID_ARGUMENT);
+    struct cay_error err;
+    assert_int_equal(network_parse(many, &n, &err), -CAY_INVALID_ARGUMENT);
 }
 
 /* ---- requests ---- */

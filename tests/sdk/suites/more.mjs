@@ -30,12 +30,18 @@ export const tests = {
         t.check.equal((await s.process.executeCommand('echo on')).result, 'on\n')
     },
 
-    async 'the network is closed, and stays so'(t) {
+    async 'the network is closed, or open for a list'(t) {
         const s = await t.sandbox()
         await s.updateNetworkSettings({ networkBlockAll: true })
         t.check.equal(s.networkBlockAll, true)
-        await t.refused(s.updateNetworkSettings({ networkBlockAll: false }), t.sdk.DaytonaError, 501)
-        await t.refused(t.daytona.create({ networkAllowList: '10.0.0.0/8' }), t.sdk.DaytonaError, 501)
+        await s.updateNetworkSettings({ networkBlockAll: false })
+        t.check.equal(s.networkBlockAll, false)
+        await s.updateNetworkSettings({ networkAllowList: '10.0.0.0/8,203.0.113.7/32' })
+        t.check.equal(s.networkAllowList, '10.0.0.0/8,203.0.113.7/32')
+        const listed = await t.create({ networkAllowList: '10.0.0.0/8' })
+        t.check.equal(listed.networkAllowList, '10.0.0.0/8')
+        t.check.equal((await listed.process.executeCommand('echo $HTTP_PROXY')).result, 'http://127.0.0.1:3128\n')
+        await t.refused(t.daytona.create({ networkAllowList: '127.0.0.1' }), t.sdk.DaytonaError, 400)
     },
 
     async 'the entrypoint has no logs'(t) {
