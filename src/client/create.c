@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/jsonw.h"
 #include "base/str.h"
+#include "egress/network.h"
 
 static int check_pairs(const char *const *pairs, const char *flag, struct cay_error *err) {
     for (; pairs != NULL && *pairs != NULL; pairs++) {
@@ -93,6 +94,9 @@ int create_body(const struct cay_create *c, struct buf *body, struct cay_error *
     int r = check_pairs(c->env, "--env", err);
     if (r == 0)
         r = check_pairs(c->labels, "--label", err);
+    struct network list;
+    if (r == 0) /* before a daemon is started for it */
+        r = network_parse(c->spec.network, &list, err);
     if (r < 0)
         return r;
     struct jsonw w = JSONW_INIT(body);

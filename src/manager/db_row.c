@@ -68,7 +68,7 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
     for (size_t i = 0; e == SQLITE_OK && i < ARRAY_LEN(plans); i++)
         e = sqlite3_bind_int64(q, at++, plans[i]);
     if (e == SQLITE_OK)
-        e = bind_text(q, at++, r->network[0] != '\0' ? r->network : "none");
+        e = bind_text(q, at++, r->network);
     return e;
 }
 

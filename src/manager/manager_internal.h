@@ -12,6 +12,7 @@
 #include "manager/key.h"
 #include "manager/manager.h"
 #include "manager/manager_checks.h"
+#include "manager/manager_network.h"
 #include "manager/manager_pool.h"
 #include "manager/volume.h"
 #include "manager/watch.h"
@@ -213,16 +214,6 @@ int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
 
 /* Asks the sandbox what goes on in it, for at most a second, and notes when it was last active. */
 void activity_learn(struct manager *m, struct sandbox *s);
-
-/* ---- manager_network.c; without the lock ---- */
-
-/* Whether this record's owner may have what it says of the network. */
-int network_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err);
-/* For who has the turn: the way out of one that runs, if it has a list. */
-int network_open(struct manager *m, struct sandbox *s, struct cay_error *err);
-/* The same after the list has changed. */
-int network_change(struct manager *m, struct sandbox *s, struct cay_error *err);
-void network_close(struct manager *m, const char *id);
 
 /* ---- manager_socket.c: run/ID.sock in the work folder ---- */
 enum { CONNECT_MS = 5000 }; /* what a user waits for */

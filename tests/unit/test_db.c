@@ -80,6 +80,7 @@ static struct sandbox_record make_full_row(void) {
         .image_name = "python:3.12-slim",
         .user = "app:staff",
         .work_dir = "/w\xc3\xb6rk",
+        .network = "allow=a.com,*.b.org:8443",
         .memory_bytes = UINT64_C(1) << 40,
         .disk_bytes = 5,
         .cpu_quota_us = UINT32_MAX,

@@ -1,0 +1,15 @@
+/* What sandboxes reach; all of it without the manager's lock. */
+#pragma once
+
+struct cay_error;
+struct manager;
+struct sandbox;
+struct sandbox_record;
+
+/* Whether this record's owner may have what it says of the network. */
+int network_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err);
+/* For who has the turn: the way out of one that runs, if it has a list. */
+int network_open(struct manager *m, struct sandbox *s, struct cay_error *err);
+/* The same after the list has changed. */
+int network_change(struct manager *m, struct sandbox *s, struct cay_error *err);
+void network_close(struct manager *m, const char *id);
