@@ -58,3 +58,8 @@ int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct ca
 void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why);
 /* What was planned when the daemon ended, from the row. */
 void failure_resume(const struct manager *m, struct sandbox *s);
+
+/* ---- manager_activity.c ---- */
+
+/* Asks the sandbox what goes on in it, for at most a second, and notes when it was last active. */
+void activity_learn(struct manager *m, struct sandbox *s);

@@ -98,8 +98,8 @@ struct manager {
     bool sampling, has_sampler;
     pthread_t sampler;
     const struct archive_ops *archives; /* NULL: there are none */
-    const struct network_ops *network;  /* the same */
-    bool opening, network_again;        /* see manager_network.c */
+    const struct network_ops *network;
+    bool opening, network_again; /* see manager_network.c */
     unsigned archiving;                 /* how many the clean-up archives now */
     struct pool pool;
     uint64_t audit_failures;
@@ -133,7 +133,7 @@ int table_add(struct manager *m, struct sandbox *s, struct cay_error *err);
 void table_drop(struct manager *m, struct sandbox *s);
 struct sandbox *sandbox_ref(struct sandbox *s);
 void sandbox_unref(struct sandbox *s);
-/* Every sandbox, referenced; NULL if there is no memory. Takes the lock itself. */
+/* All, referenced; NULL if there is no memory. Takes the lock itself. */
 struct sandbox **table_snapshot(struct manager *m, size_t *ret_count);
 void table_snapshot_free(struct manager *m, struct sandbox **v, size_t count);
 
@@ -209,11 +209,6 @@ bool archive_is_due(const struct manager *m, const struct sandbox *s);
 
 /* Starts it, from any state in which it does not run. */
 int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
-
-/* ---- manager_activity.c ---- */
-
-/* Asks the sandbox what goes on in it, for at most a second, and notes when it was last active. */
-void activity_learn(struct manager *m, struct sandbox *s);
 
 /* ---- manager_socket.c: run/ID.sock in the work folder ---- */
 enum { CONNECT_MS = 5000 }; /* what a user waits for */
