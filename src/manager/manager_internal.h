@@ -100,7 +100,7 @@ struct manager {
     const struct archive_ops *archives; /* NULL: there are none */
     const struct network_ops *network;
     bool opening, network_again; /* see manager_network.c */
-    unsigned archiving;                 /* how many the clean-up archives now */
+    unsigned archiving;          /* how many the clean-up archives now */
     struct pool pool;
     uint64_t audit_failures;
 };

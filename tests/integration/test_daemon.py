@@ -22,8 +22,8 @@ from launching import (DONE, EXEC, INPUT, INPUT_END, REQUEST, STARTED, STDOUT, C
                        is_alive, until)
 
 KEYS = ["id", "name", "state", "image", "user", "workDir", "memory", "cpus", "disk", "pids",
-        "labels", "env", "volumes", "createdAt", "updatedAt", "lastActivityAt", "autoStopInterval",
-        "autoArchiveInterval", "archiveSize", "autoDeleteInterval", "onFailure", "tier", "profile",
+        "labels", "env", "volumes", "network", "createdAt", "updatedAt", "lastActivityAt",
+        "autoStopInterval", "autoArchiveInterval", "archiveSize", "autoDeleteInterval", "onFailure", "tier", "profile",
         "progress", "errorReason", "errorRemedy"]
 
 
