@@ -103,7 +103,8 @@ def test_what_is_open_is_cut_when_the_list_changes(daemon):
 
 def test_it_is_there_again_after_a_start_and_a_pause(daemon):
     who = daemon.create(network="allow=a.com")["id"]
-    for stop, start in (("stop", "start"), ("pause", "resume")):
+    pauses = [] if support.USER else [("pause", "resume")]  # which needs a control group
+    for stop, start in [("stop", "start"), *pauses]:
         daemon.call("POST", f"/api/cay/sandbox/{who}/{stop}")
         daemon.call("POST", f"/api/cay/sandbox/{who}/{start}")
         assert daemon.reaches(who), stop
