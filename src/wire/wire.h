@@ -181,9 +181,8 @@ void wire_put_string(struct buf *b, enum wire_tag tag, const char *text);
 void wire_put_number(struct buf *b, enum wire_tag tag, uint64_t value);
 
 /* Sends one frame; b NULL for an empty payload. 0 or -errno; -ENOBUFS if building b failed,
- * -EMSGSIZE if it is more than the other side takes. */
+ * -EMSGSIZE if it is more than the other side takes. Descriptors go with its first bytes. */
 int wire_send(int fd, enum wire_type type, const struct buf *b);
-/* The same with descriptors, which go with its first bytes. */
 int wire_send_with(int fd, enum wire_type type, const struct buf *b, const int *fds, size_t count);
 /* Sends two frames at once, so that the other side is woken once. */
 int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
@@ -219,8 +218,7 @@ struct wire_reader {
 int wire_reader_next(struct wire_reader *r, struct wire_frame *f);
 /* One read(2) into the reader: bytes read, 0 at the end of the stream, -errno. */
 int wire_reader_fill(struct wire_reader *r, int fd);
-/* The same, by recvmsg(2): descriptors that come along are put into fds, which stay as they are
- * otherwise. */
+/* The same, by recvmsg(2): descriptors that come along are put into fds. */
 enum { WIRE_FDS_MAX = 2 };
 int wire_reader_fill_with(struct wire_reader *r, int fd, int fds[static WIRE_FDS_MAX]);
 /* Blocks for the next frame: 1, 0 at a clean end between frames, -errno. */
