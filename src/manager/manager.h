@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "manager/audit.h"
 #include "manager/key.h"
+#include "manager/network_ops.h"
 #include "manager/record.h"
 
 struct cay_error;
@@ -62,15 +63,6 @@ struct archive_ops {
     /* ends who is making one, which leaves the last one as it is; */
     int (*end_backup)(void *user, const char *id, struct cay_error *err);
     int (*remove_backup)(void *user, const char *id, struct cay_error *err);
-};
-
-/* The proxy that leads out of sandboxes. Neither waits long. */
-struct network_ops {
-    /* What this sandbox reaches from now on; door (or -1: as before) is the socket over which it
-     * sends what the proxy listens on. */
-    int (*set)(void *user, const char *id, const char *network, int door, struct cay_error *err);
-    /* Nothing more, and what it has open is cut; one that is not known is fine. */
-    void (*drop)(void *user, const char *id);
 };
 
 struct manager_options {

@@ -18,6 +18,7 @@ struct cay_error;
 enum {
     WIRE_VERSION = 1,
     WIRE_HEADER_SIZE = 8,
+    WIRE_FDS_MAX = 2, /* that come with a request */
     WIRE_FIELD_HEADER_SIZE = 6,
     WIRE_DATA_MAX = 64 * 1024,          /* payload of a data frame */
     WIRE_MESSAGE_MAX = 4 * 1024 * 1024, /* payload of a request or an answer */
@@ -191,9 +192,8 @@ int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len);
 /* Appends a frame to out, for who may not block; failures are sticky in out->failed. */
 void wire_put_frame(struct buf *out, enum wire_type type, const void *data, size_t len);
-/* The fields of a WIRE_ERROR. */
+/* The fields of a WIRE_ERROR; and a whole one, sent. */
 void wire_put_error(struct buf *b, const struct cay_error *err);
-/* Sends err as WIRE_ERROR. */
 int wire_send_error(int fd, const struct cay_error *err);
 
 /* ---- reading ---- */
@@ -218,8 +218,6 @@ struct wire_reader {
 int wire_reader_next(struct wire_reader *r, struct wire_frame *f);
 /* One read(2) into the reader: bytes read, 0 at the end of the stream, -errno. */
 int wire_reader_fill(struct wire_reader *r, int fd);
-/* The same, by recvmsg(2): descriptors that come along are put into fds. */
-enum { WIRE_FDS_MAX = 2 };
 int wire_reader_fill_with(struct wire_reader *r, int fd, int fds[static WIRE_FDS_MAX]);
 /* Blocks for the next frame: 1, 0 at a clean end between frames, -errno. */
 int wire_receive(struct wire_reader *r, int fd, struct wire_frame *f);

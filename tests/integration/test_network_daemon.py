@@ -141,7 +141,7 @@ def test_nothing_stays_of_one_that_ended(daemon):
     who = daemon.create(network="allow=a.com")["id"]
     assert daemon.reaches(who)
     fds = f"/proc/{daemon.proxy()}/fd"
-    assert len(os.listdir(fds)) == 5
+    assert until(lambda: len(os.listdir(fds)) == 5, 20), os.listdir(fds)  # its connection is gone
     daemon.call("DELETE", f"/api/cay/sandbox/{who}?force=true")
     assert until(lambda: len(os.listdir(fds)) == 4, 20), os.listdir(fds)
 
