@@ -21,7 +21,7 @@ if ((EUID == 0)); then
 fi
 one() {
     log=/tmp/unit-${1##*/}.log
-    timeout 240 "$1" >"$log" 2>&1
+    timeout 900 "$1" >"$log" 2>&1
     case $? in
     0 | 77) ;;
     *) echo "FAILED: ${1##*/}"; grep -v -e RUN -e ' OK ' "$log"; return 1 ;;
@@ -33,7 +33,7 @@ printf '%s\0' "$@" | xargs -0 -n 1 -P "$(nproc)" bash -c 'one "$0"'
 
 
 def in_machine(options, *command):
-    result = subprocess.run([HERE / "run-vm", "--timeout", "480", *options, "--", *command],
+    result = subprocess.run([HERE / "run-vm", "--timeout", "1500", *options, "--", *command],
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
     print(result.stdout)
