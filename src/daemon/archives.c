@@ -46,7 +46,7 @@ static struct archive_job *free_job(struct archive_jobs *jobs) {
 
 static int start(struct archive_jobs *jobs, const struct settings *s,
                  const struct control_message *m, int answer, int progress, struct cay_error *err) {
-    char disk[32];
+    char size[32];
     struct archive_job *job = free_job(jobs);
     if (job == NULL) {
         error_set(err, CAY_UNAVAILABLE, "%d sandboxes are being archived or restored",
@@ -60,10 +60,10 @@ static int start(struct archive_jobs *jobs, const struct settings *s,
         argv[n++] = "--backup";
     if (progress < 0)
         argv[n++] = "--quiet";
-    if (m->op == CONTROL_RESTORE && m->number > 0) {
-        (void)snprintf(disk, sizeof disk, "%" PRIu64, m->number);
-        argv[n++] = "--disk";
-        argv[n++] = disk;
+    if (m->number > 0) {
+        (void)snprintf(size, sizeof size, "%" PRIu64, m->number);
+        argv[n++] = m->op == CONTROL_RESTORE ? "--disk" : "--max";
+        argv[n++] = size;
     }
     argv[n] = m->name;
     memcpy(job->id, m->name, ID_SIZE);
@@ -209,12 +209,24 @@ static int read_size(struct waiting *w, uint64_t *ret_bytes, struct cay_error *e
     return code;
 }
 
-int archives_ask_write(int control, enum archive_kind kind, const struct sandbox_record *r,
-                       int progress, uint64_t *ret_bytes, struct cay_error *err) {
-    struct control_message m = message(CONTROL_ARCHIVE, kind, r->id);
+static int ask_write(int control, const struct control_message *m, int progress,
+                     uint64_t *ret_bytes, struct cay_error *err) {
     _cleanup_(waiting_free) struct waiting w;
-    int code = ask(control, &m, progress, &w, err);
+    int code = ask(control, m, progress, &w, err);
     return code < 0 ? code : read_size(&w, ret_bytes, err);
+}
+
+int archives_ask_write(int control, const struct sandbox_record *r, int progress,
+                       uint64_t *ret_bytes, struct cay_error *err) {
+    struct control_message m = message(CONTROL_ARCHIVE, ARCHIVE_WHOLE, r->id);
+    return ask_write(control, &m, progress, ret_bytes, err);
+}
+
+int archives_ask_backup(int control, const struct sandbox_record *r, uint64_t max_bytes,
+                        uint64_t *ret_bytes, struct cay_error *err) {
+    struct control_message m = message(CONTROL_ARCHIVE, ARCHIVE_BACKUP, r->id);
+    m.number = max_bytes < INT64_MAX ? max_bytes : 0;
+    return ask_write(control, &m, -1, ret_bytes, err);
 }
 
 int archives_ask_restore(int control, enum archive_kind kind, const struct sandbox_record *r,

@@ -37,8 +37,10 @@ void archive_jobs_kill(const struct archive_jobs *jobs);
 /* ---- the front's side ---- */
 
 /* As the functions of struct archive_ops, over the front's control socket. */
-int archives_ask_write(int control, enum archive_kind kind, const struct sandbox_record *r,
-                       int progress, uint64_t *ret_bytes, struct cay_error *err);
+int archives_ask_write(int control, const struct sandbox_record *r, int progress,
+                       uint64_t *ret_bytes, struct cay_error *err);
+int archives_ask_backup(int control, const struct sandbox_record *r, uint64_t max_bytes,
+                        uint64_t *ret_bytes, struct cay_error *err);
 int archives_ask_restore(int control, enum archive_kind kind, const struct sandbox_record *r,
                          int progress, bool *ret, struct cay_error *err);
 /* unfinished: only who makes one is ended. */

@@ -117,7 +117,7 @@ static int describe(void *user, struct sandbox_record *r, struct cay_error *err)
 static int write_archive(void *user, const struct sandbox_record *r, int progress,
                          uint64_t *ret_bytes, struct cay_error *err) {
     const struct front *f = user;
-    return archives_ask_write(f->options->control, ARCHIVE_WHOLE, r, progress, ret_bytes, err);
+    return archives_ask_write(f->options->control, r, progress, ret_bytes, err);
 }
 
 static int restore_archive(void *user, const struct sandbox_record *r, int progress,
@@ -132,10 +132,10 @@ static int remove_archive(void *user, const char *id, struct cay_error *err) {
     return archives_ask_remove(f->options->control, ARCHIVE_WHOLE, id, false, err);
 }
 
-static int write_backup(void *user, const struct sandbox_record *r, int progress,
+static int write_backup(void *user, const struct sandbox_record *r, uint64_t max_bytes,
                         uint64_t *ret_bytes, struct cay_error *err) {
     const struct front *f = user;
-    return archives_ask_write(f->options->control, ARCHIVE_BACKUP, r, progress, ret_bytes, err);
+    return archives_ask_backup(f->options->control, r, max_bytes, ret_bytes, err);
 }
 
 static int restore_backup(void *user, const struct sandbox_record *r, int progress, bool *ret,

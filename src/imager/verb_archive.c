@@ -35,6 +35,7 @@ struct job {
     const struct verb_common *common;
     const char *id;
     enum archive_kind kind;
+    uint64_t max_bytes;
     char state[PATH_MAX];
     int archives, sandboxes; /* folders */
     int folder, disk;        /* of the sandbox */
@@ -128,10 +129,23 @@ static int write_body(void *user) {
     return work(user, write_in_world);
 }
 
+static int check_size(const struct job *j, struct cay_error *err) {
+    struct stat st;
+    char text[32];
+    if (fstat(j->archive, &st) < 0)
+        return error_errno(err, "looking at the archive");
+    if (j->max_bytes == 0 || (uint64_t)st.st_size <= j->max_bytes)
+        return 0;
+    return error_set(err, CAY_LIMIT_REACHED, "the archive has %s",
+                     str_bytes((uint64_t)st.st_size, text));
+}
+
 /* The image has a pin of its own, since that of the sandbox goes with its files. */
 static int commit_archive(struct job *j, struct cay_error *err) {
     char name[ARCHIVES_NAME_SIZE], making[ARCHIVES_NAME_SIZE];
-    int r = archive_note_read(j->archive, j->id, &j->note, err);
+    int r = check_size(j, err);
+    if (r == 0)
+        r = archive_note_read(j->archive, j->id, &j->note, err);
     if (r == 0 && j->note.record.image[0] != '\0')
         r = archives_pin(j->state, j->kind, j->id, j->note.record.image, err);
     if (r < 0)
@@ -177,8 +191,9 @@ static int answer_archive(const struct job *j, struct cay_error *err) {
 #define JOB_OF(options, argv, what)                                                                \
     {                                                                                              \
         .common = &(options)->common, .id = (argv)[0],                                             \
-        .kind = (options)->backup ? ARCHIVE_BACKUP : ARCHIVE_WHOLE, .archives = -1,                \
-        .sandboxes = -1, .folder = -1, .disk = -1, .archive = -1, .doing = (what)                  \
+        .kind = (options)->backup ? ARCHIVE_BACKUP : ARCHIVE_WHOLE,                                \
+        .max_bytes = (options)->max_bytes, .archives = -1, .sandboxes = -1, .folder = -1,          \
+        .disk = -1, .archive = -1, .doing = (what)                                                 \
     }
 
 int do_archive(const void *values, int argc, char **argv) {

@@ -54,9 +54,10 @@ struct archive_ops {
     /* None is fine. */
     int (*remove)(void *user, const char *id, struct cay_error *err);
     /* Backups, in the same way; NULL: there are none. Of a sandbox that stands still or does not
-     * run, in place of its last one; */
-    int (*backup)(void *user, const struct sandbox_record *r, int progress_fd, uint64_t *ret_bytes,
-                  struct cay_error *err);
+     * run, in place of its last one, which stays if the new one is larger than max_bytes
+     * (-CAY_LIMIT_REACHED) or fails otherwise; */
+    int (*backup)(void *user, const struct sandbox_record *r, uint64_t max_bytes,
+                  uint64_t *ret_bytes, struct cay_error *err);
     /* *ret: there were no files, and now there are; */
     int (*restore_backup)(void *user, const struct sandbox_record *r, int progress_fd, bool *ret,
                           struct cay_error *err);

@@ -139,32 +139,24 @@ int backup_bring_back(struct manager *m, struct sandbox *s, struct cay_error *er
 
 /* ---- making one ---- */
 
-static int check_quota(struct manager *m, struct sandbox *s, uint64_t bytes,
-                       struct cay_error *err) {
-    struct sandbox_record wanted = s->record; /* its strings are not looked at */
-    wanted.backup_bytes = (int64_t)bytes;
-    (void)pthread_mutex_lock(&m->lock);
-    int r = quota_check(m, s, &wanted, err);
-    (void)pthread_mutex_unlock(&m->lock);
-    return r;
-}
-
 static int write_backup(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    uint64_t bytes = 0;
-    int r = m->archives->backup(m->user, &s->record, -1, &bytes, err);
+    uint64_t bytes = 0, max = quota_disk_left(m, s);
+    int r =
+        max == 0 ? -CAY_LIMIT_REACHED : m->archives->backup(m->user, &s->record, max, &bytes, err);
+    if (r == -CAY_LIMIT_REACHED) {
+        char text[32];
+        error_set(err, CAY_LIMIT_REACHED, "the key's disk has no more than %s for it",
+                  str_bytes(max, text));
+        return error_remedy(err,
+                            "remove or shrink a sandbox, or ask for a key with a higher --disk");
+    }
     if (r < 0)
         return r;
-    r = check_quota(m, s, bytes, err);
-    if (r < 0) {                  /* the one before is lost with it: there is one file */
-        struct cay_error ignored; /* the next one takes its place */
-        (void)m->archives->remove_backup(m->user, s->record.id, &ignored);
-        bytes = 0;
-    }
     (void)pthread_mutex_lock(&m->lock);
     s->record.backup_bytes = (int64_t)bytes;
-    s->record.backup_ms = r < 0 ? 0 : clock_wall_ms();
+    s->record.backup_ms = clock_wall_ms();
     (void)pthread_mutex_unlock(&m->lock);
-    return r;
+    return 0;
 }
 
 /* What runs stands still meanwhile, so that the files are those of one moment. */

@@ -62,6 +62,18 @@ int quota_check(const struct manager *m, const struct sandbox *s,
     return check(k, &sums, err);
 }
 
+uint64_t quota_disk_left(struct manager *m, const struct sandbox *s) {
+    uint64_t left = INT64_MAX;
+    (void)pthread_mutex_lock(&m->lock);
+    const struct key *k = s->record.owner[0] == '\0' ? NULL : keys_find(m, s->record.owner);
+    if (k != NULL && k->max_disk_bytes > 0) {
+        uint64_t used = sum_others(m, s, s->record.owner).disk_bytes + s->record.disk_bytes;
+        left = used < k->max_disk_bytes ? k->max_disk_bytes - used : 0;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return left;
+}
+
 int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
     int r = quota_check(m, s, &s->record, err);

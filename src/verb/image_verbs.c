@@ -178,7 +178,14 @@ const struct opt_command verb_image_snapshot = {
         .help = "the backup of a sandbox, which may stand still"                                   \
     }
 
-static const struct opt archive_options[] = {BACKUP_ROW, {0}};
+static const struct opt archive_options[] = {
+    {.name = "max",
+     OPT_TO_SIZE(struct image_restore_options, max_bytes),
+     .arg = "SIZE",
+     .help = "larger than this it is not kept"},
+    BACKUP_ROW,
+    {0},
+};
 
 /* What the daemon starts to archive and restore a sandbox. */
 const struct opt_command verb_image_archive = {

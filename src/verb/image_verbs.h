@@ -56,6 +56,7 @@ struct image_file_options {
 struct image_restore_options {
     struct verb_common common;
     uint64_t disk_bytes; /* of the new disk; 0: without a limit */
+    uint64_t max_bytes;  /* of an archive that is made; 0: without a limit */
     bool backup;         /* it is about the backup, not the archive */
 };
 

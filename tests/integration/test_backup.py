@@ -219,8 +219,9 @@ def test_backups_count_for_the_disk_of_a_key(tmp_path):
         key = make_key(daemon, "small", maxDisk="105m")
         who = key.call("POST", "/api/cay/sandbox", {"disk": "100m"})["id"]
         assert back_up(daemon, who)["backupState"] == "Completed"
+        before = backup_of(daemon, who).read_bytes()
         fill(daemon, who)
         assert back_up(daemon, who)["backupState"] == "Error"
-        assert not backup_of(daemon, who).exists()
+        assert backup_of(daemon, who).read_bytes() == before
         events = [e["text"] for e in daemon.call("GET", f"/api/cay/sandbox/{who}/events")]
-        assert any("Maximum disk" in text for text in events), events
+        assert any("the key's disk has no more than 5.0 MB" in text for text in events), events

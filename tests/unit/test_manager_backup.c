@@ -11,10 +11,10 @@ static struct {
     char seen[32]; /* the state of the row and of the engine while it was made */
 } store;
 
-static int make(void *user, const struct sandbox_record *r, int progress_fd, uint64_t *ret_bytes,
+static int make(void *user, const struct sandbox_record *r, uint64_t max_bytes, uint64_t *ret_bytes,
                 struct cay_error *err) {
     struct world *w = user;
-    (void)progress_fd;
+    (void)max_bytes;
     (void)snprintf(store.seen, sizeof store.seen, "%s %s", sandbox_state_name(r->state),
                    fake_state(&w->fake, r->id));
     *ret_bytes = 4711;
