@@ -36,6 +36,7 @@ struct job {
     const char *id;
     enum archive_kind kind;
     uint64_t max_bytes;
+    pid_t starter;
     char state[PATH_MAX];
     int archives, sandboxes; /* folders */
     int folder, disk;        /* of the sandbox */
@@ -106,6 +107,8 @@ static int work(struct job *j, int (*in_world)(struct job *j, struct cay_error *
     struct cay_error err;
     struct world world = WORLD_NONE;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != j->starter) /* it ended before that */
+        return 128 + SIGKILL;
     int r = verbs_enter(j->common, false, &world, &err);
     if (r == 0)
         r = in_world(j, &err);
@@ -192,8 +195,8 @@ static int answer_archive(const struct job *j, struct cay_error *err) {
     {                                                                                              \
         .common = &(options)->common, .id = (argv)[0],                                             \
         .kind = (options)->backup ? ARCHIVE_BACKUP : ARCHIVE_WHOLE,                                \
-        .max_bytes = (options)->max_bytes, .archives = -1, .sandboxes = -1, .folder = -1,          \
-        .disk = -1, .archive = -1, .doing = (what)                                                 \
+        .max_bytes = (options)->max_bytes, .starter = getpid(), .archives = -1, .sandboxes = -1,   \
+        .folder = -1, .disk = -1, .archive = -1, .doing = (what)                                   \
     }
 
 int do_archive(const void *values, int argc, char **argv) {
