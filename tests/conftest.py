@@ -20,5 +20,7 @@ def pytest_configure():
     scratch.chmod(0o755)
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(scratch)
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)  # after pytest's own clean-up
-    # What we start has Ctrl-C, also if we were started in the background, where it is ignored.
+    # What we start has Ctrl-C, also if we were started in the background, where it is ignored, and
+    # SIGHUP, which nohup ignores.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

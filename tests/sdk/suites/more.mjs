@@ -63,7 +63,6 @@ export const tests = {
         await none(s.createSshAccess(10))
         await none(s.fork())
         await none(s.computerUse.start())
-        await none(s.codeInterpreter.createContext())
         await none(t.daytona.secret.list())
         await none(t.daytona.warmPool.list())
     },
