@@ -27,7 +27,8 @@ int quota_check(const struct manager *m, const struct sandbox *s,
 /* How large a backup of it may be, in place of the one that it has; INT64_MAX: there is no limit.
  * Takes the lock. */
 uint64_t quota_disk_left(struct manager *m, const struct sandbox *s);
-/* quota_check() for who has the turn and is about to start it, which counts from now on. Takes the lock.
+/* quota_check() for who has the turn and is about to start it, which counts from now on. Takes the
+ * lock.
  */
 int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err);
 
