@@ -26,10 +26,11 @@ def daemon(folder):
 # ---- growth ----
 
 def memory_of(pid):
-    """What it has for itself, in KiB: shared pages of the program come and go."""
+    """What it has written, in KiB. Pages of the program itself come and go, and whether they are
+    shared with another process is the kernel's business: it takes those away that rest."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return sum(int(line.split()[1]) for line in text.splitlines()
-               if line.startswith(("Private_Dirty", "Private_Clean")))
+               if line.startswith(("Private_Dirty", "Swap:")))
 
 
 def measure(daemon):
