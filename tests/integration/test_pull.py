@@ -99,11 +99,18 @@ def content(state, path):
 
 def left(state):
     """What a prune must not leave."""
-    return [p.name for top in ("ingest", "work") for p in store(state, top).iterdir()]
+    return [p.name for top in ("ingest", "work") for p in store(state, top).iterdir()] + \
+        [p.name for top in ("records", "names") for p in store(state, top).rglob(".new-*")]
 
 
 def visible(state):
     return list(store(state, "records").iterdir()) if store(state).exists() else []
+
+
+def shown(state):
+    """The ids of the images that a user sees: a record that is being written is none yet."""
+    rows = json.loads(ok(cay("image", "ls", "--state-dir", state, "-o", "json")))
+    return {row["id"].removeprefix("sha256:") for row in rows}
 
 
 def blob_requests(server, blob):
@@ -442,7 +449,7 @@ def test_kill_at_any_moment(folder):
                 if kill_after(start_pull(state, server.name("a")), chance.uniform(0, duration)):
                     break
                 kills += 1
-                assert {p.name for p in visible(state)} <= {image.config.hex}
+                assert shown(state) <= {image.config.hex}
             assert pulled(state, server.name("a")) == image.config.hex
             prune(state)
             assert left(state) == []
