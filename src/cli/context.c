@@ -9,10 +9,8 @@
 #include "base/jsonw.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "cli/sandbox.h"
+#include "cli/session_list.h"
 #include "lib/context.h"
-
-enum { COLUMNS = 4 };
 
 int context_open(struct session_verb *v, const char *sandbox) {
     int r = session_open(v, sandbox);
@@ -94,12 +92,6 @@ static const struct opt_command create = {
 
 /* ---- ls ---- */
 
-struct listing {
-    bool json;
-    struct jsonw w;
-    struct strv cells;
-};
-
 static void put_json(struct jsonw *w, const struct wire_context *c) {
     char made[32];
     jsonw_begin_object(w);
@@ -124,7 +116,7 @@ static int put_cells(struct strv *cells, const struct wire_context *c) {
 }
 
 static int collect(void *arg, const struct wire_context *c, struct cay_error *err) {
-    struct listing *l = arg;
+    struct session_list *l = arg;
     if (l->json)
         put_json(&l->w, c);
     else if (put_cells(&l->cells, c) < 0)
@@ -134,27 +126,15 @@ static int collect(void *arg, const struct wire_context *c, struct cay_error *er
 
 static int run_ls(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
-    static const char *const heads[COLUMNS] = {"NAME", "LANGUAGE", "STATE", "FOLDER"};
+    static const char *const heads[] = {"NAME", "LANGUAGE", "STATE", "FOLDER"};
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(values);
-    _cleanup_(buf_free) struct buf b = BUF_INIT(1024 * 1024);
-    struct listing l = {.json = v.common->output == OUTPUT_JSON, .w = JSONW_INIT(&b)};
-    int r = 0;
-    for (size_t i = 0; i < COLUMNS && r == 0; i++)
-        r = strv_push(&l.cells, heads[i]);
-    if (l.json)
-        jsonw_begin_array(&l.w);
+    struct session_list l;
+    int r = session_list_begin(&l, &v, heads, ARRAY_LEN(heads));
     if (r == 0)
         r = context_open(&v, argv[0]);
     if (r == 0)
         r = wire_context_list(&v.call, collect, &l, &v.err);
-    if (l.json) {
-        jsonw_end_array(&l.w);
-        (void)buf_putc(&b, '\n');
-    } else if (r == 0) {
-        sandbox_put_columns(&b, (const char *const *)l.cells.v, l.cells.len / COLUMNS, COLUMNS);
-    }
-    strv_free(&l.cells);
-    return r < 0 ? session_fail(&v, 0) : verb_print(&b);
+    return session_list_end(&l, &v, r);
 }
 
 static const struct opt_command list = {
@@ -172,12 +152,14 @@ static const struct opt_command list = {
 
 /* ---- interrupt and rm ---- */
 
+static int interrupt_one(struct session_verb *v, const char *name) {
+    v->call.kind = WIRE_SESSION_CONTEXT;
+    return wire_session_signal(&v->call, name, SIGINT, &v->err);
+}
+
 static int run_interrupt(const struct opt_command *cmd, void *values, int argc, char **argv) {
-    (void)cmd, (void)argc;
-    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(values);
-    if (context_open(&v, argv[0]) < 0 || wire_session_signal(&v.call, argv[1], SIGINT, &v.err) < 0)
-        return session_fail(&v, 0);
-    return v.common->quiet ? 0 : session_tell_name(&v, argv[1]);
+    (void)cmd;
+    return session_each(values, argc, argv, interrupt_one);
 }
 
 static const struct opt_command interrupt = {
@@ -192,21 +174,14 @@ static const struct opt_command interrupt = {
     .run = run_interrupt,
 };
 
-static int remove_one(const struct verb_common *common, const char *sandbox, const char *name) {
-    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(common);
-    if (context_open(&v, sandbox) < 0 || wire_session_delete(&v.call, name, &v.err) < 0)
-        return session_fail(&v, 0);
-    return common->quiet ? 0 : session_tell_name(&v, name);
+static int delete (struct session_verb *v, const char *name) {
+    v->call.kind = WIRE_SESSION_CONTEXT;
+    return wire_session_delete(&v->call, name, &v->err);
 }
 
 static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
-    int code = 0;
-    for (int i = 1; i < argc; i++) {
-        int r = remove_one(values, argv[0], argv[i]);
-        code = code != 0 ? code : r;
-    }
-    return code;
+    return session_each(values, argc, argv, delete);
 }
 
 static const struct opt_command rm = {

@@ -12,9 +12,10 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/sandbox.h"
+#include "cli/session_list.h"
 #include "lib/command.h"
 
-enum { ANSWER_MS = 30000, CELL_MAX = 128, STATUS_COLUMNS = 5 };
+enum { ANSWER_MS = 30000, CELL_MAX = 128 };
 
 int session_open(struct session_verb *v, const char *sandbox) {
     const struct daemon_choice choice = sandbox_choice(v->common);
@@ -120,6 +121,23 @@ int session_tell_name(const struct session_verb *v, const char *name) {
     return verb_print(&b);
 }
 
+static int do_one(const struct verb_common *common, const char *sandbox, const char *name,
+                  session_deed *deed) {
+    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(common);
+    if (session_open(&v, sandbox) < 0 || deed(&v, name) < 0)
+        return session_fail(&v, 0);
+    return common->quiet ? 0 : session_tell_name(&v, name);
+}
+
+int session_each(const struct verb_common *common, int argc, char **argv, session_deed *deed) {
+    int code = 0;
+    for (int i = 1; i < argc; i++) {
+        int r = do_one(common, argv[0], argv[i], deed);
+        code = code != 0 ? code : r;
+    }
+    return code;
+}
+
 static int run_create(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
     const struct create_options *o = values;
@@ -192,12 +210,6 @@ static const struct opt_command list = {
 
 /* ---- status ---- */
 
-struct status {
-    bool json;
-    struct jsonw w;
-    struct strv cells;
-};
-
 static const char *word_of(const struct wire_session_command *c) {
     if (c->running)
         return "running";
@@ -239,39 +251,25 @@ static int put_cells(struct strv *cells, const struct wire_session_command *c) {
 }
 
 static int collect_command(void *arg, const struct wire_session_command *c, struct cay_error *err) {
-    struct status *s = arg;
-    if (s->json)
-        put_json(&s->w, c);
-    else if (put_cells(&s->cells, c) < 0)
+    struct session_list *l = arg;
+    if (l->json)
+        put_json(&l->w, c);
+    else if (put_cells(&l->cells, c) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     return 0;
 }
 
 static int run_status(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
-    static const char *const heads[STATUS_COLUMNS] = {"NUMBER", "STATE", "EXIT", "OUTPUT",
-                                                      "COMMAND"};
+    static const char *const heads[] = {"NUMBER", "STATE", "EXIT", "OUTPUT", "COMMAND"};
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(values);
-    _cleanup_(buf_free) struct buf b = BUF_INIT(8 * 1024 * 1024);
-    struct status s = {.json = v.common->output == OUTPUT_JSON, .w = JSONW_INIT(&b)};
-    int r = 0;
-    for (size_t i = 0; i < STATUS_COLUMNS && r == 0; i++)
-        r = strv_push(&s.cells, heads[i]);
-    if (s.json)
-        jsonw_begin_array(&s.w);
+    struct session_list l;
+    int r = session_list_begin(&l, &v, heads, ARRAY_LEN(heads));
     if (r == 0)
         r = session_open(&v, argv[0]);
     if (r == 0)
-        r = wire_session_status(&v.call, argv[1], collect_command, &s, &v.err);
-    if (s.json) {
-        jsonw_end_array(&s.w);
-        (void)buf_putc(&b, '\n');
-    } else if (r == 0) {
-        sandbox_put_columns(&b, (const char *const *)s.cells.v, s.cells.len / STATUS_COLUMNS,
-                            STATUS_COLUMNS);
-    }
-    strv_free(&s.cells);
-    return r < 0 ? session_fail(&v, 0) : verb_print(&b);
+        r = wire_session_status(&v.call, argv[1], collect_command, &l, &v.err);
+    return session_list_end(&l, &v, r);
 }
 
 static const struct opt_command status = {
@@ -289,21 +287,13 @@ static const struct opt_command status = {
 
 /* ---- rm ---- */
 
-static int remove_one(const struct verb_common *common, const char *sandbox, const char *name) {
-    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(common);
-    if (session_open(&v, sandbox) < 0 || wire_session_delete(&v.call, name, &v.err) < 0)
-        return session_fail(&v, 0);
-    return common->quiet ? 0 : session_tell_name(&v, name);
+static int delete (struct session_verb *v, const char *name) {
+    return wire_session_delete(&v->call, name, &v->err);
 }
 
 static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
-    int code = 0;
-    for (int i = 1; i < argc; i++) {
-        int r = remove_one(values, argv[0], argv[i]);
-        code = code != 0 ? code : r;
-    }
-    return code;
+    return session_each(values, argc, argv, delete);
 }
 
 static const struct opt_command rm = {

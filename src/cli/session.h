@@ -29,6 +29,13 @@ int session_fail(const struct session_verb *v, int code);
 /* Prints the name of what was made or removed, as JSON if that was asked for. */
 int session_tell_name(const struct session_verb *v, const char *name);
 
+/* Something that is done to what has this name in v's sandbox; 0 or a failure in v->err. */
+typedef int session_deed(struct session_verb *v, const char *name);
+
+/* argv is SANDBOX NAME...: does it to each name, and tells the names unless that is to be quiet.
+ * What fails does not keep the others from their turn; the exit code is that of the first. */
+int session_each(const struct verb_common *common, int argc, char **argv, session_deed *deed);
+
 /* What is to be started inside, as far as the user said; NULL elsewhere. */
 struct session_program {
     const char *user, *workdir;

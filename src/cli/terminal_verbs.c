@@ -11,8 +11,9 @@
 #include "cli/cli.h"
 #include "cli/detach_keys.h"
 #include "cli/sandbox.h"
+#include "cli/session_list.h"
 
-enum { CELL_MAX = 128, COLUMNS = 6, FAILED = 125 };
+enum { CELL_MAX = 128, FAILED = 125 };
 
 /* ---- create ---- */
 
@@ -99,12 +100,6 @@ static const struct opt_command create = {
 
 /* ---- ls ---- */
 
-struct listing {
-    bool json;
-    struct jsonw w;
-    struct strv cells;
-};
-
 static const char *state_of(const struct wire_terminal *t) {
     if (t->waits)
         return "waiting";
@@ -151,7 +146,7 @@ static int put_cells(struct strv *cells, const struct wire_terminal *t) {
 }
 
 static int collect(void *arg, const struct wire_terminal *t, struct cay_error *err) {
-    struct listing *l = arg;
+    struct session_list *l = arg;
     if (l->json)
         put_json(&l->w, t);
     else if (put_cells(&l->cells, t) < 0)
@@ -161,28 +156,15 @@ static int collect(void *arg, const struct wire_terminal *t, struct cay_error *e
 
 static int run_ls(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
-    static const char *const heads[COLUMNS] = {"NAME",    "STATE", "EXIT",
-                                               "VIEWERS", "SIZE",  "COMMAND"};
+    static const char *const heads[] = {"NAME", "STATE", "EXIT", "VIEWERS", "SIZE", "COMMAND"};
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(values);
-    _cleanup_(buf_free) struct buf b = BUF_INIT(1024 * 1024);
-    struct listing l = {.json = v.common->output == OUTPUT_JSON, .w = JSONW_INIT(&b)};
-    int r = 0;
-    for (size_t i = 0; i < COLUMNS && r == 0; i++)
-        r = strv_push(&l.cells, heads[i]);
-    if (l.json)
-        jsonw_begin_array(&l.w);
+    struct session_list l;
+    int r = session_list_begin(&l, &v, heads, ARRAY_LEN(heads));
     if (r == 0)
         r = session_open(&v, argv[0]);
     if (r == 0)
         r = wire_terminal_list(&v.call, collect, &l, &v.err);
-    if (l.json) {
-        jsonw_end_array(&l.w);
-        (void)buf_putc(&b, '\n');
-    } else if (r == 0) {
-        sandbox_put_columns(&b, (const char *const *)l.cells.v, l.cells.len / COLUMNS, COLUMNS);
-    }
-    strv_free(&l.cells);
-    return r < 0 ? session_fail(&v, 0) : verb_print(&b);
+    return session_list_end(&l, &v, r);
 }
 
 static const struct opt_command list = {
@@ -295,25 +277,13 @@ static const struct opt_command resize = {
 
 /* ---- kill and rm ---- */
 
-static int end_one(const struct verb_common *common, const char *sandbox, const char *name,
-                   bool delete) {
-    _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(common);
-    int r = session_open(&v, sandbox);
-    if (r == 0)
-        r = delete ? wire_terminal_delete(&v.call, name, &v.err)
-                   : wire_terminal_kill(&v.call, name, SIGKILL, &v.err);
-    if (r < 0)
-        return session_fail(&v, 0);
-    return common->quiet ? 0 : session_tell_name(&v, name);
+static int kill_one(struct session_verb *v, const char *name) {
+    return wire_terminal_kill(&v->call, name, SIGKILL, &v->err);
 }
 
-static int run_end(const struct opt_command *cmd, void *values, int argc, char **argv) {
-    int code = 0;
-    for (int i = 1; i < argc; i++) {
-        int r = end_one(values, argv[0], argv[i], strcmp(cmd->name, "rm") == 0);
-        code = code != 0 ? code : r;
-    }
-    return code;
+static int run_kill(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    return session_each(values, argc, argv, kill_one);
 }
 
 static const struct opt_command kill_verb = {
@@ -326,8 +296,17 @@ static const struct opt_command kill_verb = {
     .min_operands = 2,
     .max_operands = OPT_OPERANDS_ANY,
     .values_size = sizeof(struct verb_common),
-    .run = run_end,
+    .run = run_kill,
 };
+
+static int delete (struct session_verb *v, const char *name) {
+    return wire_terminal_delete(&v->call, name, &v->err);
+}
+
+static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    return session_each(values, argc, argv, delete);
+}
 
 static const struct opt_command rm = {
     .name = "rm",
@@ -338,7 +317,7 @@ static const struct opt_command rm = {
     .min_operands = 2,
     .max_operands = OPT_OPERANDS_ANY,
     .values_size = sizeof(struct verb_common),
-    .run = run_end,
+    .run = run_rm,
 };
 
 /* ---- the group ---- */
