@@ -313,11 +313,8 @@ static int read_create(const struct json *at, struct sandbox_record *ret, struct
 int daytona_read_create(const struct buf *body, struct sandbox_record *ret,
                         struct daytona_build *ret_build, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = json_as_object(&root, err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
     if (r == 0)
         r = check_create(&root, err);
     if (r == 0)
@@ -327,11 +324,8 @@ int daytona_read_create(const struct buf *body, struct sandbox_record *ret,
 
 int daytona_read_resize(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = json_as_object(&root, err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
     return r < 0
                ? r
                : read_limits(&root, &ret->memory_bytes, &ret->disk_bytes, &ret->cpu_quota_us, err);
@@ -341,11 +335,8 @@ int daytona_read_network(const struct buf *body, struct manager_update *ret,
                          struct cay_error *err) {
     static const struct lack lacks[] = {{"outboundProxyUrl", no_upstream}};
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = json_as_object(&root, err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
     if (r == 0)
         r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
     return r < 0 ? r : read_network(&root, ret->network, err);
@@ -368,11 +359,8 @@ int daytona_read_snapshot(const struct buf *body, struct daytona_snapshot *ret,
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
     *ret = (struct daytona_snapshot){0};
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = json_as_object(&root, err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
     if (r == 0)
         r = value_text(&root, "name", ret->name, sizeof ret->name, err);
     if (r == 0)
@@ -392,11 +380,8 @@ int daytona_read_keep(const struct buf *body, char name[static REFERENCE_TEXT_SI
         {"includeMemory", "leave it out: what runs is not part of a snapshot"}};
     _cleanup_(json_freep) struct json_document *doc = NULL;
     name[0] = '\0';
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = json_as_object(&root, err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
     if (r == 0)
         r = value_text(&root, "name", name, REFERENCE_TEXT_SIZE, err);
     if (r == 0)

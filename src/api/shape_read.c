@@ -88,11 +88,10 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
         "network",
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
+    if (r == 0)
+        r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = read_texts(&root, ret, err);
     if (r == 0)
@@ -113,11 +112,10 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
 int shape_read_labels(const struct buf *body, struct strv *ret, struct cay_error *err) {
     static const char *const keys[] = {"labels"};
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, ""), labels;
-    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
+    struct json root, labels;
+    int r = value_parse(body, &doc, &root, err);
+    if (r == 0)
+        r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = json_get_object(&root, "labels", JSON_REQUIRED, &labels, err);
     return r < 0 ? r : value_pairs(&root, "labels", SPEC_LABELS_MAX, ret, err);
@@ -128,11 +126,10 @@ int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1]
     static const char *const keys[] = {"name"};
     const char *text = NULL;
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
+    if (r == 0)
+        r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = json_get_string(&root, "name", JSON_REQUIRED, &text, err);
     if (r == 0)
@@ -198,11 +195,10 @@ int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *er
                                        "maxMemory", "maxDisk",     "maxCpus",   "maxVolumes"};
     const char *name = "";
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
+    if (r == 0)
+        r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = json_get_string(&root, "name", JSON_REQUIRED, &name, err);
     if (r == 0)
@@ -235,11 +231,10 @@ static int read_new_limits(const struct json *at, struct manager_update *ret,
 int shape_read_limits(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
     static const char *const keys[] = {"memory", "cpus", "cpu", "disk", "pids"};
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
+    if (r == 0)
+        r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     return r < 0 ? r : read_new_limits(&root, ret, err);
 }
 
@@ -288,11 +283,10 @@ int shape_read_update(const struct buf *body, struct manager_update *ret, struct
         "network",
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = value_parse(body, &doc, err);
-    if (r < 0)
-        return r;
-    struct json root = json_root(doc, "");
-    r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
+    if (r == 0)
+        r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
     if (r == 0)
         r = read_new_limits(&root, ret, err);
     if (r == 0)

@@ -10,17 +10,21 @@ enum { VOLUMES_MAX = SPEC_MOUNTS_MAX };
 
 static const double cpus_max = 4096;
 
-/* An empty body is an empty object. */
-int value_parse(const struct buf *body, struct json_document **ret, struct cay_error *err) {
-    return body->len == 0 ? json_parse("request body", "{}", 2, ret, err)
-                          : json_parse("request body", body->data, body->len, ret, err);
+int value_parse(const struct buf *body, struct json_document **ret_document, struct json *ret,
+                struct cay_error *err) {
+    int r = body->len == 0 ? json_parse("request body", "{}", 2, ret_document, err)
+                           : json_parse("request body", body->data, body->len, ret_document, err);
+    if (r < 0)
+        return r;
+    *ret = json_root(*ret_document, "");
+    return json_as_object(ret, err);
 }
 
 int value_check_keys(const struct json *at, const char *const *known, size_t count,
                      struct cay_error *err) {
     void *iterator = NULL;
     struct json member;
-    int r = json_as_object(at, err);
+    int r = 0;
     while (r == 0 && json_next(at, &iterator, &member)) {
         size_t i = 0;
         while (i < count && !str_equal(known[i], member.key))

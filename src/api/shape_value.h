@@ -9,8 +9,10 @@ struct cay_error;
 
 enum { VALUE_PAIRS_MAX = 1024 };
 
-/* An empty body is an empty object. */
-int value_parse(const struct buf *body, struct json_document **ret, struct cay_error *err);
+/* Reads the body of a request, which must be an object; an empty one is an empty object. The
+ * object lives as long as the document, which the caller frees also after a failure. */
+int value_parse(const struct buf *body, struct json_document **ret_document, struct json *ret,
+                struct cay_error *err);
 /* Refuses a key that is not known, with the nearest one. */
 int value_check_keys(const struct json *at, const char *const *known, size_t count,
                      struct cay_error *err);

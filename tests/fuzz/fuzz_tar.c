@@ -1,29 +1,21 @@
 /* Any bytes as a tar archive: the codec keeps its promises, and extraction touches nothing outside
  * of its destination. The first byte says how the rest is cut into pieces and whether checksums
  * are put right, without which few inputs get beyond the first header. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "archive_place.h"
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/path.h"
 #include "base/str.h"
 #include "init/tar.h"
-#include "init/walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool ok) {
-    if (!ok)
-        abort();
-}
 
 /* ---- codec ---- */
 
@@ -61,20 +53,6 @@ static void check_codec(const uint8_t *data, size_t size) {
     require(m.mtime.tv_sec == again.mtime.tv_sec && m.mtime.tv_nsec == again.mtime.tv_nsec);
 }
 
-static void fix_checksums(uint8_t *data, size_t size) {
-    for (size_t at = 0; at + TAR_BLOCK <= size; at += TAR_BLOCK) {
-        if (data[at] == 0)
-            continue; /* the end, or content */
-        unsigned sum = 0;
-        memset(data + at + 148, ' ', 8);
-        for (size_t i = 0; i < TAR_BLOCK; i++)
-            sum += data[at + i];
-        char text[8];
-        (void)snprintf(text, sizeof text, "%06o", sum);
-        memcpy(data + at + 148, text, 7);
-    }
-}
-
 /* ---- extraction ---- */
 
 struct pieces {
@@ -95,68 +73,15 @@ static int more_pieces(struct tar_input *in, struct cay_error *err) {
     return n > 0;
 }
 
-static int top = -1; /* holds "dest" and "victim" and must hold nothing else */
-static char top_path[64];
-
-static void remove_top(void) {
-    (void)path_remove_tree(top, "dest"); /* where an abort left it */
-    (void)unlinkat(top, "victim", 0);
-    (void)rmdir(top_path);
-}
-
-static void make_top(void) {
-    if (top >= 0)
-        return;
-    require(str_copy(top_path, sizeof top_path, "/dev/shm/cay-fuzz-XXXXXX") == 0);
-    if (mkdtemp(top_path) == NULL) {
-        require(str_copy(top_path, sizeof top_path, "/tmp/cay-fuzz-XXXXXX") == 0);
-        require(mkdtemp(top_path) != NULL);
-    }
-    (void)atexit(remove_top);
-    top = open(top_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    require(top >= 0);
-    _cleanup_(closep) int victim = openat(top, "victim", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    require(victim >= 0 && write(victim, "safe", 4) == 4);
-}
-
-/* Modes of the archive must not keep an ordinary user from cleaning up. */
-static int open_folder(void *arg, const struct walk_entry *e, struct cay_error *err) {
-    (void)arg;
-    (void)err;
-    if (S_ISDIR(e->st->st_mode) && fchmodat(e->dirfd, e->name, 0700, AT_SYMLINK_NOFOLLOW) < 0)
-        return WALK_SKIP;
-    return WALK_ON;
-}
-
-static void check_outside(void) {
-    char text[8] = "";
-    struct stat st;
-    _cleanup_(closep) int victim = openat(top, "victim", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    require(victim >= 0 && read(victim, text, sizeof text) == 4 && memcmp(text, "safe", 4) == 0);
-    require(fstat(victim, &st) == 0 && st.st_nlink == 1);
-    _cleanup_(closedirp) DIR *d = opendir(top_path);
-    require(d != NULL);
-    int names = 0;
-    while (readdir(d) != NULL)
-        names++;
-    require(names == 4); /* with "." and ".." */
-}
-
 static void check_extraction(const uint8_t *data, size_t size, size_t step) {
     struct cay_error err = {0};
     struct tar_totals totals;
-    char path[80];
-    make_top();
-    require(mkdirat(top, "dest", 0700) == 0);
-    _cleanup_(closep) int dest = openat(top, "dest", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closep) int dest = archive_place_make(O_PATH);
     struct pieces p = {.input = {.more = more_pieces}, .next = data, .left = size, .step = step};
     int r = tar_extract(&p.input, dest, 1024 * 1024, &totals, &err);
     require((r < 0) == (err.code != CAY_OK));
     require(totals.bytes <= 1024 * 1024);
-    require(str_format(path, sizeof path, "%s/dest", top_path) == 0);
-    (void)walk_tree(path, path, (struct walk_options){0}, open_folder, NULL, NULL);
-    check_outside();
-    require(path_remove_tree(top, "dest") == 0);
+    archive_place_check();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -166,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     require(copy != NULL);
     memcpy(copy, data + 1, size - 1);
     if ((data[0] & 0x80) == 0)
-        fix_checksums(copy, size - 1);
+        archive_fix_checksums(copy, size - 1);
     check_codec(copy, size - 1);
     check_extraction(copy, size - 1, (size_t)(data[0] & 0x7F) * 8 + 1);
     return 0;
