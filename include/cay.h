@@ -45,6 +45,11 @@ const char *cay_version(void);
 /* Opens the native engine. state_dir NULL: /var/lib/cay as root, $XDG_STATE_HOME/cay otherwise; it
  * is made if missing. */
 int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *err);
+/* The same of an engine by its name: "native", or "docker", whose sandboxes are containers of the
+ * Docker that the environment names (docs/engines.md): it clones nothing, changes nothing of this
+ * process, has one sandbox, and starts the program cay-docker beside this one. */
+int cay_engine_open_as(const char *name, const char *state_dir, cay_engine **ret,
+                       struct cay_error *err);
 void cay_engine_close(cay_engine *engine);
 
 /* One thing that isolates on this host. */

@@ -114,7 +114,7 @@ static const struct opt options[] = {
     {.name = "engine",
      OPT_TO_STRING(struct run_options, engine),
      .arg = "ENGINE",
-     .help = "native"},
+     .help = "native, or docker: as a container of Docker's"},
     {.name = "tier",
      OPT_TO_CHOICE(struct run_options, tier),
      .arg = "TIER",
@@ -164,13 +164,28 @@ struct run {
 
 /* ---- choices: flags over configuration ---- */
 
+static const char *engine_name(const struct run *r) {
+    return r->o->engine != NULL ? r->o->engine : r->config->sandbox.engine;
+}
+
+static int check_engine(struct run *r) {
+    bool is_docker = strcmp(engine_name(r), "docker") == 0;
+    if (!is_docker && strcmp(engine_name(r), "native") != 0) {
+        error_set(&r->err, CAY_UNSUPPORTED, "there is no engine '%.40s'", engine_name(r));
+        return error_remedy(&r->err, "use --engine native or --engine docker");
+    }
+    if (is_docker && r->o->disk != 0) {
+        error_set(&r->err, CAY_UNSUPPORTED, "the Docker engine limits no disks");
+        return error_remedy(&r->err, "leave --disk away, or use --engine native");
+    }
+    return 0;
+}
+
 static int check_options(struct run *r) {
     const struct run_options *o = r->o;
-    const char *engine = o->engine != NULL ? o->engine : r->config->sandbox.engine;
-    if (strcmp(engine, "native") != 0) {
-        error_set(&r->err, CAY_UNSUPPORTED, "engine '%.40s' is not available", engine);
-        return error_remedy(&r->err, "use --engine native");
-    }
+    int code = check_engine(r);
+    if (code < 0)
+        return code;
     for (size_t i = 0; i < o->labels.len; i++)
         if (strchr(o->labels.v[i], '=') == NULL || o->labels.v[i][0] == '=') {
             error_set(&r->err, CAY_INVALID_ARGUMENT, "label '%.60s' has no '='", o->labels.v[i]);
@@ -271,7 +286,7 @@ static int start(struct run *r, int argc) {
         return code;
     struct cay_spec spec = make_spec(r);
     int64_t begin = clock_us();
-    code = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
+    code = cay_engine_open_as(engine_name(r), r->o->common.state_dir, &r->engine, &r->err);
     r->open_us = clock_us() - begin;
     return code < 0 ? code : cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
 }
@@ -337,6 +352,7 @@ static const char *needs_sandbox(const struct run_options *o) {
         {"--read-only", o->read_only},
         {"--tier", o->tier != 0},
         {"--profile", o->profile != 0},
+        {"--engine", o->engine != NULL && strcmp(o->engine, "native") != 0},
         {"--tty", o->tty},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++)

@@ -81,27 +81,3 @@ int settings_choose_engine(struct settings *s, struct cay_error *err) {
     }
     return check_no_others(s, err);
 }
-
-const char *settings_launcher(const struct settings *s, const char *const **ret_env) {
-    static const char *const passed[] = {"DOCKER_HOST=",
-                                         "DOCKER_TLS_VERIFY=",
-                                         "DOCKER_CERT_PATH=",
-                                         "DOCKER_CONTEXT=",
-                                         "DOCKER_CONFIG=",
-                                         "HOME=",
-                                         "PATH="};
-    static const char *env[ARRAY_LEN(passed) + 1];
-    size_t count = 0;
-    *ret_env = NULL;
-    if (!s->is_docker)
-        return "cay-launcher";
-    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
-        for (char **e = environ; *e != NULL; e++)
-            if (str_starts(*e, passed[i])) {
-                env[count++] = *e;
-                break;
-            }
-    env[count] = NULL;
-    *ret_env = env;
-    return "cay-docker";
-}

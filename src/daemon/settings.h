@@ -34,6 +34,4 @@ void settings_apply_level(const char *given, const struct config *config);
 const char *const *settings_folders(const struct config *config, bool is_root);
 /* Decides the engine by the configuration, and what follows from that. */
 int settings_choose_engine(struct settings *s, struct cay_error *err);
-/* The program that makes sandboxes, and its environment, which lives as long as ours. */
-const char *settings_launcher(const struct settings *s, const char *const **ret_env);
 int settings_check_folders(const struct config *config, bool is_root, struct cay_error *err);

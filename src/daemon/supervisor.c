@@ -25,6 +25,7 @@
 #include "daemon/places.h"
 #include "daemon/pulls.h"
 #include "daemon/reload.h"
+#include "engine/docker/docker_program.h"
 #include "engine/native/launcher_client.h"
 #include "image/archives.h"
 
@@ -95,13 +96,14 @@ static int catch_signals(struct cay_error *err) {
 
 static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {
     char program[PATH_MAX];
-    const char *const *env;
+    const struct settings *c = s->settings;
     struct launcher_client client = LAUNCHER_CLIENT_NONE;
-    int r = program_find(settings_launcher(s->settings, &env), program, sizeof program, err);
+    const char *const *folders = settings_folders(c->config, c->is_root);
+    int r = c->is_docker ? 0 : program_find("cay-launcher", program, sizeof program, err);
     if (r == 0)
-        r = launcher_client_start_with(program, s->settings->state_dir, 0,
-                                       settings_folders(s->settings->config, s->settings->is_root),
-                                       env, &client, err);
+        r = c->is_docker
+                ? docker_program_start(c->state_dir, DOCKER_PROGRAM_KEEP, folders, &client, err)
+                : launcher_client_start(program, c->state_dir, 0, folders, &client, err);
     if (r < 0)
         return r;
     s->launcher = (struct child){.pid = client.pid, .born = clock_ms()};

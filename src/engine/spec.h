@@ -48,6 +48,8 @@ struct sandbox_spec {
     char run_user[SPEC_USER_SIZE]; /* "USER[:GROUP]" of the image: whose these are, if it stays */
     enum tier tier;                /* the least that is acceptable */
     enum profile profile;
+    char owner[ID_SIZE]; /* the key that made it, if it stays; "": none */
+    bool has_list;       /* it reaches something, by a proxy to which descriptors are passed */
     bool read_only; /* the root file system; /tmp, /run, /dev/shm and the work folder stay writable
                      */
     struct mount_spec *mounts; /* borrowed by all but whoever added them */

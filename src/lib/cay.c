@@ -1,12 +1,14 @@
-/* The public API on the native engine. */
+/* The public API on the engines. */
 #include <cay.h>
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/state.h"
 #include "base/str.h"
@@ -21,19 +23,24 @@
 #include "lib/egress.h"
 #include "lib/engine.h"
 #include "lib/python.h"
+#include "lib/throwaway.h"
 #include "version.h"
 
 enum { CPU_PERIOD_US = 100000 };
 
 struct cay_engine {
     char state_dir[PATH_MAX];
-    struct native *native;
+    struct native *native; /* or */
+    struct throwaway *docker;
+    bool is_root;     /* outside */
     enum tier wanted; /* what a sandbox gets at least, where the spec does not say */
 };
 
 struct cay_sandbox {
-    struct native_box *box;
-    struct image image; /* of the store; IMAGE_NONE: the host image */
+    struct native_box *box;   /* or a container */
+    struct throwaway *docker; /* that this has made; else NULL */
+    int64_t start_us;         /* how long that took */
+    struct image image;       /* of the store; IMAGE_NONE: the host image */
     struct cay_image_config config;
     struct sandbox_spec spec;
     char user[64];
@@ -72,7 +79,28 @@ static int advise(struct cay_error *err) {
 
 /* ---- the engine ---- */
 
+static int open_native(cay_engine *engine, struct cay_error *err) {
+    engine->wanted = engine->is_root ? TIER_FULL : TIER_ROOTLESS;
+    int r = native_open(engine->state_dir, true, &engine->native, err);
+    return r < 0 ? advise(err) : 0;
+}
+
+static int open_docker(cay_engine *engine, struct cay_error *err) {
+    engine->wanted = TIER_BASIC;
+    return throwaway_open(engine->state_dir, &engine->docker, err);
+}
+
 int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *err) {
+    return cay_engine_open_as("native", state_dir, ret, err);
+}
+
+int cay_engine_open_as(const char *name, const char *state_dir, cay_engine **ret,
+                       struct cay_error *err) {
+    bool is_docker = str_equal(name, "docker");
+    if (!is_docker && !str_equal(name, "native")) {
+        error_set(err, CAY_UNSUPPORTED, "there is no engine '%.40s'", name);
+        return error_remedy(err, "use native or docker");
+    }
     _cleanup_(freep) cay_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -80,18 +108,19 @@ int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *e
     if (r < 0)
         return r;
     /* Before opening, which makes root of an ordinary user. */
-    engine->wanted = geteuid() == 0 ? TIER_FULL : TIER_ROOTLESS;
-    r = native_open(engine->state_dir, true, &engine->native, err);
-    if (r < 0)
-        return advise(err);
-    *ret = TAKE_PTR(engine);
-    return 0;
+    engine->is_root = geteuid() == 0;
+    r = is_docker ? open_docker(engine, err) : open_native(engine, err);
+    if (r == 0)
+        *ret = TAKE_PTR(engine);
+    return r;
 }
 
 void cay_engine_close(cay_engine *engine) {
     if (engine == NULL)
         return;
-    (void)native_close(engine->native);
+    if (engine->native != NULL)
+        (void)native_close(engine->native);
+    throwaway_close(engine->docker);
     free(engine);
 }
 
@@ -101,6 +130,8 @@ const char *engine_state_dir(const cay_engine *engine) {
 
 size_t cay_engine_walls(const cay_engine *engine, struct cay_wall *walls, size_t max) {
     const struct native_wall *all;
+    if (engine->native == NULL)
+        return 0;
     size_t count = native_walls(engine->native, &all);
     for (size_t i = 0; i < MIN(count, max); i++)
         walls[i] = (struct cay_wall){all[i].name, all[i].detail, all[i].remedy,
@@ -109,7 +140,7 @@ size_t cay_engine_walls(const cay_engine *engine, struct cay_wall *walls, size_t
 }
 
 const char *cay_engine_tier(const cay_engine *engine) {
-    return tier_name(native_tier(engine->native));
+    return tier_name(engine->native != NULL ? native_tier(engine->native) : TIER_BASIC);
 }
 
 /* ---- a sandbox ---- */
@@ -252,7 +283,27 @@ static int start_proxy(const cay_engine *engine, const char *network, cay_sandbo
     int r = network_parse(network, &list, err);
     if (r < 0 || list.count == 0)
         return r;
-    return egress_proxy_start(box->spec.id, network, engine->wanted == TIER_FULL, &box->proxy, err);
+    box->spec.has_list = true;
+    return egress_proxy_start(box->spec.id, network, engine->is_root, &box->proxy, err);
+}
+
+static int start_box(const cay_engine *engine, cay_sandbox *box, struct cay_error *err) {
+    struct native_root root = {.image = &box->image, .disk = -1};
+    int r = native_start(engine->native, &box->spec, box->image.record != NULL ? &root : NULL,
+                         &box->box, err);
+    if (r == 0)
+        box->connection = native_box_take_connection(box->box);
+    return r;
+}
+
+static int start_container(const cay_engine *engine, cay_sandbox *box, struct cay_error *err) {
+    const struct image_record *record = box->image.record;
+    int64_t begin = clock_us();
+    int r = throwaway_start(engine->docker, &box->spec, record != NULL ? record->id : "",
+                            &box->connection, err);
+    box->start_us = clock_us() - begin;
+    box->docker = r == 0 ? engine->docker : NULL;
+    return r;
 }
 
 int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbox **ret,
@@ -271,13 +322,10 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
         r = start_proxy(engine, in->network, box, err);
     if (r < 0)
         return r;
-    struct native_root root = {.image = &box->image, .disk = -1};
-    r = native_start(engine->native, &box->spec, box->image.record != NULL ? &root : NULL,
-                     &box->box, err);
+    r = engine->native != NULL ? start_box(engine, box, err) : start_container(engine, box, err);
     if (r < 0)
         return advise(err);
-    box->tier = tier_name(native_tier(engine->native));
-    box->connection = native_box_take_connection(box->box);
+    box->tier = cay_engine_tier(engine);
     *ret = TAKE_PTR(box);
     return 0;
 }
@@ -294,7 +342,10 @@ void cay_sandbox_destroy(cay_sandbox *box) {
     if (box == NULL)
         return;
     fd_close(&box->connection);
-    (void)native_box_destroy(box->box);
+    if (box->box != NULL)
+        (void)native_box_destroy(box->box);
+    if (box->docker != NULL) /* else it is removed when the engine is closed, or by the next */
+        (void)throwaway_remove(box->docker, box->spec.id, NULL);
     sandbox_freep(&box);
 }
 
@@ -324,6 +375,11 @@ static void fill_result(const cay_sandbox *box, struct cay_result *ret) {
     ret->tier = box->tier;
     if (box->connection >= 0)
         return;
+    if (box->docker != NULL) {
+        ret->phases.start_us = box->start_us;
+        ret->oom_killed = ret->signal == SIGKILL && throwaway_oom_killed(box->docker, box->spec.id);
+        return;
+    }
     const struct native_phases *p = native_box_phases(box->box);
     ret->phases.prepare_us = p->prepare_us;
     ret->phases.root_us = p->root_us;

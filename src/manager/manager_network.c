@@ -52,7 +52,7 @@ int network_check(struct manager *m, const struct sandbox_record *r, struct cay_
 
 /* ---- opening and closing ---- */
 
-static bool has_list(const struct sandbox_record *r) {
+bool network_has_list(const struct sandbox_record *r) {
     return r->network[0] != '\0' && !str_equal(r->network, "none");
 }
 
@@ -66,7 +66,7 @@ static int listen_inside(const char *id, int door, struct cay_error *err) {
 
 int network_open(struct manager *m, struct sandbox *s, struct cay_error *err) {
     int pair[2];
-    if (m->network == NULL || !has_list(&s->record))
+    if (m->network == NULL || !network_has_list(&s->record))
         return 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making a socket");
@@ -85,7 +85,7 @@ int network_change(struct manager *m, struct sandbox *s, struct cay_error *err) 
     if (m->network == NULL || (state != SANDBOX_STARTED && state != SANDBOX_PAUSED))
         return 0;
     /* One that stands still cannot listen, but what it has may be closed. */
-    if (state == SANDBOX_STARTED && has_list(&s->record))
+    if (state == SANDBOX_STARTED && network_has_list(&s->record))
         return network_open(m, s, err);
     return m->network->set(m->user, s->record.id, s->record.network, -1, err);
 }
@@ -121,7 +121,7 @@ static void *run_again(void *user) {
         size_t count = 0;
         struct sandbox **all = table_snapshot(m, &count);
         for (size_t i = 0; all != NULL && i < count; i++)
-            if (has_list(&all[i]->record))
+            if (network_has_list(&all[i]->record))
                 open_again(m, all[i]->record.id);
         if (all != NULL)
             table_snapshot_free(m, all, count);

@@ -267,7 +267,10 @@ int request_spec(const struct manager *m, const struct sandbox_record *r, struct
         .tier = r->tier,
         .profile = r->profile,
         .read_only = r->read_only,
+        .has_list = network_has_list(r),
     };
+    _Static_assert(sizeof ret->owner == sizeof r->owner, "an owner fits");
+    memcpy(ret->owner, r->owner, sizeof ret->owner);
     memcpy(ret->id, r->id, sizeof ret->id);
     memcpy(ret->hostname, r->id, sizeof r->id);
     _Static_assert(sizeof ret->run_user == sizeof r->user, "a user fits");

@@ -10,61 +10,19 @@ import shutil
 import socket
 import socketserver
 import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import support
 from daemons import Refused
 from dockerd import Docker
+from docking import Box, container, engine_of, make, refusal  # noqa: F401
+from engines import DockerEngine
 from launching import until
-
-sys.path.insert(0, str(Path(__file__).resolve().parent / "engine"))
-
-from boxes import Box  # noqa: E402
-from engines import DockerEngine  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
 
-
-@pytest.fixture(scope="module")
-def engine():
-    why = DockerEngine.missing()
-    if why:
-        pytest.skip(why)
-    found = DockerEngine()
-    try:
-        found.start()
-        yield found
-    finally:
-        found.close()
-
-
-@pytest.fixture
-def make(engine):
-    made = []
-
-    def make_one(**wishes):
-        wishes = {"image": engine.main, **wishes}
-        made.append(Box(engine, engine.daemon.call("POST", "/api/cay/sandbox", wishes)))
-        return made[-1]
-    yield make_one
-    for box in made:
-        with contextlib.suppress(Refused):
-            box.remove()
-
-
-def container(engine, box):
-    return json.loads(engine.docker("inspect", f"cay-{box.id}"))[0]
-
-
-def refusal(function, *args, **more):
-    with pytest.raises(Refused) as refused:
-        function(*args, **more)
-    error = refused.value.error
-    assert error["remedy"], error
-    return refused.value.status, error["message"], error["remedy"]
+engine = engine_of(DockerEngine)
 
 
 # ---- how containers are made ----

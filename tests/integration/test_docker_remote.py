@@ -7,53 +7,23 @@ import hashlib
 import json
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import support
 from daemons import Refused
 from dockerd import certificates
+from docking import container, engine_of, make  # noqa: F401
+from engines import DockerRemoteEngine
 from launching import until
-
-sys.path.insert(0, str(Path(__file__).resolve().parent / "engine"))
-
-from boxes import Box  # noqa: E402
-from engines import DockerRemoteEngine  # noqa: E402
 
 pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
 
-
-@pytest.fixture(scope="module")
-def engine():
-    why = DockerRemoteEngine.missing()
-    if why:
-        pytest.skip(why)
-    found = DockerRemoteEngine()
-    try:
-        found.start()
-        yield found
-    finally:
-        found.close()
-
-
-@pytest.fixture
-def make(engine):
-    made = []
-
-    def make_one(**wishes):
-        made.append(Box(engine, engine.daemon.call("POST", "/api/cay/sandbox",
-                                                   {"image": engine.main, **wishes})))
-        return made[-1]
-    yield make_one
-    for box in made:
-        with contextlib.suppress(Refused):
-            box.remove()
+engine = engine_of(DockerRemoteEngine)
 
 
 def test_a_container_has_nothing_of_this_machine(engine, make):
     box = make()
-    about = json.loads(engine.docker("inspect", f"cay-{box.id}"))[0]
+    about = container(engine, box)
     assert [m["Type"] for m in about["Mounts"]] == ["volume"] and not about["Mounts"][0]["RW"]
     assert about["HostConfig"]["NetworkMode"] == "none"
     whose, _, home = about["Config"]["Labels"]["cay.home"].partition(":")

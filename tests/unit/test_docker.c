@@ -288,6 +288,7 @@ static void test_create(void **state) {
     struct mount_spec mount = {.source = "/host", .target = "/data", .read_only = true};
     struct sandbox_spec spec = {.id = ID_A,
                                 .hostname = "box",
+                                .owner = ID_B,
                                 .memory_bytes = 64 << 20,
                                 .cpu_quota_us = 50000,
                                 .pids = 40,
@@ -306,9 +307,12 @@ static void test_create(void **state) {
     assert_int_equal(json_parse("body", out.data, out.len, &doc, NULL), 0);
     struct json root = json_root(doc, ""), host = member(&root, "HostConfig");
     struct json drop = member(&host, "CapDrop"), add = member(&host, "CapAdd");
+    struct json labels = member(&root, "Labels");
     struct json security = member(&host, "SecurityOpt"), mounts = member(&host, "Mounts"), item;
     const char *text = NULL;
     bool flag = true;
+    assert_int_equal(json_get_string(&labels, "cay.key", JSON_REQUIRED, &text, NULL), 0);
+    assert_string_equal(text, ID_B);
     assert_int_equal(number(&host, "Memory"), 64 << 20);
     assert_int_equal(number(&host, "MemorySwap"), 64 << 20);
     assert_int_equal(number(&host, "CpuQuota"), 50000);

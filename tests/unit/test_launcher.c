@@ -122,6 +122,12 @@ static void short_id(struct launcher_request *r) {
 static void upper_case_id(struct launcher_request *r) {
     memcpy(r->spec.id, "0123456789ABCDEF", ID_SIZE);
 }
+static void endless_owner(struct launcher_request *r) {
+    memset(r->spec.owner, 'a', sizeof r->spec.owner);
+}
+static void owner_that_is_no_id(struct launcher_request *r) {
+    memcpy(r->spec.owner, "\"x\"", sizeof "\"x\"");
+}
 static void endless_hostname(struct launcher_request *r) {
     memset(r->spec.hostname, 'a', sizeof r->spec.hostname);
 }
@@ -169,6 +175,8 @@ static const struct {
     CASE(id_with_a_path),
     CASE(short_id),
     CASE(upper_case_id),
+    CASE(endless_owner),
+    CASE(owner_that_is_no_id),
     CASE(endless_hostname),
     CASE(hostname_with_a_line),
     CASE(hostname_with_a_slash),

@@ -16,11 +16,15 @@
 #include "base/str.h"
 #include "engine/docker/docker_bridge.h"
 #include "engine/docker/docker_internal.h"
+#include "engine/docker/docker_program.h"
 #include "engine/docker/docker_spec.h"
 #include "engine/native/internal.h"
 #include "image/store.h"
 
 enum { GONE_MS = 60 * 1000, LOOK_AGAIN_MS = 50, UPDATE_MAX = 4096 };
+
+/* Behind the state folder, whose name does not end like that. */
+#define RUN_LABEL "//run"
 
 /* The filter by label, escaped for a URL; the state folder is compared when the answer is read. */
 #define OURS "filters=%7B%22label%22%3A%5B%22" DOCKER_LABEL_ID "%22%5D%7D"
@@ -177,7 +181,7 @@ static int engine_stats(struct engine *e, const char *id, struct engine_stats *r
         r = docker_inspect(docker_of(e), id, "/json?size=1", &c, err);
     if (r == 0) {
         ret->disk_bytes = c.size_rw;
-        ret->oom_kills = c.oom_killed;
+        ret->oom_kills = MAX(docker_events_oom(docker_of(e), id), (uint64_t)c.oom_killed);
     }
     return r;
 }
@@ -228,7 +232,13 @@ int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *re
 
 static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
                        struct cay_error *err) {
-    return docker_list(docker_of(e), ret, ret_count, err);
+    struct docker_engine *d = docker_of(e);
+    if (!d->is_run)
+        return docker_list(d, ret, ret_count, err);
+    docker_runs_sweep(d); /* its own one is nobody's to adopt */
+    *ret = NULL;
+    *ret_count = 0;
+    return 0;
 }
 
 /* ---- opening and closing ---- */
@@ -239,6 +249,7 @@ static void engine_close(struct engine *e) {
     docker_bridge_close_all(d);
     docker_api_free(d->api);
     fd_close(&d->init);
+    fd_close(&d->held);
     fd_close(&d->folder);
     fd_close(&d->state_dir);
     free(d);
@@ -266,9 +277,10 @@ static int open_folders(struct docker_engine *d, const struct docker_engine_opti
     d->state_dir = open(o->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->state_dir < 0)
         return error_errno(err, "opening the state folder");
-    if (mkdirat(d->state_dir, "docker", 0700) < 0 && errno != EEXIST)
+    if (mkdirat(d->state_dir, d->folder_name, 0700) < 0 && errno != EEXIST)
         return error_errno(err, "making the folder of containers");
-    d->folder = openat(d->state_dir, "docker", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    d->folder =
+        openat(d->state_dir, d->folder_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (d->folder < 0)
         return error_errno(err, "opening the folder of containers");
     /* Containers have no ids of their own: what is theirs belongs to root. */
@@ -286,25 +298,39 @@ static void init_opening(pthread_rwlock_t *lock) {
     (void)pthread_rwlockattr_destroy(&attr);
 }
 
+/* Whose containers are; those that go with their process are no daemon's. */
+static int make_label(struct docker_engine *d, struct cay_error *err) {
+    _cleanup_(closep) int lock = docker_runs_lock(d, err);
+    if (lock < 0)
+        return lock;
+    int r = d->is_far ? docker_far_label(d, err) : str_copy(d->label, sizeof d->label, d->home);
+    size_t len = strlen(d->label);
+    if (r == 0 && d->is_run)
+        r = str_copy(d->label + len, sizeof d->label - len, RUN_LABEL);
+    return r;
+}
+
 int docker_engine_open(const struct docker_engine_options *o, struct engine **ret,
                        struct cay_error *err) {
     struct docker_engine *d = calloc(1, sizeof *d);
     if (d == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     d->engine = (struct engine){.ops = &ops, .ended = o->ended, .user = o->user};
-    d->state_dir = d->folder = d->init = -1;
+    d->state_dir = d->folder = d->init = d->held = -1;
+    d->is_run = o->is_run;
+    d->folder_name = o->is_run ? DOCKER_RUN_FOLDER : "docker";
     d->is_far = o->unusable == NULL && o->host->socket[0] == '\0';
     (void)pthread_mutex_init(&d->bridges_lock, NULL);
     init_opening(&d->opening);
     (void)pthread_mutex_init(&d->tools_lock, NULL);
     int r = open_folders(d, o, err);
     if (r == 0)
-        r = d->is_far ? docker_far_label(d, err) : str_copy(d->label, sizeof d->label, d->home);
+        r = make_label(d, err);
     if (r == 0)
         r = docker_api_new(o->host, o->unusable, &d->api, err);
     if (r == 0)
         d->init = r = native_init_memfd(err);
-    if (r >= 0)
+    if (r >= 0 && !d->is_run)
         r = docker_events_start(d, err);
     if (r < 0) {
         engine_close(&d->engine);

@@ -11,6 +11,7 @@ struct docker_engine_options {
     const struct docker_host *host;
     const struct cay_error *unusable; /* why the host cannot be used, or NULL */
     const char *state_dir;            /* absolute */
+    bool is_run;                /* for one sandbox, which goes with this process (docker_runs.c) */
     const char *const *folders; /* below which folders of the host may be shown; NULL-terminated */
     void (*ended)(void *user, const struct engine_end *end);
     void *user;
@@ -19,3 +20,7 @@ struct docker_engine_options {
 /* Does not fail because there is no Docker: that is said by each operation, until there is one. */
 int docker_engine_open(const struct docker_engine_options *o, struct engine **ret,
                        struct cay_error *err);
+
+/* Removes the sandbox of this process, if it has one; for an engine with is_run. Nothing may be
+ * under way. */
+void docker_runs_end(struct engine *e);

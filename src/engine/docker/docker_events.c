@@ -6,6 +6,7 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -15,7 +16,13 @@
  * and wants the value of the other. */
 #define EVENTS "/events?filters=%7B%22type%22%3A%5B%22container%22%5D%7D"
 
-enum { LINE_MAX_BYTES = 256 * 1024, AGAIN_MS = 500, SIGNAL_EXIT = 128 };
+/* Those of one container until now: {"type":["container"],"container":["cay-ID"]} */
+#define PAST                                                                                       \
+    "/events?since=1&until=%lld.%03d&filters=%%7B%%22type%%22%%3A%%5B%%22container%%22%%5D%%2C%%"  \
+    "22"                                                                                           \
+    "container%%22%%3A%%5B%%22cay-%s%%22%%5D%%7D"
+
+enum { LINE_MAX_BYTES = 256 * 1024, AGAIN_MS = 500, PAST_MS = 2000, SIGNAL_EXIT = 128 };
 
 struct stream {
     struct docker_engine *d;
@@ -62,6 +69,36 @@ static int on_data(void *user, const char *data, size_t len) {
         buf_consume(&s->line, n + 1);
     }
 }
+
+/* ---- what has been told before ---- */
+
+static uint64_t count_lines(const struct docker_engine *d, const struct buf *lines,
+                            const char *action) {
+    uint64_t count = 0;
+    const char *text = buf_text(lines);
+    for (size_t at = 0; at < lines->len;) {
+        const char *end = memchr(text + at, '\n', lines->len - at);
+        size_t n = end != NULL ? (size_t)(end - text) - at : lines->len - at;
+        struct docker_event event;
+        count += n > 0 && docker_parse_event(text + at, n, d->label, &event, NULL) == 0 &&
+                 str_equal(event.action, action);
+        at += n + 1;
+    }
+    return count;
+}
+
+uint64_t docker_events_oom(struct docker_engine *d, const char *id) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    char path[DOCKER_PATH_SIZE];
+    int64_t now = clock_wall_ms();
+    int r = str_format(path, sizeof path, PAST, (long long)(now / 1000), (int)(now % 1000), id);
+    struct docker_call call = {.method = "GET", .path = path, .timeout_ms = PAST_MS};
+    return r == 0 && docker_ask(d->api, &call, &a, NULL) == 0 && a.status == 200
+               ? count_lines(d, &a.body, "oom")
+               : 0;
+}
+
+/* ---- what ends ---- */
 
 /* Tells of all that do not run: of most it has been told before, which harms nothing. */
 static void look(struct docker_engine *d) {

@@ -136,10 +136,14 @@ static int fill_tools(struct docker_engine *d, const char *name, const char *ima
 
 int docker_far_tools(struct docker_engine *d, const char *image, struct cay_error *err) {
     char name[DOCKER_VOLUME_SIZE];
+    int r = 0;
     docker_far_tools_name(d, name);
     (void)pthread_mutex_lock(&d->tools_lock);
-    int r = d->has_tools ? 0 : fill_tools(d, name, image, err);
-    d->has_tools = r == 0;
+    if (!d->has_tools) {
+        _cleanup_(closep) int lock = docker_runs_lock(d, err); /* of other processes */
+        r = lock < 0 ? lock : fill_tools(d, name, image, err);
+        d->has_tools = r == 0;
+    }
     (void)pthread_mutex_unlock(&d->tools_lock);
     return r < 0 ? error_prefix(err, "giving cay-init to Docker") : 0;
 }

@@ -17,11 +17,15 @@ struct docker_engine {
     struct docker_api *api;
     char home[PATH_MAX]; /* the state folder */
     char
-        label[PATH_MAX + ID_SIZE + 1]; /* of our containers: which state folder, of which machine */
+        label[PATH_MAX + ID_SIZE + 8]; /* of our containers: which state folder, of which machine */
     bool is_far; /* Docker is on another machine: no folder or descriptor of ours is there */
     int state_dir;
-    int folder; /* STATE/docker */
-    int init;   /* memfd with cay-init */
+    const char *folder_name;
+    int folder;  /* STATE/docker, or docker-run */
+    bool is_run; /* see docker_runs.c */
+    int held;    /* the folder of its sandbox, locked; else -1 */
+    char held_id[ID_SIZE];
+    int init; /* memfd with cay-init */
     struct volume_rules volumes;
     pthread_t listener; /* of events */
     bool listening;
@@ -51,6 +55,15 @@ int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *re
 int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,
                  struct cay_error *err);
 
+/* docker_runs.c: sandboxes that go with the process that made them. */
+
+/* Excludes others from making and judging folders until it is closed. */
+int docker_runs_lock(const struct docker_engine *d, struct cay_error *err);
+/* Makes the folder of the one sandbox that this process may have. */
+int docker_runs_own(struct docker_engine *d, const char *id, struct cay_error *err);
+/* Removes what has lost its owner. */
+void docker_runs_sweep(struct docker_engine *d);
+
 /* docker_far.c: what there is instead of folders, where Docker is on another machine. */
 
 /* The label of our containers, with an id that this state folder gets once. */
@@ -71,4 +84,6 @@ int docker_far_volume_remove(struct docker_engine *d, const char *id, struct cay
 
 /* docker_events.c: tells of ends, by a thread of its own. */
 int docker_events_start(struct docker_engine *d, struct cay_error *err);
+/* How often something in it was killed for want of memory, as far as Docker remembers. */
+uint64_t docker_events_oom(struct docker_engine *d, const char *id);
 void docker_events_stop(struct docker_engine *d);

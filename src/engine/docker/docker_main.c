@@ -1,6 +1,7 @@
 /* cay-docker probe: what `cay doctor` says of Docker.
- * cay-docker STATE_DIR READY [FOLDER...]: what cay-launcher is for the native engine, for Docker's.
- * Serves the client whose socket is descriptor 3. Whoever may use Docker is root on its host, so it
+ * cay-docker STATE_DIR keep|run [FOLDER...]: what cay-launcher is for the native engine, for
+ * Docker's. Serves the client whose socket is descriptor 3; with "run", one sandbox that ends with
+ * it. Whoever may use Docker is root on its host, so it
  * is this process that talks to it, and not the one that reads from the network. */
 #include <fcntl.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include "engine/docker/docker_engine.h"
 #include "engine/docker/docker_host.h"
 #include "engine/docker/docker_probe.h"
+#include "engine/docker/docker_program.h"
 #include "engine/docker/serve.h"
 
 enum { CLIENT_FD = 3, PROBE_MAX = 16 * 1024 };
@@ -53,10 +55,11 @@ int main(int argc, char **argv) {
     struct engine *e = NULL;
     if (argc == 2 && str_equal(argv[1], "probe"))
         return probe();
-    if (argc < 3 || argv[1][0] != '/' || fd_open_standard() < 0 ||
-        fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
-        (void)fprintf(stderr,
-                      "usage: cay-docker STATE_DIR READY [FOLDER...], with the client on fd 3\n");
+    bool is_run = argc >= 3 && str_equal(argv[2], DOCKER_PROGRAM_RUN);
+    if (argc < 3 || argv[1][0] != '/' || (!is_run && !str_equal(argv[2], DOCKER_PROGRAM_KEEP)) ||
+        fd_open_standard() < 0 || fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
+        (void)fprintf(
+            stderr, "usage: cay-docker STATE_DIR keep|run [FOLDER...], with the client on fd 3\n");
         return 2;
     }
     (void)signal(SIGPIPE, SIG_IGN);
@@ -67,6 +70,7 @@ int main(int argc, char **argv) {
     struct docker_engine_options options = {.host = &host,
                                             .unusable = usable ? NULL : &unusable,
                                             .state_dir = argv[1],
+                                            .is_run = is_run,
                                             .folders = (const char *const *)(argv + 3),
                                             .ended = serve_ended,
                                             .user = (void *)(intptr_t)CLIENT_FD};
@@ -75,6 +79,10 @@ int main(int argc, char **argv) {
     int r = serve_engine(e, CLIENT_FD, &err);
     if (r < 0)
         (void)fail(&err);
+    if (is_run) {
+        serve_wait();
+        docker_runs_end(e);
+    }
     /* Threads may still wait for Docker. What they do is whole or found again by the next. */
     _exit(r < 0 ? 1 : 0);
 }

@@ -15,6 +15,7 @@ enum { DOCKER_API_SIZE = 16, DOCKER_TEXT_SIZE = 256, DOCKER_EXEC_SIZE = 129 };
 /* Labels of our containers. */
 #define DOCKER_LABEL_ID      "cay.id"
 #define DOCKER_LABEL_HOME    "cay.home"    /* the state folder that it belongs to */
+#define DOCKER_LABEL_KEY     "cay.key"     /* the id of the key that made it */
 #define DOCKER_LABEL_VERSION "cay.version" /* of cay, that made it */
 
 struct docker_version {

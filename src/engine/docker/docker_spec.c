@@ -163,6 +163,8 @@ static void put_labels(struct jsonw *w, const struct docker_plan *p) {
     jsonw_put_string(w, DOCKER_LABEL_ID, p->spec->id);
     jsonw_put_string(w, DOCKER_LABEL_HOME, p->home);
     jsonw_put_string(w, DOCKER_LABEL_VERSION, p->version);
+    if (p->spec->owner[0] != '\0')
+        jsonw_put_string(w, DOCKER_LABEL_KEY, p->spec->owner);
     jsonw_end_object(w);
 }
 

@@ -68,6 +68,16 @@ static int check(const struct sandbox_spec *spec, const char *image, struct cay_
     return 0;
 }
 
+/* Descriptors cannot be passed to another machine. */
+static int check_network(const struct docker_engine *d, const struct sandbox_spec *spec,
+                         struct cay_error *err) {
+    if (!d->is_far || !spec->has_list)
+        return 0;
+    error_set(err, CAY_UNSUPPORTED,
+              "Docker is on another machine, and its containers cannot have a network list");
+    return error_remedy(err, "use the network 'none', or a Docker on this machine");
+}
+
 /* What only a Docker on this machine can show. */
 static int check_far_mount(const struct mount_spec *m, struct cay_error *err) {
     if (!m->named) {
@@ -161,10 +171,11 @@ static int make_folder(struct starting *st, struct cay_error *err) {
     int r = make_work(st, err);
     if (r < 0)
         return r;
-    r = str_format(st->door_path, sizeof st->door_path, "%s/docker/%s/in", d->home, st->spec.id);
+    r = str_format(st->door_path, sizeof st->door_path, "%s/%s/%s/in", d->home, d->folder_name,
+                   st->spec.id);
     if (r == 0)
-        r = str_format(st->work_path, sizeof st->work_path, "%s/docker/%s/" WORK_NAME, d->home,
-                       st->spec.id);
+        r = str_format(st->work_path, sizeof st->work_path, "%s/%s/%s/" WORK_NAME, d->home,
+                       d->folder_name, st->spec.id);
     if (r < 0)
         return error_sys(err, -r, "naming the folder of the sandbox");
     /* From here on the folder that is shown inside. */
@@ -385,7 +396,9 @@ static int prepare(struct starting *st, struct cay_error *err) {
     char made[ID_SIZE + sizeof "/in/" MADE_NAME];
     (void)snprintf(made, sizeof made, "%s/in/" MADE_NAME, st->spec.id);
     st->had = faccessat(st->d->folder, made, F_OK, 0) == 0;
-    int r = look_at_image(st, err);
+    int r = st->d->is_run ? docker_runs_own(st->d, st->spec.id, err) : 0;
+    if (r == 0)
+        r = look_at_image(st, err);
     if (r == 0)
         r = find_sources(st, err);
     return r < 0 ? r : make_folder(st, err);
@@ -396,6 +409,8 @@ int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *
     _cleanup_(starting_free) struct starting st = {
         .d = docker_of(e), .spec = *spec, .image = image, .folder = -1};
     int r = check(spec, image, err);
+    if (r == 0)
+        r = check_network(st.d, spec, err);
     if (r == 0)
         r = check_abilities(st.d, err);
     if (r < 0)

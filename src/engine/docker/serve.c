@@ -12,6 +12,13 @@
 #include "base/fd.h"
 #include "engine/native/launcher.h"
 
+/* How many requests are being worked on. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t fewer;
+    size_t count;
+} jobs = {.lock = PTHREAD_MUTEX_INITIALIZER, .fewer = PTHREAD_COND_INITIALIZER};
+
 /* A request on its way through its thread. */
 struct job {
     struct engine *e;
@@ -104,6 +111,20 @@ static int run(struct job *j, struct launcher_answer *a, struct cay_error *err) 
 
 /* ---- threads ---- */
 
+static void count_jobs(int more) {
+    (void)pthread_mutex_lock(&jobs.lock);
+    jobs.count += (size_t)more;
+    (void)pthread_cond_broadcast(&jobs.fewer);
+    (void)pthread_mutex_unlock(&jobs.lock);
+}
+
+void serve_wait(void) {
+    (void)pthread_mutex_lock(&jobs.lock);
+    while (jobs.count > 0)
+        (void)pthread_cond_wait(&jobs.fewer, &jobs.lock);
+    (void)pthread_mutex_unlock(&jobs.lock);
+}
+
 static void *run_job(void *arg) {
     struct job *j = arg;
     struct launcher_answer a = {.tag = j->request.tag};
@@ -116,6 +137,7 @@ static void *run_job(void *arg) {
     answer(j->sock, &a);
     fd_close(&j->listener);
     free(j);
+    count_jobs(-1);
     return NULL;
 }
 
@@ -125,7 +147,10 @@ static int start_job(struct job *j) {
     if (pthread_attr_init(&detached) != 0)
         return -ENOMEM;
     (void)pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    count_jobs(1);
     int r = pthread_create(&thread, &detached, run_job, j);
+    if (r != 0)
+        count_jobs(-1);
     (void)pthread_attr_destroy(&detached);
     return -r;
 }

@@ -11,3 +11,6 @@ void serve_ended(void *user, const struct engine_end *end);
 
 /* Serves the client at the other end of sock until it hangs up; each request by a thread. */
 int serve_engine(struct engine *e, int sock, struct cay_error *err);
+
+/* Waits until every request that was begun is done. */
+void serve_wait(void);

@@ -1,6 +1,7 @@
 #include "engine/native/launcher_client.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,12 +18,29 @@ enum { CLIENT_FD = 3 };
 
 enum { FOLDERS_MAX = 256 };
 
-static int spawn_launcher(const char *program, const char *state_dir, unsigned ready,
+/* The caller may have blocked signals that it handles itself. */
+static int spawn(const char *program, const posix_spawn_file_actions_t *actions,
+                 const char *const *argv, const char *const *env, pid_t *ret) {
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    (void)sigemptyset(&none);
+    int r = posix_spawnattr_init(&attributes);
+    if (r != 0)
+        return r;
+    r = posix_spawnattr_setsigmask(&attributes, &none);
+    if (r == 0)
+        r = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    if (r == 0)
+        r = posix_spawn(ret, program, actions, &attributes, (char **)(uintptr_t)argv,
+                        (char **)(uintptr_t)env);
+    (void)posix_spawnattr_destroy(&attributes);
+    return r;
+}
+
+static int spawn_launcher(const char *program, const char *state_dir, const char *how,
                           const char *const *folders, const char *const *env, int theirs,
                           pid_t *ret) {
-    char count[16];
-    (void)snprintf(count, sizeof count, "%u", ready);
-    const char *argv[4 + FOLDERS_MAX] = {program, state_dir, count};
+    const char *argv[4 + FOLDERS_MAX] = {program, state_dir, how};
     for (size_t i = 0; folders[i] != NULL; i++) {
         if (i == FOLDERS_MAX)
             return -E2BIG;
@@ -37,8 +55,7 @@ static int spawn_launcher(const char *program, const char *state_dir, unsigned r
         return -r;
     r = posix_spawn_file_actions_adddup2(&actions, theirs, CLIENT_FD);
     if (r == 0)
-        r = posix_spawn(ret, program, &actions, NULL, (char **)(uintptr_t)argv,
-                        (char **)(uintptr_t)env);
+        r = spawn(program, &actions, argv, env, ret);
     (void)posix_spawn_file_actions_destroy(&actions);
     return -r;
 }
@@ -46,17 +63,19 @@ static int spawn_launcher(const char *program, const char *state_dir, unsigned r
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
                           const char *const *folders, struct launcher_client *ret,
                           struct cay_error *err) {
-    return launcher_client_start_with(program, state_dir, ready, folders, NULL, ret, err);
+    char how[16];
+    (void)snprintf(how, sizeof how, "%u", ready);
+    return launcher_client_start_with(program, state_dir, how, folders, NULL, ret, err);
 }
 
-int launcher_client_start_with(const char *program, const char *state_dir, unsigned ready,
+int launcher_client_start_with(const char *program, const char *state_dir, const char *how,
                                const char *const *folders, const char *const *env,
                                struct launcher_client *ret, struct cay_error *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the launcher's socket");
     pid_t pid = 0;
-    int r = spawn_launcher(program, state_dir, ready, folders, env, pair[1], &pid);
+    int r = spawn_launcher(program, state_dir, how, folders, env, pair[1], &pid);
     (void)close(pair[1]);
     if (r < 0) {
         (void)close(pair[0]);

@@ -18,8 +18,9 @@ struct launcher_client {
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
                           const char *const *folders, struct launcher_client *ret,
                           struct cay_error *err);
-/* The same for another engine's program, which may need an environment; NULL is an empty one. */
-int launcher_client_start_with(const char *program, const char *state_dir, unsigned ready,
+/* The same for another engine's program, whose second argument says how it shall work, and which
+ * may need an environment; NULL is an empty one. */
+int launcher_client_start_with(const char *program, const char *state_dir, const char *how,
                                const char *const *folders, const char *const *env,
                                struct launcher_client *ret, struct cay_error *err);
 

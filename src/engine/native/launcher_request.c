@@ -35,8 +35,10 @@ static bool spec_is_sane(const struct sandbox_spec *s) {
         (s->hostname[0] != '\0' && id_check_name("hostname", s->hostname, NULL) < 0))
         return false;
     return (unsigned)s->tier <= TIER_FULL && (unsigned)s->profile <= PROFILE_BUILD &&
-           is_flag(&s->read_only) && is_text(s->run_user, sizeof s->run_user) &&
-           s->run_uid < IDRANGE_SIZE && s->run_gid < IDRANGE_SIZE;
+           is_text(s->owner, sizeof s->owner) && (s->owner[0] == '\0' || id_is_valid(s->owner)) &&
+           is_flag(&s->has_list) && is_flag(&s->read_only) &&
+           is_text(s->run_user, sizeof s->run_user) && s->run_uid < IDRANGE_SIZE &&
+           s->run_gid < IDRANGE_SIZE;
 }
 
 /* START and KEEP. */

@@ -1,0 +1,34 @@
+#include "engine/docker/docker_program.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/program.h"
+#include "base/str.h"
+
+static const char *const passed[] = {
+    "DOCKER_HOST=",    "DOCKER_TLS_VERIFY=", "DOCKER_CERT_PATH=",
+    "DOCKER_CONTEXT=", "DOCKER_CONFIG=",     "HOME=",
+    "PATH=",
+};
+
+static void choose_environment(const char **ret) {
+    size_t count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(passed); i++)
+        for (char **e = environ; *e != NULL; e++)
+            if (str_starts(*e, passed[i])) {
+                ret[count++] = *e;
+                break;
+            }
+    ret[count] = NULL;
+}
+
+int docker_program_start(const char *state_dir, const char *how, const char *const *folders,
+                         struct launcher_client *ret, struct cay_error *err) {
+    char program[PATH_MAX];
+    const char *env[ARRAY_LEN(passed) + 1];
+    choose_environment(env);
+    int r = program_find("cay-docker", program, sizeof program, err);
+    return r < 0 ? r : launcher_client_start_with(program, state_dir, how, folders, env, ret, err);
+}

@@ -1,0 +1,18 @@
+/* Starting cay-docker, which is for Docker what cay-launcher is for the native engine; whoever does
+ * needs nothing else of the Docker engine, and none of its libraries. */
+#pragma once
+
+#include "engine/native/launcher_client.h"
+
+struct cay_error;
+
+/* How it shall work: for sandboxes that stay, or for one that goes with it. */
+#define DOCKER_PROGRAM_KEEP "keep"
+#define DOCKER_PROGRAM_RUN  "run"
+
+/* Where the latter keeps its folders, in the state folder. */
+#define DOCKER_RUN_FOLDER "docker-run"
+
+/* Folders as for launcher_client_start. Of the environment it gets what says where Docker is. */
+int docker_program_start(const char *state_dir, const char *how, const char *const *folders,
+                         struct launcher_client *ret, struct cay_error *err);
