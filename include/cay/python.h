@@ -46,6 +46,7 @@ struct cay_python_figure {
     char *format; /* "png" */
     void *data;
     size_t len;
+    char *chart; /* what it shows, as an object of JSON: type, title, elements …; NULL: unknown */
 };
 
 enum { CAY_PYTHON_REPORT_MAX = 64 };

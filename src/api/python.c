@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "lib/language.h"
 #include "lib/python.h"
 #include "lib/python_json.h"
 #include "lib/python_report.h"
@@ -23,57 +24,131 @@ static void say(struct call *c, const char *why_cold) {
     (void)call_add_header(c, "X-Cay-Python", text, &ignored);
 }
 
-/* Whether the program began: its report says so first. */
-static bool has_begun(const struct buf *report) {
-    struct cay_python_result result = {0};
-    bool begun = python_report_read(report, &result) == 0 && result.version != NULL;
-    cay_python_result_free(&result);
-    return begun;
-}
-
 static int run_over(struct call *c, const struct toolbox *t, const struct toolbox_command *command,
-                    struct toolbox_output *out, struct exec_outcome *ret, struct cay_error *err) {
+                    struct toolbox_output *out, struct exec_outcome *ret,
+                    struct cay_python_result *ret_report, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf report = BUF_INIT(PYTHON_REPORT_MAX);
     int r = toolbox_send(t, command, err);
+    if (r < 0)
+        return r;
     int64_t limit = command->timeout_ms > 0 ? clock_deadline(command->timeout_ms + GRACE_MS) : 0;
-    return r < 0 ? r : toolbox_carry(c, t, command->input, limit, out, ret, err);
+    out->report = &report;
+    r = toolbox_carry(c, t, command->input, limit, out, ret, err);
+    out->report = NULL;
+    if (python_report_read(&report, ret_report) < 0 && r == 0)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    return r;
 }
 
-int python_run_warm(struct call *c, const char *code, const struct strv *argv,
-                    const struct strv *env, int64_t timeout_ms, struct toolbox_output *out,
-                    struct exec_outcome *ret, struct cay_error *err) {
+static struct toolbox_command make_command(const struct python_code *code, const char *const *argv,
+                                           const struct buf *input) {
+    return (struct toolbox_command){.argv = argv,
+                                    .env = (const char *const *)code->env->v,
+                                    .input = input,
+                                    .timeout_ms = code->timeout_ms,
+                                    .report = true,
+                                    .merge = true};
+}
+
+/* 1 if it has run, warm; 0 if it has to be started cold, and nothing was run; or negative. */
+static int run_warm(struct call *c, const struct python_code *code, const struct buf *input,
+                    struct toolbox_output *out, struct exec_outcome *ret,
+                    struct cay_python_result *ret_report, struct cay_error *err) {
     _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
-    _cleanup_(buf_free) struct buf input = BUF_INIT(PYTHON_REQUEST_MAX);
-    _cleanup_(buf_free) struct buf report = BUF_INIT(PYTHON_REPORT_MAX);
     struct cay_error why = {0};
     if (c->interpreters == NULL)
         return 0;
     int r = toolbox_begin(c, &t, err);
     if (r < 0)
         return r;
-    _cleanup_(closep) int fd = interpreters_find(c->interpreters, &t.record, env, &why);
-    const struct cay_python program = {
-        .name = "-c", .code = code, .code_len = strlen(code), .args = (const char *const *)argv->v};
-    if (fd < 0 || python_put_request(&program, &input, &why) < 0) {
+    _cleanup_(closep) int fd = interpreters_find(c->interpreters, &t.record, code->env, &why);
+    if (fd < 0) {
         say(c, why.message);
         return 0;
     }
-    const struct toolbox_command command = {.argv = python_kept_argv,
-                                            .env = (const char *const *)env->v,
-                                            .input = &input,
-                                            .timeout_ms = timeout_ms,
-                                            .program = fd,
-                                            .merge = true};
-    out->report = &report;
-    r = run_over(c, &t, &command, out, ret, err);
-    out->report = NULL;
-    if (has_begun(&report) || ret->reason == WIRE_REASON_TIMEOUT) {
+    struct toolbox_command command = make_command(code, python_kept_argv, input);
+    command.program = fd;
+    r = run_over(c, &t, &command, out, ret, ret_report, err);
+    /* Its report says first that it began. */
+    if (ret_report->version != NULL || ret->reason == WIRE_REASON_TIMEOUT) {
         say(c, NULL);
         return r < 0 ? r : 1;
     }
     buf_clear(&out->all);
-    say(c, r == 0 && ret->exit_code == PYTHON_CHANGED ? "the sandbox's Python is another by now"
-                                                      : "the warm interpreter could not be woken");
+    cay_python_result_free(ret_report);
+    bool changed = r == 0 && ret->exit_code == PYTHON_CHANGED;
+    if (changed)
+        interpreters_note_changed(c->interpreters, &t.record);
+    say(c, changed ? "the sandbox's Python is another by now"
+                   : "the warm interpreter could not be woken");
     return 0;
+}
+
+static int run_cold(struct call *c, const struct python_code *code,
+                    const struct cay_python *program, const struct buf *input,
+                    struct toolbox_output *out, struct exec_outcome *ret,
+                    struct cay_python_result *ret_report, struct cay_error *err) {
+    static const char find[] =
+        "for p in python3 python; do command -v $p >/dev/null && exec $p -u -c \"$1\"; done; "
+        "echo '%s'; exit 127";
+    _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
+    char script[512];
+    _cleanup_(freep) char *text = python_cold_text(program);
+    if (text == NULL || str_format(script, sizeof script, find, language_missing) < 0)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    const char *const argv[] = {"/bin/sh", "-c", script, "sh", text, NULL};
+    const struct toolbox_command command = make_command(code, argv, input);
+    int r = toolbox_begin(c, &t, err);
+    return r < 0 ? r : run_over(c, &t, &command, out, ret, ret_report, err);
+}
+
+int python_run_code(struct call *c, const struct python_code *code, struct toolbox_output *out,
+                    struct exec_outcome *ret, struct cay_python_result *ret_report,
+                    struct cay_error *err) {
+    _cleanup_(buf_free) struct buf input = BUF_INIT(PYTHON_REQUEST_MAX);
+    const struct cay_python program = {.name = "-c",
+                                       .code = code->text,
+                                       .code_len = strlen(code->text),
+                                       .args = (const char *const *)code->argv->v};
+    int r = python_put_request(&program, &input, err);
+    if (r == 0)
+        r = run_warm(c, code, &input, out, ret, ret_report, err);
+    if (r == 0)
+        r = run_cold(c, code, &program, &input, out, ret, ret_report, err);
+    return MIN(r, 0);
+}
+
+/* A chart that is no chart any more with what JSON allows at most is left away. */
+static void put_chart(struct jsonw *w, const struct cay_python_figure *f) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    struct cay_error ignored;
+    struct json member;
+    void *at = NULL;
+    jsonw_begin_object(w);
+    jsonw_key(w, "png");
+    jsonw_base64(w, f->data, f->len);
+    if (f->chart != NULL && json_parse("chart", f->chart, strlen(f->chart), &doc, &ignored) == 0) {
+        struct json root = json_root(doc, "");
+        while (json_next(&root, &at, &member))
+            if (!str_equal(member.key, "png")) {
+                jsonw_key(w, member.key);
+                json_write(&member, w);
+            }
+    } else {
+        jsonw_put_string(w, "type", "unknown");
+    }
+    jsonw_end_object(w);
+}
+
+void python_put_artifacts(struct jsonw *w, const struct cay_python_result *result) {
+    jsonw_key(w, "artifacts");
+    jsonw_begin_object(w);
+    jsonw_key(w, "charts");
+    jsonw_begin_array(w);
+    for (size_t i = 0; result != NULL && i < result->figure_count; i++)
+        put_chart(w, &result->figures[i]);
+    jsonw_end_array(w);
+    jsonw_end_object(w);
 }
 
 /* ---- in a fresh one ---- */

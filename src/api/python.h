@@ -1,13 +1,26 @@
 /* Python programs by warm interpreters. */
 #pragma once
 
+#include <cay.h>
+
 #include "api/toolbox_command.h"
 
 extern const struct route_table python_routes;
 
-/* A piece of code for the call's sandbox: 1 if a copy of its image's interpreter has run it, with
- * its output and outcome; 0 if it has to be started cold, and nothing was run; negative if it
- * failed. A header of the answer says which, and why. */
-int python_run_warm(struct call *c, const char *code, const struct strv *argv,
-                    const struct strv *env, int64_t timeout_ms, struct toolbox_output *out,
-                    struct exec_outcome *ret, struct cay_error *err);
+/* A piece of code for a sandbox that stays. */
+struct python_code {
+    const char *text;
+    const struct strv *argv, *env;
+    int64_t timeout_ms; /* 0: none */
+};
+
+/* Runs it in the call's sandbox, by a copy of its image's interpreter if that fits, with its output
+ * and outcome, and what it reported (to be released in any case). A header of the answer says which
+ * it was, and why. An image without Python is language_missing in the output, and 127. */
+int python_run_code(struct call *c, const struct python_code *code, struct toolbox_output *out,
+                    struct exec_outcome *ret, struct cay_python_result *ret_report,
+                    struct cay_error *err);
+
+/* The member "artifacts" of an answer: its figures, as clients of Daytona know them. result may be
+ * NULL. */
+void python_put_artifacts(struct jsonw *w, const struct cay_python_result *result);

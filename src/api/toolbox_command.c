@@ -196,7 +196,7 @@ int toolbox_send(const struct toolbox *t, const struct toolbox_command *command,
         .want_stdin = command->input != NULL || command->keeps_input,
         .timeout_ms = command->timeout_ms,
         .program = command->program,
-        .report = command->program > 0,
+        .report = command->report,
         .merge = command->merge,
     };
     limit_sending(t->wire.fd);

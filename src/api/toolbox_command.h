@@ -81,7 +81,8 @@ struct toolbox_command {
     const struct buf *input;
     bool keeps_input;   /* the caller feeds it by himself */
     int64_t timeout_ms; /* 0: none */
-    int program;        /* a descriptor to execute, with a report; 0: argv[0] */
+    int program;        /* a descriptor to execute; 0: argv[0] */
+    bool report;        /* it reports on descriptor 3, for toolbox_output.report */
     bool merge;         /* standard error is standard output */
 };
 

@@ -103,7 +103,8 @@ static void put_notes(struct toolbox_output *out, bool is_oom) {
 }
 
 static int answer(struct call *c, const struct request *q, struct toolbox_output *out,
-                  const struct exec_outcome *outcome, struct cay_error *err) {
+                  const struct exec_outcome *outcome, const struct cay_python_result *report,
+                  struct cay_error *err) {
     if (outcome->reason == WIRE_REASON_TIMEOUT)
         return refuse_timeout(c, q, err);
     bool is_oom = ran_out_of_memory(c, q, outcome);
@@ -115,14 +116,8 @@ static int answer(struct call *c, const struct request *q, struct toolbox_output
         jsonw_put_bool(&w, "oomKilled", true);
     jsonw_key(&w, "result");
     jsonw_bytes(&w, buf_text(&out->all), out->all.len);
-    if (q->language != NULL) {
-        jsonw_key(&w, "artifacts");
-        jsonw_begin_object(&w);
-        jsonw_key(&w, "charts");
-        jsonw_begin_array(&w);
-        jsonw_end_array(&w);
-        jsonw_end_object(&w);
-    }
+    if (report != NULL)
+        python_put_artifacts(&w, report);
     jsonw_end_object(&w);
     return 0;
 }
@@ -172,78 +167,45 @@ static int execute(struct call *c, struct cay_error *err) {
         r = put_script(c, q.text, &script, err);
     if (r < 0)
         return r;
-    q.language = NULL;
     r = run_shell(c, &q, "bash", &script, &out, &outcome, err);
     if (r == -CAY_NOT_FOUND && !outcome.started)
         r = run_shell(c, &q, "sh", &script, &out, &outcome, err); /* an image without bash */
-    return r < 0 ? r : answer(c, &q, &out, &outcome, err);
+    return r < 0 ? r : answer(c, &q, &out, &outcome, NULL, err);
 }
 
 /* ---- code ---- */
-
-/* Python finds its code in a word, as its SDKs expect of tracebacks, unless that is too long. */
-static const char python_script[] =
-    "exec 2>&1; for p in python3 python; do command -v $p >/dev/null && exec $p -u \"$@\"; done; "
-    "echo '%s'; exit 127";
-
-static bool goes_by_input(const struct language *l, const struct request *q) {
-    return !str_equal(l->name, "python") || strlen(q->text) > ARGUMENT_MAX;
-}
-
-/* The shell, its script, and what that sees as $@. */
-static int build_python(const struct request *q, bool by_input, struct strv *ret,
-                        struct cay_error *err) {
-    int r = strv_push(ret, "/bin/sh");
-    if (r == 0)
-        r = strv_push(ret, "-c");
-    if (r == 0)
-        r = strv_pushf(ret, python_script, language_missing);
-    if (r == 0)
-        r = strv_push(ret, "sh");
-    if (r == 0)
-        r = strv_push(ret, by_input ? "-" : "-c");
-    if (r == 0 && !by_input)
-        r = strv_push(ret, q->text);
-    for (size_t i = 0; r == 0 && i < q->argv.len; i++)
-        r = strv_push(ret, q->argv.v[i]);
-    return r < 0 ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
-}
-
-static int build_argv(const struct language *l, const struct request *q, struct strv *ret,
-                      struct cay_error *err) {
-    if (str_equal(l->name, "python"))
-        return build_python(q, goes_by_input(l, q), ret, err);
-    const struct language_request request = {
-        .code_len = strlen(q->text), .args = (const char *const *)q->argv.v, .merges = true};
-    return language_argv(l, &request, ret, err);
-}
 
 static bool found_nothing(const struct toolbox_output *out, const struct exec_outcome *outcome) {
     return outcome->exit_code == 127 && str_starts(buf_text(&out->all), language_missing);
 }
 
-static int run_code(struct call *c, const struct language *l, const struct request *q,
-                    struct toolbox_output *out, struct exec_outcome *outcome,
-                    struct cay_error *err) {
-    int warm =
-        str_equal(l->name, "python")
-            ? python_run_warm(c, q->text, &q->argv, &q->env, q->timeout_s * 1000, out, outcome, err)
-            : 0;
-    if (warm != 0)
-        return MIN(warm, 0);
-    bool by_input = goes_by_input(l, q);
+static int run_other(struct call *c, const struct language *l, const struct request *q,
+                     struct toolbox_output *out, struct exec_outcome *outcome,
+                     struct cay_error *err) {
     _cleanup_(strv_free) struct strv argv = {0};
     _cleanup_(buf_free) struct buf input = BUF_INIT(CALL_BODY_MAX);
-    int r = build_argv(l, q, &argv, err);
-    if (r == 0 && by_input && buf_puts(&input, q->text) < 0)
+    const struct language_request request = {
+        .code_len = strlen(q->text), .args = (const char *const *)q->argv.v, .merges = true};
+    int r = language_argv(l, &request, &argv, err);
+    if (r == 0 && buf_puts(&input, q->text) < 0)
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     const struct toolbox_command command = {
         .argv = (const char *const *)argv.v,
         .env = (const char *const *)q->env.v,
-        .input = by_input ? &input : NULL,
+        .input = &input,
         .timeout_ms = q->timeout_s * 1000,
     };
     return r < 0 ? r : toolbox_run(c, &command, out, outcome, err);
+}
+
+static int run_code(struct call *c, const struct language *l, const struct request *q,
+                    struct toolbox_output *out, struct exec_outcome *outcome,
+                    struct cay_python_result *report, struct cay_error *err) {
+    if (!str_equal(l->name, "python"))
+        return run_other(c, l, q, out, outcome, err);
+    const struct python_code code = {
+        .text = q->text, .argv = &q->argv, .env = &q->env, .timeout_ms = q->timeout_s * 1000};
+    return python_run_code(c, &code, out, outcome, report, err);
 }
 
 static int code_run(struct call *c, struct cay_error *err) {
@@ -254,11 +216,13 @@ static int code_run(struct call *c, struct cay_error *err) {
     if (r < 0)
         return r;
     const struct language *l = language_find(q.language);
-    r = l == NULL ? language_refuse(q.language, err) : run_code(c, l, &q, &out, &outcome, err);
+    _cleanup_(cay_python_result_free) struct cay_python_result report = {0};
+    r = l == NULL ? language_refuse(q.language, err)
+                  : run_code(c, l, &q, &out, &outcome, &report, err);
     if (r < 0)
         return r;
     if (!found_nothing(&out, &outcome))
-        return answer(c, &q, &out, &outcome, err);
+        return answer(c, &q, &out, &outcome, &report, err);
     error_set(err, CAY_UNSUPPORTED, "the sandbox's image has nothing that runs %s", l->name);
     return error_remedy(err, "make the sandbox from an image that has it");
 }

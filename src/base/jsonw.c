@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/str.h"
 
 static uint64_t bit(unsigned depth) {
@@ -133,6 +134,13 @@ void jsonw_key(struct jsonw *w, const char *key) {
 void jsonw_bytes(struct jsonw *w, const char *data, size_t len) {
     if (begin_value(w))
         put_string(w->out, data, len);
+}
+
+void jsonw_object(struct jsonw *w, const char *text, size_t len) {
+    if (!json_text_is_object(text, len))
+        jsonw_null(w);
+    else if (begin_value(w))
+        (void)buf_append(w->out, text, len);
 }
 
 static void put_base64(struct buf *b, const unsigned char *data, size_t len) {

@@ -12,7 +12,7 @@
 #include "lib/python_report.h"
 #include "wire/client_exec.h"
 
-extern const char python_runner[], python_extras[];
+extern const char python_runner[], python_extras[], context_charts[];
 
 /* The beginning of a frozen interpreter counts there how often it tried. */
 static const char *const warm_argv[] = {"python3", "cay-a", NULL};
@@ -81,6 +81,7 @@ void cay_python_result_free(struct cay_python_result *r) {
     for (size_t i = 0; i < r->figure_count; i++) {
         free(r->figures[i].format);
         free(r->figures[i].data);
+        free(r->figures[i].chart);
     }
     python_report_free(&r->report);
     free(r->not_installed);
@@ -101,11 +102,13 @@ static int advise(const struct cay_python_result *ret, struct cay_error *err) {
     return error_remedy(err, "use an image that has it, such as --image python:3.12-slim");
 }
 
-/* How an interpreter is started that does not have to be. */
-static char *cold_text(const struct cay_python *python) {
+char *python_cold_text(const struct cay_python *python) {
     char *text;
     const char *more = python_has_options(python) ? python_extras : "";
-    return asprintf(&text, "%s%s\n\n_cay_run()\n", python_runner, more) < 0 ? NULL : text;
+    return asprintf(&text, "%s%s\n\n_cay_charts = r'''%s'''\n_cay_run()\n", python_runner, more,
+                    context_charts) < 0
+               ? NULL
+               : text;
 }
 
 int python_wake(int fd, int warm, const struct command_defaults *defaults, struct cay_error *err) {
@@ -152,7 +155,7 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
         .ret_all_changes = &all_changes,
     };
     struct cay_exec exec = *asked;
-    _cleanup_(freep) char *text = ret->warm ? NULL : cold_text(python);
+    _cleanup_(freep) char *text = ret->warm ? NULL : python_cold_text(python);
     if (!ret->warm && text == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     const char *const cold_argv[] = {"python3", "-u", "-c", text, NULL};

@@ -10,6 +10,9 @@ struct buf;
 /* What an interpreter, warm or cold, reads from its standard input before anything else. */
 int python_put_request(const struct cay_python *python, struct buf *b, struct cay_error *err);
 
+/* What a cold one is started with, by "python3 -u -c"; NULL without memory. */
+char *python_cold_text(const struct cay_python *python);
+
 /* How a frozen interpreter is woken in a sandbox that others have used: it ends with PYTHON_CHANGED
  * before it reads anything if it is not the one that would be started there. */
 extern const char *const python_kept_argv[];

@@ -16,7 +16,7 @@
 #include "freeze/frozen.h"
 #include "version.h"
 
-extern const char python_runner[], python_extras[], python_freezer[];
+extern const char python_runner[], python_extras[], python_freezer[], context_charts[];
 extern const char python_freeze_begin[], python_freeze_end[];
 extern const char python_thaw_begin[], python_thaw_end[];
 
@@ -64,6 +64,7 @@ uint64_t python_fingerprint(bool is_host, const char *const *preload) {
     mix_text(&h, python_runner);
     mix_text(&h, python_extras);
     mix_text(&h, python_freezer);
+    mix_text(&h, context_charts);
     for (const char *const *p = preload; p != NULL && *p != NULL; p++)
         mix_text(&h, *p);
     if (is_host)
@@ -166,8 +167,8 @@ int python_freeze(python_exec_fn *run, void *arg, const char *const *preload, in
     if (r < 0)
         return r;
     _cleanup_(freep) char *text = NULL;
-    if (asprintf(&text, "%s%s%s\n_cay_run(_cay_end)\n", python_runner, python_extras,
-                 python_freezer) < 0)
+    if (asprintf(&text, "%s%s%s%s\n_cay_run(_cay_end)\n", python_runner, python_extras,
+                 context_charts, python_freezer) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     const char *argv[PRELOAD_MAX + 5] = {"python3", "-u", "-c", text};
     for (size_t i = 0; preload != NULL && preload[i] != NULL; i++) {

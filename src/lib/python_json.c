@@ -1,5 +1,7 @@
 #include "lib/python_json.h"
 
+#include <string.h>
+
 void command_put_ms(struct jsonw *w, const char *key, int64_t us) {
     jsonw_put_number(w, key, (double)us / 1000);
 }
@@ -71,6 +73,14 @@ static void put_files(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_put_bool(w, "files_truncated", r->files_truncated);
 }
 
+static void put_chart(struct jsonw *w, const char *chart) {
+    jsonw_key(w, "chart");
+    if (chart == NULL)
+        jsonw_null(w);
+    else
+        jsonw_object(w, chart, strlen(chart));
+}
+
 static void put_figures(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_key(w, "figures");
     jsonw_begin_array(w);
@@ -79,6 +89,7 @@ static void put_figures(struct jsonw *w, const struct cay_python_result *r) {
         jsonw_put_string(w, "format", r->figures[i].format);
         jsonw_key(w, "data");
         jsonw_base64(w, r->figures[i].data, r->figures[i].len);
+        put_chart(w, r->figures[i].chart);
         jsonw_end_object(w);
     }
     jsonw_end_array(w);

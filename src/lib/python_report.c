@@ -6,6 +6,7 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/json_text.h"
 #include "base/str.h"
 
 enum { HEADER_SIZE = 5 };
@@ -87,6 +88,12 @@ static int take_figure(struct record *r, struct cay_python_result *ret) {
     return 0;
 }
 
+static int take_chart(const struct record *r, struct cay_python_result *ret) {
+    if (ret->figure_count == 0 || !json_text_is_object(r->data, r->len))
+        return -EPROTO;
+    return take_text(r, &ret->figures[ret->figure_count - 1].chart);
+}
+
 static int take_report(struct record *r, struct cay_python_report *ret) {
     if (ret->path != NULL)
         return -EPROTO;
@@ -119,6 +126,8 @@ static int take_record(struct record *r, struct cay_python_result *ret) {
         return take_frame(r, ret);
     case PYTHON_FIGURE:
         return take_figure(r, ret);
+    case PYTHON_CHART:
+        return take_chart(r, ret);
     case PYTHON_NOT_INSTALLED:
         return take_text(r, &ret->not_installed);
     case PYTHON_REPORT_FILE:

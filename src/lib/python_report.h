@@ -14,6 +14,7 @@ enum python_record {
     PYTHON_TRACEBACK = 4,
     PYTHON_FRAME = 5,  /* line, file, function and source, each but the last with a NUL behind */
     PYTHON_FIGURE = 6, /* format, NUL, bytes */
+    PYTHON_CHART = 7,  /* an object of JSON, of the figure before */
     PYTHON_NOT_INSTALLED = 32,
     PYTHON_REPORT_FILE = 33, /* path, NUL, text */
     PYTHON_REPORT_SECTION = 34,

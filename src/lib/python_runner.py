@@ -7,8 +7,8 @@ def _cay_run(end=None):
     import os
     import sys
 
-    VERSION, TYPE, MESSAGE, TRACEBACK, FRAME, FIGURE = range(1, 7)
-    REPORT, FRAMES_MAX, FIGURES_MAX, TEXT_MAX = 200, 50, 16, 1 << 16
+    VERSION, TYPE, MESSAGE, TRACEBACK, FRAME, FIGURE, CHART = range(1, 8)
+    REPORT, FRAMES_MAX, FIGURES_MAX, TEXT_MAX, CHART_MAX = 200, 50, 16, 1 << 16, 1 << 20
 
     def read(count):
         parts = []
@@ -69,15 +69,76 @@ def _cay_run(end=None):
             put_frame(error.lineno, error.filename, "", error.text)
         put(TRACEBACK, "".join(traceback.format_exception(kind, error, trace)))
 
+    def chart_tools():
+        source = tools.pop("_cay_charts", None)  # in a cold interpreter not compiled in vain
+        if source is not None:
+            exec(source, tools)
+        return tools
+
+    def tell_chart(figure):
+        import json
+        text = json.dumps(chart_tools()["_cay_chart_of"](figure)[0], allow_nan=False)
+        if len(text) <= CHART_MAX:
+            report(CHART, text.encode())
+
     def tell_figures():
+        """What pyplot has open, unless it was told and has not changed."""
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is None:
             return
         import io
-        for figure in pyplot.get_fignums()[:FIGURES_MAX]:
+        for number in pyplot.get_fignums():
+            figure = pyplot.figure(number)
+            if len(told) >= FIGURES_MAX:
+                return
+            if id(figure) in told and not getattr(figure, "stale", True):
+                continue
             out = io.BytesIO()
-            pyplot.figure(figure).savefig(out, format="png")
+            figure.savefig(out, format="png")
+            told.append(id(figure))
             report(FIGURE, b"png\0" + out.getvalue())
+            attempt(tell_chart, figure)
+            figure.stale = False
+
+    def watch_figures(pyplot):
+        """Those that are shown are told then: they may be closed before the end."""
+        show = pyplot.show
+
+        def told_show(*args, **named):
+            number = pyplot.gcf().number if pyplot.get_fignums() else None
+            attempt(tell_figures)
+            if number is not None:
+                pyplot.figure(number)
+            return show(*args, **named)
+
+        chart_tools()["_cay_watch_charts"](pyplot, told_show)
+        undo.append(lambda: setattr(pyplot, "show", show))
+
+    def find_spec(name, path=None, target=None):
+        """Hears of pyplot when it is imported."""
+        if name != "matplotlib.pyplot":
+            return None
+        from importlib.machinery import PathFinder
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            del spec.loader.exec_module
+            run(module)
+            attempt(watch_figures, module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+    def listen():
+        finder = type(sys.implementation)(find_spec=find_spec)  # a plain object
+        sys.meta_path.insert(0, finder)
+        undo.append(lambda: sys.meta_path.remove(finder))
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is not None:
+            watch_figures(pyplot)
 
     def attempt(tell, *args):
         try:
@@ -117,8 +178,10 @@ def _cay_run(end=None):
     else:
         sys.orig_argv = ["python3"] + sys.argv
     put(VERSION, sys.version.split()[0])
-    extras = globals().pop("_cay_extras", None)
-    check = extras(options, report) if options else None
+    names, told, undo = globals(), [], []
+    tools = {name: names.pop(name) for name in list(names) if name[:5] == "_cay_"}
+    check = tools["_cay_extras"](options, report) if options else None
+    attempt(listen)
 
     failure = trace = None
     try:
@@ -136,6 +199,8 @@ def _cay_run(end=None):
     if check is not None:
         attempt(check)
     attempt(tell_figures)
+    while undo:  # else what the program left would outlive it here
+        attempt(undo.pop())
     if end is not None and (failure is None or isinstance(failure, SystemExit)):
         status = 0 if failure is None else failure.code
         if status is None or type(status) is int and abs(status) < 1 << 31:

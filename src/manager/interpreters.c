@@ -286,6 +286,24 @@ static int compare(const struct frozen *f, const struct sandbox_record *box,
     return 0;
 }
 
+static bool is_changed(const struct interpreters *all, const char *id, uint64_t number) {
+    for (size_t i = 0; i < INTERPRETERS_CHANGED_MAX; i++)
+        if (all->changed_boxes[i].number == number && str_equal(all->changed_boxes[i].id, id))
+            return true;
+    return false;
+}
+
+void interpreters_note_changed(struct interpreters *all, const struct sandbox_record *box) {
+    (void)pthread_mutex_lock(&all->lock);
+    const struct frozen *f = find(all, box->image);
+    if (f != NULL && !is_changed(all, box->id, f->number)) {
+        struct changed *c = &all->changed_boxes[all->changed_next++ % INTERPRETERS_CHANGED_MAX];
+        memcpy(c->id, box->id, sizeof c->id);
+        c->number = f->number;
+    }
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
 int interpreters_find(struct interpreters *all, const struct sandbox_record *box,
                       const struct strv *env, struct cay_error *why) {
     if (python_env_matters(env))
@@ -298,6 +316,8 @@ int interpreters_find(struct interpreters *all, const struct sandbox_record *box
     int r = frozen_get(all, box->image, &fd, &number, why);
     if (r == 0)
         r = compare(find(all, box->image), box, why);
+    if (r == 0 && is_changed(all, box->id, number))
+        r = error_set(why, CAY_UNSUPPORTED, "the sandbox's Python is another by now");
     (void)pthread_mutex_unlock(&all->lock);
     if (r < 0)
         fd_close(&fd);

@@ -43,6 +43,10 @@ void interpreters_free(struct interpreters *all);
 int interpreters_find(struct interpreters *all, const struct sandbox_record *box,
                       const struct strv *env, struct cay_error *why);
 
+/* It was found out there that this sandbox has another Python by now: until its image's interpreter
+ * is frozen anew it is not tried again. */
+void interpreters_note_changed(struct interpreters *all, const struct sandbox_record *box);
+
 /* Runs a program in a fresh sandbox of the host image, with every wall, that is gone afterwards; as
  * cay_sandbox_python. why_cold is why it was not warm, or empty. */
 int interpreters_run(struct interpreters *all, const struct cay_python *program,

@@ -7,7 +7,18 @@
 #include "lib/command.h"
 #include "manager/interpreters.h"
 
-enum { INTERPRETERS_FROZEN_MAX = 16, INTERPRETERS_WAITING_MAX = 64, INTERPRETERS_RUNNING_MAX = 64 };
+enum {
+    INTERPRETERS_FROZEN_MAX = 16,
+    INTERPRETERS_WAITING_MAX = 64,
+    INTERPRETERS_RUNNING_MAX = 64,
+    INTERPRETERS_CHANGED_MAX = 256,
+};
+
+/* A sandbox whose Python is not the one that was frozen. */
+struct changed {
+    char id[ID_SIZE];
+    uint64_t number; /* of the frozen one */
+};
 
 /* The interpreter of an image. */
 struct frozen {
@@ -44,6 +55,8 @@ struct interpreters {
     char work_dir[PATH_MAX];
     struct frozen frozen[INTERPRETERS_FROZEN_MAX];
     size_t frozen_count;
+    struct changed changed_boxes[INTERPRETERS_CHANGED_MAX]; /* a ring */
+    size_t changed_next;
     struct python_box waiting[INTERPRETERS_WAITING_MAX];
     size_t waiting_count, target;
     bool is_used;     /* somebody has asked for one: they are worth keeping */

@@ -21,6 +21,7 @@ static void free_all(struct cay_python_result *r) {
     for (size_t i = 0; i < r->figure_count; i++) {
         free(r->figures[i].format);
         free(r->figures[i].data);
+        free(r->figures[i].chart);
     }
     python_report_free(&r->report);
     free(r->not_installed);

@@ -216,6 +216,44 @@ def test_figures_are_captured(folder):
     assert sorted(os.listdir(folder / "out")) == ["figure-1.png", "figure-2.png"]
 
 
+PLOTS = """
+import matplotlib.pyplot as plt
+plt.plot([1, 2, 3], [1, 4, 9], label="squares")
+plt.title("T")
+plt.show()
+plt.show()  # nothing has changed
+plt.close()
+fig, ax = plt.subplots()
+ax.boxplot([[1, 2, 3, 4, 100]])
+other, axes = plt.subplots(1, 2)
+axes[0].bar(["p", "q"], [3, 4])
+axes[1].pie([1, 3], labels=["u", "v"])
+assert plt.gcf() is other
+plt.figure(fig.number)
+plt.show()
+assert plt.gcf() is fig
+ax.set_title("\u00e9")
+class Last:
+    def __del__(self): print("end")
+last = Last()
+"""
+
+
+@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/matplotlib").exists(),
+                    reason="needs python3-matplotlib")
+@pytest.mark.parametrize("options", [[], ["--cold"]], ids=["warm", "cold"])
+def test_what_figures_show(options):
+    told = code(PLOTS, *options)
+    assert (told["exit_code"], told["stdout"], told["stderr"]) == (0, "end\n", ""), told
+    line, box, both, changed = [f["chart"] for f in told["figures"]]
+    assert all(base64.b64decode(f["data"]).startswith(b"\x89PNG") for f in told["figures"])
+    assert (line["type"], line["title"]) == ("line", "T")
+    assert line["elements"] == [{"label": "squares", "points": [[1, 1], [2, 4], [3, 9]]}]
+    assert box["type"] == "box_and_whisker" and box["elements"][0]["outliers"] == [100]
+    assert [c["type"] for c in both["elements"]] == ["bar", "pie"]
+    assert changed == {**box, "title": "\u00e9"}
+
+
 # ---- bad programs ----
 
 def test_nul_bytes_and_bad_encoding(folder):

@@ -41,6 +41,17 @@ static void all_kinds(void **state) {
     cay_python_result_free(&r);
 }
 
+static void charts_belong_to_figures(void **state) {
+    (void)state;
+    struct cay_python_result r = read_report(BYTES("\6\5\0\0\0png\0a\7\7\0\0\0{\"a\":1}"
+                                                   "\6\5\0\0\0png\0b\2\1\0\0\0T"));
+    assert_int_equal(r.figure_count, 2);
+    assert_string_equal(r.figures[0].chart, "{\"a\":1}");
+    assert_null(r.figures[1].chart);
+    assert_string_equal(r.type, "T");
+    cay_python_result_free(&r);
+}
+
 static void what_breaks_off_is_left(void **state) {
     (void)state;
     struct cay_python_result r = read_report(BYTES("\2\1\0\0\0T\3\xff\xff\xff\xffx"));
@@ -59,6 +70,7 @@ static void nothing_counts_after_nonsense(void **state) {
         size_t len;
     } cases[] = {
         {BYTES("\x09\0\0\0\0\2\1\0\0\0T")},            /* no such kind */
+        {BYTES("\7\2\0\0\0{}\2\1\0\0\0T")},            /* a chart without a figure */
         {BYTES("\5\2\0\0\0ab\2\1\0\0\0T")},            /* a line that is no number */
         {BYTES("\6\10\0\0\0../x\0abc\2\1\0\0\0T")},    /* a format that is a path */
         {BYTES("\1\1\0\0\0a\1\1\0\0\0b\2\1\0\0\0T")},  /* said twice */
@@ -89,6 +101,7 @@ static void floods_are_bounded(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_kinds),
+        cmocka_unit_test(charts_belong_to_figures),
         cmocka_unit_test(what_breaks_off_is_left),
         cmocka_unit_test(nothing_counts_after_nonsense),
         cmocka_unit_test(floods_are_bounded),

@@ -85,6 +85,31 @@ export const tests = {
                         t.sdk.DaytonaTimeoutError, 408)
     },
 
+    async 'charts of Python code'(t) {
+        const p = (await t.sandbox()).process
+        if ((await p.executeCommand('python3 -c "import matplotlib"')).exitCode !== 0)
+            return // the image is the host, which may have none
+        const code = `import matplotlib.pyplot as plt
+plt.plot([1, 2, 3], [1, 4, 9], label='squares')
+plt.title('T'); plt.xlabel('X'); plt.ylabel('Y')
+plt.show()
+plt.close()
+plt.bar(['a', 'b'], [3, 5])
+print('drawn')`
+        for (const env of [{}, { PYTHONX: '1' }]) { // warm if there is one, and cold
+            const r = await p.codeRun(code, { env })
+            t.check.equal(r.result.trim(), 'drawn')
+            const [line, bar] = r.artifacts.charts
+            t.check.deepEqual([line.type, line.title, line.x_label, line.y_label], ['line', 'T', 'X', 'Y'])
+            t.check.deepEqual(line.elements[0].points, [[1, 1], [2, 4], [3, 9]])
+            t.check.equal(line.elements[0].label, 'squares')
+            t.check.deepEqual(bar.elements.map((e) => [e.label, e.value]), [['a', '3'], ['b', '5']])
+            for (const chart of [line, bar])
+                t.check.equal(Buffer.from(chart.png, 'base64').subarray(1, 4).toString(), 'PNG')
+        }
+        t.check.deepEqual((await p.codeRun('print(1)')).artifacts.charts, [])
+    },
+
     async 'JavaScript code'(t) {
         const s = await t.create({ language: 'javascript' })
         const r = await s.process.codeRun('console.log([1, 2].map((x) => x * 2), process.argv.slice(2))',
