@@ -5,6 +5,7 @@ import http.client
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -117,10 +118,11 @@ class Daemon:
 
     def kill_child(self, name):
         """Kills it, and waits for its successor."""
+        assert until(lambda: self.child(name)), self.log.read_text()
         old = self.child(name)
         assert old
         os.kill(old, signal.SIGKILL)
-        assert until(lambda: self.child(name) not in (0, old), 20), self.log.read_text()
+        assert until(lambda: self.child(name) not in (0, old)), self.log.read_text()
 
     def kill(self):
         self.process.kill()
@@ -216,11 +218,25 @@ def serving(folder, *options, **more):
         daemon.clean_up()
 
 
+PORTS = range(10000, 30000)  # below those that the kernel gives to who asks for any
+RESERVED = []  # for as long as we live
+
+
 def free_port():
-    """A TCP port of this machine that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+    """A TCP port of this machine that nobody listens on, and that no other test will choose: whoever
+    has the abstract socket of its name, has the port, also while nobody listens on it."""
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind(f"\0cay-test-port-{port}")
+            with socket.socket() as sock:
+                sock.bind(("127.0.0.1", port))
+        except OSError:  # somebody has it
+            mark.close()
+            continue
+        RESERVED.append(mark)
+        return port
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pytest
 import support
+from daemons import free_port
 
 # Folders that the daemon makes in spite of its options.
 RUN_FOLDERS = ("/run/docker/plugins", "/run/docker", "/run/containerd/s", "/run/containerd")
@@ -159,8 +159,7 @@ class RemoteDocker(Docker):
     def __init__(self, home):
         super().__init__(home)
         self.certs = certificates(self.home / "certs")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.far = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        self.far = f"tcp://127.0.0.1:{free_port()}"
 
     def options(self):
         return ["--host", self.far, "--tlsverify", "--tlscacert", self.certs / "ca.pem",

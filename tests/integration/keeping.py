@@ -165,11 +165,21 @@ def groups_of(box):
 def processes_of(state):
     """First processes of sandboxes whose records lie in this state folder."""
     found = {}
-    for record in state.glob("sandboxes/*/record"):
-        fields = dict(line.split(" = ", 1) for line in record.read_text().splitlines())
-        if int(fields["pid"]) > 0 and is_alive(int(fields["pid"])):
-            found[record.parent.name] = int(fields["pid"])
+    for record in state.glob("sandboxes/[!.]*/record"):  # others are being removed
+        with contextlib.suppress(FileNotFoundError):  # this one too
+            fields = dict(line.split(" = ", 1) for line in record.read_text().splitlines())
+            if int(fields["pid"]) > 0 and is_alive(int(fields["pid"])):
+                found[record.parent.name] = int(fields["pid"])
     return found
+
+
+def loops_of(state):
+    """Files of this state folder that loop devices hold. Those of the whole machine come and go."""
+    found = []
+    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_text().strip())
+    return [name for name in found if f"{state}/" in name]
 
 
 def marks():
@@ -184,15 +194,14 @@ def leftovers(state, boxes):
     left = [group for box in boxes for group in groups_of(box)]
     left += [str(p) for p in (state / "sandboxes").iterdir()
              if not p.name.startswith(".template-1-")]
-    left += [str(p) for p in Path("/sys/block").glob("loop*/loop/backing_file")
-             if str(state) in p.read_text()]
+    left += loops_of(state)
     left += [str(p) for p in (state / "images/store/pins").glob("*")]
     left += [line for line in Path("/proc/self/mountinfo").read_text().splitlines()
              if str(state) in line]
     return left
 
 
-def gone(state, boxes, seconds=10.0):
+def gone(state, boxes, seconds=30.0):
     """Waits until nothing is left; what is, otherwise."""
     end = time.monotonic() + seconds
     while (left := leftovers(state, boxes)) and time.monotonic() < end:

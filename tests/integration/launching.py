@@ -231,7 +231,7 @@ class Connection:
         return self.receive()[0] == 0
 
 
-def until(condition, seconds=5.0):
+def until(condition, seconds=30.0):
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

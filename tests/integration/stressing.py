@@ -11,7 +11,9 @@ from pathlib import Path
 
 import support
 from daemons import Refused
-from launching import (DONE, ENTRY, ERROR, INPUT, INPUT_END, READ, STDOUT, WRITE, fields_of, is_alive)
+from keeping import loops_of
+from launching import (DONE, ENTRY, ERROR, INPUT, INPUT_END, READ, STDOUT, WRITE, fields_of, is_alive,
+                       until)
 
 SESSION_CREATE, SESSION_EXEC, SESSION_STATUS = 19, 22, 23
 FULL = os.environ.get("CAY_STRESS") == "full"  # set by `make stress`
@@ -65,15 +67,6 @@ def _mounts(pid, ids):
     return {line for line in text.splitlines() if ids & set(re.split(r"[/ .=]", line))}
 
 
-def _loops(state):
-    found = set()
-    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError):
-            if str(state) in path.read_text():
-                found.add(str(path))
-    return found
-
-
 def remains(state, ids, programs=()):
     """Whatever sandboxes with these ids have on the host; programs are those of the daemon."""
     left = set()
@@ -84,11 +77,18 @@ def remains(state, ids, programs=()):
     for pid in ("self", *programs):
         with contextlib.suppress(OSError):  # it ended
             left |= {f"mount {line}" for line in _mounts(pid, ids)}
-    left |= {f"loop {path}" for path in _loops(state)}
+    left |= {f"loop {path}" for path in loops_of(state)}
     for pattern in ("sandboxes/*", "daemon/run/*", "images/store/pins/*"):
         left |= {str(p) for p in state.glob(pattern) if p.name not in KEPT
                  and not p.name.startswith(".template-")}
     return left
+
+
+def what_stays(state, ids, programs=lambda: ()):
+    """As remains(), of what is still there after a while: the kernel lets go of a mount, and of the
+    device below it, when it comes to it."""
+    until(lambda: not remains(state, ids, programs()), 30)
+    return remains(state, ids, programs())
 
 
 # ---- a client ----

@@ -14,7 +14,7 @@ import pytest
 import support
 from daemons import Daemon
 from launching import until
-from stressing import Client, amount, family, random_numbers, remains
+from stressing import Client, amount, family, random_numbers, what_stays
 
 DAEMONS = 4  # at a time: each waits a while before it replaces what dies again and again
 KILLS = amount(300, 3000)
@@ -64,10 +64,18 @@ class Victim:
             running = [pool.submit(client.run, stop) for client in self.clients]
             try:
                 self.torment()
+                until(lambda: self.done() > self.kills or self.wrong(), 120)
             finally:
                 stop.set()
             for future in running:
                 future.result(120)
+
+    def done(self):
+        """How much of the clients' work was: without any, their promises say nothing."""
+        return sum(client.done for client in self.clients)
+
+    def wrong(self):
+        return [text for client in self.clients for text in client.wrong]
 
     # ---- afterwards ----
 
@@ -85,22 +93,21 @@ class Victim:
         daemon = self.daemon
         daemon.kill()
         daemon.start()
-        wrong = [text for client in self.clients for text in client.wrong]
-        assert not wrong, (wrong, daemon.log.read_text()[-3000:])
+        assert not self.wrong(), (self.wrong(), daemon.log.read_text()[-3000:])
         assert until(lambda: daemon.serves() and self.only_the_known_are_there(), 30), \
             (self.known(), sorted((daemon.state / "sandboxes").iterdir()))
         for client in self.clients:
             client.check()
-        assert sum(client.done for client in self.clients) > self.kills
+        assert self.done() > self.kills
 
     def nothing_is_left(self):
         ids = self.known().union(*(client.seen for client in self.clients))
         for box in self.known():
             self.daemon.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
-        left = lambda: remains(self.daemon.state, ids, family(self.daemon.process.pid))
-        assert until(lambda: not left(), 20), left()
+        left = what_stays(self.daemon.state, ids, lambda: family(self.daemon.process.pid))
+        assert not left, left
         self.daemon.clean_up()
-        assert not remains(self.daemon.state, ids)
+        assert not what_stays(self.daemon.state, ids)
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """The disk of a sandbox that stays: its limit holds, its neighbours and the host are safe from it,
 and nothing of it is left behind."""
 
-import contextlib
 import os
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from keeping import Failed, Keep, gone
+from keeping import Failed, Keep, gone, loops_of
 from launching import until
 from support import as_root_only
 
@@ -32,12 +31,7 @@ def image_of(keep, box):
 
 
 def attached(keep):
-    """Files of this state folder that loop devices hold."""
-    found = []
-    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError):  # it went meanwhile
-            found.append(path.read_text().strip())
-    return [name for name in found if name.startswith(str(keep.state))]
+    return loops_of(keep.state)
 
 
 def can_grow_while_mounted():
@@ -189,7 +183,7 @@ def test_what_is_no_disk_is_refused(keep, damage):
         image.symlink_to("/etc/passwd")
     with pytest.raises(Failed):
         keep.start(box, disk="16m")
-    assert keep.state_of(box) == "stopped" and attached(keep) == []
+    assert keep.state_of(box) == "stopped" and until(lambda: attached(keep) == [])
 
 
 # ---- nothing is left ----
@@ -229,6 +223,6 @@ def test_many_leave_nothing(keep):
             numbers.append(keep.begin("start", boxes[i], disk="16m"))
         for number in numbers:
             keep.finish(number)
-        assert len(attached(keep)) == 8
+        assert until(lambda: len(attached(keep)) == 8)  # and none of those before
         keep.remove_all()
     assert gone(keep.state, []) == [] and until(lambda: attached(keep) == [])

@@ -17,7 +17,7 @@ import support
 from daemons import serving
 from keeping import need_keep
 from launching import LAUNCHER, is_alive, until
-from stressing import amount, random_numbers, remains
+from stressing import amount, random_numbers, what_stays
 
 STORM = support.HELPERS / "storm"
 REQUESTS = amount(1500, 100000)
@@ -43,7 +43,7 @@ def test_a_storm_of_requests(folder, clean_host):
     assert told["refused"] > REQUESTS // 4 and told["started"] > 0, told
     # It keeps slots of sandboxes that were alive at once, which a few kinds of request decide.
     assert told["after"] < told["before"] + 100, told
-    assert not remains(state, {f"57031157031100{n:02x}" for n in range(16)})
+    assert not what_stays(state, {f"57031157031100{n:02x}" for n in range(16)})
 
 
 # ---- the supervisor ----
@@ -97,7 +97,7 @@ def test_the_supervisor_outlives_a_mad_front(folder):
         assert daemon.exec(who, "echo", "alive") == (0, "alive\n")
         assert until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) <= fds + 1), \
             os.listdir(f"/proc/{daemon.process.pid}/fd")
-    assert not remains(daemon.state, {who})
+    assert not what_stays(daemon.state, {who})
 
 
 @support.as_root_only
@@ -215,7 +215,7 @@ def test_half_open_connections_and_slow_clients(daemon):
             sock.sendall(words[turn % len(words)])
         began = time.monotonic()
         assert daemon.get("/healthz").text == "ok"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
     assert until(lambda: descriptors(daemon) <= before[0] + 2 and threads(daemon) <= before[1] + 2,
                  20), (before, descriptors(daemon), threads(daemon))
 
