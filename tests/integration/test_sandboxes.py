@@ -9,6 +9,7 @@ import os
 import pty
 import random
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -19,10 +20,11 @@ from pathlib import Path
 
 import pytest
 from daemons import end_background, free_port
+from launching import until
 from support import (BUILD, SINGLE_ID, TIER, USER, as_root_only, cay, is_sanitized, need_cay, needs_ids, ok, own,
                      refused, start)
 from test_run_image import Store, base
-from test_tty import Terminal
+from test_tty import SLEEPER, Terminal
 
 MB = 1 << 20
 ID = re.compile(r"[0-9a-f]{16}")
@@ -233,15 +235,17 @@ def test_life(verb, own_box):
 @pytest.mark.skipif(bool(TIER), reason="freezing needs a control group")
 def test_pause_holds_what_runs(verb, own_box, state):
     run = start("exec", "--state-dir", state, own_box, "--", "sh", "-c",
-                "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.05; done")
-    assert run.stdout.readline() == b"1\n"
+                "while [ ! -e /tmp/go ]; do echo x; sleep 0.05; done; echo end")
+    assert run.stdout.readline() == b"x\n"
     ok(verb("pause", own_box))
     assert json.loads(ok(verb("info", "-o", "json", own_box)))["state"] == "paused"
     refused(verb("exec", own_box, "true"), "paused", "cay resume", code=125)
-    time.sleep(1)
-    assert run.poll() is None  # it would have ended long ago
+    speaks = lambda: select.select([run.stdout], [], [], 1)[0] and os.read(run.stdout.fileno(), 65536)
+    assert until(lambda: not speaks())  # what was under way has come, and then nothing for a while
     ok(verb("resume", own_box))
-    assert run.communicate(timeout=20)[0].split()[-1] == b"10" and run.returncode == 0
+    assert until(speaks)
+    ok(verb("exec", own_box, "touch", "/tmp/go"))
+    assert run.communicate(timeout=30)[0].split()[-1] == b"end" and run.returncode == 0
 
 
 def test_rename_refuses(verb, own_box, box):
@@ -287,7 +291,7 @@ def test_stats_go_on_until_they_are_ended(state, box):
     watch = start("stats", "--state-dir", state, "--watch", box)
     seen = [watch.stdout.readline() for _ in range(4)]  # twice, in two seconds
     watch.send_signal(signal.SIGINT)
-    watch.communicate(timeout=10)
+    watch.communicate(timeout=30)
     assert seen[1].split()[2] == b"s" and seen[3].split()[2] == b"%", seen
 
 
@@ -347,9 +351,9 @@ def test_exec_what_cannot_be_executed(verb, box):
 
 
 def test_exec_limits(sh):
-    done = sh("echo begun; sleep 60", "--timeout", "500ms")
+    done = sh("echo begun; sleep 60", "--timeout", "1500ms")
     assert (done.returncode, done.stdout) == (124, b"begun\n") and b"--timeout" in done.stderr
-    done = sh("echo begun; sleep 60", "--idle-output-timeout", "300ms")
+    done = sh("echo begun; sleep 60", "--idle-output-timeout", "1500ms")
     assert (done.returncode, done.stdout) == (124, b"begun\n")
     done = sh("yes", "--output-max", "100", "-q")
     assert (done.returncode, done.stderr) == (124, b"") and len(done.stdout) <= 100
@@ -391,7 +395,7 @@ def test_exec_passes_signals_on(state, box, number, code):
                 "while :; do sleep 0.1; done")
     assert run.stdout.readline() == b"up\n"
     run.send_signal(number)
-    assert run.wait(10) == code
+    assert run.wait(30) == code
     run.communicate()
 
 
@@ -400,7 +404,7 @@ def test_a_command_ends_with_its_client(state, verb, box):
     assert run.stdout.readline() == b"up\n"
     run.kill()
     run.communicate()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 30
     while "4321" in ok(verb("exec", box, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")):
         assert time.monotonic() < deadline
         time.sleep(0.2)
@@ -429,11 +433,10 @@ def test_shell(state, box):
         t.type("echo $0 $((6*7)); pwd; tty\n")
         t.expect(r"[\r\n]-?(bash|sh) 42\r\n.*/workspace\r\n.*/dev/pts/")
         t.resize(20, 70)
-        time.sleep(0.3)
-        t.type("stty size\n")
-        t.expect("20 70")
-        t.type("sleep 30\n")
-        time.sleep(0.3)
+        t.type("until [ \"$(stty size)\" = '20 70' ]; do sleep 0.05; done; echo re''sized\n")
+        t.expect("resized")
+        t.type(SLEEPER)
+        t.expect(r"up-\d+\r\n")
         t.type("\x03")
         t.type("exit 6\n")
         assert t.end() == 6
@@ -570,7 +573,7 @@ def test_stats_are_live_on_a_terminal(state, box, create, verb):
         ok(verb("rm", "-f", other))
         t.expect(rf"PIDS[^P]*{box}[^P]*\x1b", 30)
         os.kill(t.process.pid, signal.SIGINT)
-        assert t.process.wait(10) == -signal.SIGINT
+        assert t.process.wait(30) == -signal.SIGINT
     with Terminal(words=["stats", "--state-dir", state, "--once"]) as t:
         t.expect(box, 30)
         assert t.process.wait(30) == 0
@@ -582,14 +585,25 @@ def test_cp_shows_how_far_it_is(state, own_box, options, shown):
     master, slave = pty.openpty()
     try:
         copy = start("cp", "--state-dir", state, *options, "-", f"{own_box}:slow", stderr=slave)
-        copy.stdin.write(b"x" * MB)
-        copy.stdin.flush()
-        time.sleep(0.7)
-        copy.stdin.write(b"x" * MB)
-        copy.stdin.close()
-        assert copy.wait(60) == 0
         os.set_blocking(master, False)
         seen = b""
+
+        def more(size):
+            nonlocal seen
+            copy.stdin.write(b"x" * size)
+            copy.stdin.flush()
+            with contextlib.suppress(BlockingIOError):
+                seen += os.read(master, 65536)
+            return b"B/s" in seen
+
+        more(MB)
+        if shown:
+            assert until(lambda: more(1000))
+        else:
+            time.sleep(0.7)
+        more(MB)
+        copy.stdin.close()
+        assert copy.wait(60) == 0
         with contextlib.suppress(BlockingIOError):
             while True:
                 seen += os.read(master, 65536)
