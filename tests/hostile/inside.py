@@ -156,7 +156,7 @@ def need_wall(name):
         pytest.skip(f"this host gives the tested user no {name}")
 
 
-def until(condition, seconds=5):
+def until(condition, seconds=30):
     """Whether the condition came true in time."""
     end = time.monotonic() + seconds
     while not condition():

@@ -62,7 +62,9 @@ def test_h3_every_process_seen_from_the_host():
     script = """
         import subprocess
         shell = subprocess.Popen(["sh", "-c", "sleep 60 & setsid sleep 60 & wait"])
-        time.sleep(0.2)
+        names = "cat /proc/[0-9]*/comm 2>/dev/null"
+        while subprocess.run(["sh", "-c", names], stdout=subprocess.PIPE).stdout.count(b"sleep") < 2:
+            time.sleep(0.02)
         report["uid_map"] = read("/proc/self/uid_map")
         """
     with box(script) as one:

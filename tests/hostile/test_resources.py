@@ -84,7 +84,7 @@ def test_f1_a_fork_bomb_stays_in_its_sandbox(bomb):
             most = max(most, len(owned(base)))
             assert subprocess.run(["true"], check=False).returncode == 0
     assert process.returncode == 124
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 15
     assert most <= 42 and (most > 30 or bomb == "shell"), most  # a shell that cannot fork gives up
     assert until(lambda: not owned(base))
 
@@ -298,26 +298,26 @@ def test_f5_a_slow_reader_holds_back_the_writer_not_cay():
     """While nobody reads, the command waits, and neither cay nor the process that serves it grows;
     the time limit holds all the same."""
     begin = time.monotonic()
-    process = support.start("run", *support.TIER, "--timeout", "3", "--", "yes")
+    process = support.start("run", *support.TIER, "--timeout", "4", "--", "yes")
     with process:
         process.stdout.read(1)
-        time.sleep(1.5)
+        time.sleep(1)
         sizes = [peak(process.pid)] + [peak(pid) for pid in descendants(process.pid)]
         process.wait(20)
         # More than a few buffers would mean that somebody kept it.
         kept = len(process.stdout.read())
     assert process.returncode == 124
-    assert time.monotonic() - begin < 12
+    assert time.monotonic() - begin < 20
     assert kept < 2 * MB
     assert support.is_sanitized() or max(sizes) < 24 * MB, sizes
 
 
 def test_f5_captured_output_is_bounded():
     """With -o json, where cay keeps the output itself, it keeps a bounded part and says so."""
-    process = support.start("run", *support.TIER, "-o", "json", "--timeout", "3", "--", "sh", "-c",
+    process = support.start("run", *support.TIER, "-o", "json", "--timeout", "4", "--", "sh", "-c",
                             "yes & yes >&2; wait", stdin=subprocess.DEVNULL)
     with process:
-        time.sleep(2)
+        time.sleep(1.5)
         size = peak(process.pid)
         out, _ = process.communicate(timeout=30)
     result = json.loads(out)
@@ -355,7 +355,7 @@ def test_f6_nothing_outlives_the_sandbox(ending, folder):
     """Processes in sessions of their own, without parents, deaf to signals and holding the output
     open end with the command: after a time limit, a normal end, and when cay itself is killed."""
     begin = time.monotonic()
-    process = support.start("run", *support.TIER, "--timeout", "1" if ending == "timeout" else "60",
+    process = support.start("run", *support.TIER, "--timeout", "3" if ending == "timeout" else "60",
                             "-v", f"{folder}:/v", "--",
                             *code(LINGER, then="" if ending == "exit" else "time.sleep(60)"))
     with process:
@@ -365,7 +365,7 @@ def test_f6_nothing_outlives_the_sandbox(ending, folder):
             process.kill()
         process.wait(20)
     assert process.returncode == {"timeout": 124, "exit": 0, "kill": -9}[ending]
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 20
     assert until(lambda: not [pid for pid in members if Path(f"/proc/{pid}").exists()])
     assert not walls()["own id range"] or until(lambda: not owned(base))
     beat = (folder / "beat").stat().st_mtime_ns
@@ -383,7 +383,7 @@ def test_f7_orphans_are_reaped():
                 os._exit(0)
         for _ in range(100):
             os.wait()
-        end = time.time() + 5
+        end = time.time() + 30
         while time.time() < end:
             states = []
             for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -453,7 +453,7 @@ def test_f9_hogs_do_not_hold_up_the_end(cpus):
     done = support.sh("for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait",
                       "--cpus", cpus, "--timeout", "1", timeout=30)
     assert done.returncode == 124
-    assert time.monotonic() - begin < 8
+    assert time.monotonic() - begin < 20
 
 
 # ---- objects of the host ----

@@ -160,7 +160,7 @@ def test_one_at_a_time_and_deletion_ends_it(daemon):
         daemon.call("POST", f"/api/sandbox/{who}/backup")
     assert e.value.status == 409, e.value.error
     daemon.call("DELETE", f"/api/sandbox/{who}?force=true")
-    assert not backup_of(daemon, who).exists() and not leftovers(daemon)
+    assert not backup_of(daemon, who).exists() and until(lambda: not leftovers(daemon), SOON)
     assert until(lambda: imagers(daemon) == [], SOON)
 
 
@@ -194,7 +194,8 @@ def test_a_daemon_that_ends_lets_it_go_on(daemon):
         hold(daemon, who)
         daemon.stop()
         daemon.start()
-        assert look(daemon, who)["state"] == "started" and state_of(daemon, who) == "Error"
+        assert until(lambda: state_of(daemon, who) == "Error", SOON)
+        assert until(lambda: look(daemon, who)["state"] == "started", SOON)
         assert run(daemon, who, "cat", "/workspace/v") == "one\n"
 
 

@@ -362,7 +362,7 @@ def test_without_an_optional_system_call(call):
         pytest.skip("deny is not built")
     who, env = as_user()
     need_cay()
-    done = subprocess.run([deny, call, "ENOSYS", CAY, "run", *TIER, "--timeout", "500ms", "--",
+    done = subprocess.run([deny, call, "ENOSYS", CAY, "run", *TIER, "--timeout", "1500ms", "--",
                            "sh", "-c", "(setsid sleep 60 &); echo x; sleep 60"],
                           capture_output=True, env=env, timeout=30, **who)
     assert (done.returncode, done.stdout) == (124, b"x\n")

@@ -696,7 +696,7 @@ def test_death_of_the_supervisor(daemon):
     front, launcher = daemon.front(), daemon.launcher()
     daemon.kill()
     daemon.start()
-    assert not is_alive(front) and until(lambda: not is_alive(launcher), 15)
+    assert not is_alive(front) and until(lambda: not is_alive(launcher))
     assert daemon.state_of("lab") == "started" and beats(daemon, who)
 
 
@@ -736,8 +736,8 @@ def test_nothing_acknowledged_is_lost(daemon):
         thread.join(60)
     assert promised
     assert until(daemon.serves, 20)
-    found = {s["id"]: s["state"] for s in daemon.list()}
-    assert set(promised) <= set(found) and set(found.values()) == {"started"}
+    assert until(lambda: {s["state"] for s in daemon.list()} == {"started"}), daemon.list()
+    assert set(promised) <= {s["id"] for s in daemon.list()}
 
 
 @support.as_root_only
@@ -802,7 +802,7 @@ def test_what_does_not_end_is_cut_off(daemon):
     with daemon.connect(who) as c:
         c.exec("sleep", "1000")
         c.expect(STARTED)
-        assert 5 < daemon.stop() < 15
+        assert 5 < daemon.stop(60)
 
 
 def test_ctrl_c_in_a_terminal(folder):

@@ -313,7 +313,7 @@ def test_signed(daemon):
     for bad in ("0", "86401", "x", "-1"):
         assert daemon.ann.ask("GET", f"{base}?expiresInSeconds={bad}").status == 400
     short = daemon.ann.call("GET", base + "?expiresInSeconds=1")
-    assert until(lambda: ask(daemon, path_of(short["url"]) + "/status/200")[0] == 401, 10)
+    assert until(lambda: ask(daemon, path_of(short["url"]) + "/status/200")[0] == 401)
 
 
 def test_signed_ones_outlive_the_daemon_and_end_with_the_key(daemon):
@@ -399,9 +399,9 @@ def test_who_goes_away_is_noticed(daemon):
     sock = socket.create_connection(("127.0.0.1", daemon.port), 30)
     sock.sendall(f"GET /preview/{daemon.box}/8082/ HTTP/1.1\r\nHost: localhost\r\n"
                  f"Authorization: Bearer {daemon.ann.key}\r\n\r\n".encode())
-    assert until(lambda: operations() == before + 1, 10)
+    assert until(lambda: operations() == before + 1)
     sock.close()
-    assert until(lambda: operations() == before, 10)
+    assert until(lambda: operations() == before)
 
 
 def test_many_at_once(daemon):

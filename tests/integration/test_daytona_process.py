@@ -177,9 +177,9 @@ def test_a_client_that_hangs_up_ends_its_command(box):
     connection = box.daemon.http()
     connection.request("POST", box.base + "/process/execute",
                        json.dumps({"command": "sleep 4712"}))
-    assert until(lambda: box.processes("4712") > 0, 10)
+    assert until(lambda: box.processes("4712") > 0)
     connection.close()
-    assert until(lambda: box.processes("4712") == 0, 10)
+    assert until(lambda: box.processes("4712") == 0)
 
 
 def threads_of(pid):

@@ -2,10 +2,10 @@
 can be. Harmless commands only: they run on this host."""
 
 import json
-import os
 import time
 
 import pytest
+from launching import is_alive, until
 from support import cay, ok, refused
 
 OFF = {"CAY_SANDBOX_USE_SANDBOX": "false"}
@@ -43,7 +43,7 @@ def test_exit_codes_are_those_of_shells(argv, code):
 
 def test_time_is_limited():
     began = time.monotonic()
-    done = host("--timeout", "300ms", "--", "sh", "-c", "trap '' TERM; echo first; sleep 60")
+    done = host("--timeout", "1500ms", "--", "sh", "-c", "trap '' TERM; echo first; sleep 60")
     assert (done.returncode, done.stdout) == (124, b"first\n")
     assert time.monotonic() - began < 30
 
@@ -63,12 +63,7 @@ def test_what_it_leaves_behind_ends_with_it(folder):
     done = host("--", "sh", "-c", f"sleep 300 & echo $! > {folder}/pid")
     assert done.returncode == 0
     pid = int((folder / "pid").read_text())
-    deadline = time.monotonic() + 10
-    while os.path.exists(f"/proc/{pid}") and "sleep" in open(f"/proc/{pid}/comm").read():
-        if "Z" in open(f"/proc/{pid}/stat").read().split(")")[1].split()[0]:
-            break
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    assert until(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize("option", [

@@ -282,9 +282,11 @@ def test_a_killed_save_leaves_nothing(place):
         box.terminate()
         box.communicate(timeout=30)
         assert os.listdir(place.files) in ([], ["out"])
-        if out.exists():  # it was faster than we were
-            assert box.returncode == 0 and tarfile.is_tarfile(out)
+        if out.exists():  # it was faster than we were, or about to end
+            assert tarfile.is_tarfile(out)
             out.unlink()
+        else:
+            assert box.returncode != 0
 
 
 def test_save_to_something_special(place):

@@ -78,7 +78,7 @@ def test_operations_at_once(boxes):
         assert [w.result() for w in writes] == [len(data)] * 5
         assert [c.result()[:2] for c in commands] == [(0, f"{i}\n") for i in range(10)]
         assert read(boxes, "/tmp/file-3") == data
-        assert time.monotonic() - begin < 10  # nobody waited for the slow one
+        assert time.monotonic() - begin < 25  # nobody waited for the slow one
 
 
 def test_a_connection_without_a_request_holds_up_nobody(boxes):
@@ -140,9 +140,9 @@ def test_a_killed_handler_harms_nobody_else(boxes):
         victim.expect(STARTED)
         other.exec("sh", "-c", "sleep 1; echo lived")
         other.expect(STARTED)
-        handlers = children_of(boxes.pid())
-        target = next(pid for pid in handlers if "sleep\x0030" in commands_below(pid))
-        os.kill(target, signal.SIGKILL)
+        found = [pid for pid in children_of(boxes.pid()) if "sleep\x0030" in commands_below(pid)]
+        assert len(found) == 1
+        os.kill(found[0], signal.SIGKILL)
         assert victim.ended()
         assert other.finish()[:2] == (0, "lived\n")
     assert ping(boxes)
@@ -154,8 +154,9 @@ def children_of(pid):
 
 def commands_below(pid):
     found = ""
-    for child in children_of(pid):
-        found += Path(f"/proc/{child}/cmdline").read_bytes().decode() + commands_below(child)
+    with contextlib.suppress(FileNotFoundError):  # it ended
+        for child in children_of(pid):
+            found += Path(f"/proc/{child}/cmdline").read_bytes().decode() + commands_below(child)
     return found
 
 
@@ -227,17 +228,17 @@ def test_a_killed_client_takes_its_command_along(boxes):
 def test_a_background_process_lives_on(boxes):
     code, text, _ = boxes.exec("sh", "-c", "sleep 77 >/dev/null 2>&1 & echo $!")
     assert code == 0
-    time.sleep(0.3)
+    time.sleep(0.3)  # to be ended, if it is
     assert "sleep 77" in processes(boxes)[text.strip()]
 
 
 def test_a_timeout_ends_its_own_tree_only(boxes):
     with boxes.connect() as other:
-        other.exec("sh", "-c", "sleep 2; echo lived")
+        other.exec("sh", "-c", "sleep 3; echo lived")
         other.expect(STARTED)
         boxes.exec("sh", "-c", "sleep 88 >/dev/null 2>&1 &")
         tree = "trap '' TERM; (setsid sleep 99 &) ; sleep 99 & echo begun; while :; do sleep 1; done"
-        code, text, last = boxes.exec("sh", "-c", tree, TIMEOUT_MS=500)
+        code, text, last = boxes.exec("sh", "-c", tree, TIMEOUT_MS=2000)
         assert (code, text, last["REASON"]) == (124, "begun\n", REASON_TIMEOUT)
         running = processes(boxes).values()
         assert not [c for c in running if "sleep 99" in c] and [c for c in running if "sleep 88" in c]
@@ -273,9 +274,9 @@ def test_input_and_its_end(boxes):
 def test_orphans_are_reaped(boxes):
     for _ in range(5):
         boxes.exec("sh", "-c", "(sleep 0.1 &) ; (true &)")
-    time.sleep(0.5)
-    status = boxes.exec("sh", "-c", "grep -l 'State:.Z' /proc/[0-9]*/status")[1]
-    assert status == ""
+    assert until(lambda: "sleep 0.1" not in str(processes(boxes)))
+    look = "grep -s -l 'State:.Z' /proc/[0-9]*/status"
+    assert until(lambda: boxes.exec("sh", "-c", look)[1] == "")
 
 
 def test_the_process_limit_leaves_room_to_serve(folder, clean_host):

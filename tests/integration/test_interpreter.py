@@ -212,14 +212,14 @@ def test_subprocesses_print_too(python):
 
 
 def test_timeout_interrupts(python):
-    run = python.begin("t = 1\nprint('here')\nimport time\ntime.sleep(600)", timeout=1).end()
+    run = python.begin("t = 1\nprint('here')\nimport time\ntime.sleep(600)", timeout=2).end()
     assert run.out == "here\n" and run.closed[0] == 4008
     assert python.out("t") == "1\n"  # what it had done stays
 
 
 def test_code_that_does_not_stop_is_ended(python):
     deaf = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nwhile True: pass"
-    run = python.run(deaf, timeout=1)
+    run = python.run(deaf, timeout=2)
     assert run.closed[0] == 4008 and "was ended" in run.closed[1]
     run = python.run("print(1)")
     assert run.out == "1\n" and "restarted" in run.control and "a new one" in run.err

@@ -62,7 +62,7 @@ def test_a_sandbox_reaches_what_its_list_has(daemon):
     status, body = daemon.fetch(box["id"], "http://b.org/")
     assert status == 403 and "b.org is not on" in body
     assert daemon.fetch(box["id"], f"http://{HOST}/")[0] == 403
-    assert "a sandbox does not connect" in daemon.log.read_text()
+    assert until(lambda: "a sandbox does not connect" in daemon.log.read_text())
     closed = daemon.create()
     assert closed["network"] == "none"
     assert daemon.exec(closed["id"], "sh", "-c", "env | grep -ci proxy")[1] == "0\n"

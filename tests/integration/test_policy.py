@@ -1,6 +1,7 @@
 """What happens to sandboxes in the end, and in between: stops with a grace, failures and what
 follows them, removals that wait."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import support
-from daemons import Refused, serving
+from daemons import Refused, children, serving
 from launching import until
 
 
@@ -212,10 +213,12 @@ def test_removal_ends_a_pull(daemon):
 
 
 def pulls(daemon):
-    pid = daemon.process.pid
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [child for child in children
-            if b"ensure" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    found = []
+    for child in children(daemon.process.pid):
+        with contextlib.suppress(OSError):  # it ended
+            if b"ensure" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.append(child)
+    return found
 
 
 # ---- changes ----

@@ -119,12 +119,12 @@ def test_an_exception_that_cannot_be_shown_still_ends_the_program():
 
 
 def test_a_limit_of_time_keeps_what_was_printed():
-    told = code("print('half', end='')\nwhile True: pass", "--timeout", "1")
+    told = code("print('half', end='')\nwhile True: pass", "--timeout", "2")
     assert (told["exit_code"], told["timed_out"], told["stdout"]) == (124, True, "half")
 
 
 def test_silence_ends_it():
-    told = code("import time\nprint('x')\ntime.sleep(60)", "--idle-output-timeout", "1")
+    told = code("import time\nprint('x')\ntime.sleep(60)", "--idle-output-timeout", "2")
     assert told["exit_code"] == 124 and told["timed_out"] and told["idle_output"]
     assert told["stdout"] == "x\n"
 
@@ -325,7 +325,7 @@ def test_files_stay_in_a_sandbox_that_stays(box):
 
 
 def test_limits_and_exceptions_in_a_sandbox_that_stays(box):
-    told = inside(box, "print('x')\nwhile True: pass", "--timeout", "1")
+    told = inside(box, "print('x')\nwhile True: pass", "--timeout", "2")
     assert (told["exit_code"], told["timed_out"], told["stdout"]) == (124, True, "x\n")
     told = inside(box, "{}['k']")
     assert (told["exception"]["type"], told["exception"]["message"]) == ("KeyError", "'k'")

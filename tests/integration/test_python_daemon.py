@@ -36,6 +36,9 @@ class Python:
     def wait(self, count=None):
         """Until as many wait as shall."""
         assert until(lambda: self.run("pass")["interpreter"]["warm"], 60), self.daemon.log.read_text()
+        self.wait_for_all(count)
+
+    def wait_for_all(self, count=None):
         count = self.metric("waiting_target") if count is None else count
         assert until(lambda: self.metric("waiting") == count, 60)
 
@@ -83,7 +86,7 @@ def test_it_runs_where_one_waits_and_each_is_used_once(python):
     hits, misses = python.metric("hits_total"), python.metric("misses_total")
     names = set()
     for _ in range(8):
-        python.wait()
+        python.wait_for_all()
         names.add(python.run("print(open('/proc/sys/kernel/random/boot_id').read())")["stdout"])
     assert python.metric("hits_total") >= hits + 8
     assert python.metric("misses_total") == misses
@@ -99,9 +102,9 @@ def test_what_differs_from_what_waits_is_made(python):
 
 def test_limits_count_from_the_program_on(python):
     python.wait()
-    told = python.run("import time\nprint('begun')\ntime.sleep(60)", timeout=1)
+    told = python.run("import time\nprint('begun')\ntime.sleep(60)", timeout=2)
     assert told["timed_out"] and told["exit_code"] == 124 and told["stdout"] == "begun\n"
-    assert 900 < told["duration_ms"] < 30000
+    assert 1900 < told["duration_ms"] < 30000
 
 
 def test_more_at_once_than_wait(python):

@@ -365,7 +365,7 @@ def test_stalled_blob_is_resumed(image):
         request.reply(200, data[:5000], length=len(data))
         return reg.ending.wait(60)
     with registry.fake(image, blob=respond) as reg:
-        got = blob(reg, image, "--stall", 500)
+        got = blob(reg, image, "--stall", 2000)
         assert (got.stdout, got.stderr) == (image.layers[0].data, b"")
         assert reg.requests[-1][2]["Range"] == "bytes=5000-"
 
@@ -374,7 +374,7 @@ def test_slow_reader_is_no_stall(image):
     """The time that the sink takes is not the registry's."""
     layer = image.layers[0]
     with registry.fake(image) as reg:
-        process = subprocess.Popen([PROBE, "--stall", "500", "blob", reg.name("team/app:1"),
+        process = subprocess.Popen([PROBE, "--stall", "1500", "blob", reg.name("team/app:1"),
                                     layer.hex, str(len(layer.data)), "0"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(2.5)

@@ -32,9 +32,15 @@ def test_streams_are_separate():
 
 
 def test_streams_interleave_as_they_were_written():
-    done = sh("for i in 1 2 3 4 5; do echo o$i; sleep 0.1; echo e$i >&2; sleep 0.1; done",
-              stderr=subprocess.STDOUT)
-    assert done.stdout.decode().split() == [f"{c}{i}" for i in range(1, 6) for c in "oe"]
+    """Each is there before the next one is written, to the same pipe."""
+    box = start("run", *TIER, "--", "sh", "-c",
+                "for i in 1 2 3 4 5; do echo o$i; read x; echo e$i >&2; read x; done",
+                stderr=subprocess.STDOUT)
+    for expected in (f"{c}{i}\n" for i in range(1, 6) for c in "oe"):
+        assert box.stdout.readline().decode() == expected
+        box.stdin.write(b"\n")
+        box.stdin.flush()
+    assert box.communicate(timeout=30)[0] == b"" and box.returncode == 0
 
 
 @pytest.mark.skipif(is_sanitized(), reason="a sanitizer's memory says nothing")
@@ -75,12 +81,12 @@ def test_input_from_nothing():
 def test_input_that_is_never_read_does_not_hold_up_the_end():
     begin = time.monotonic()
     assert ok(run("--", "true", input=b"x" * (8 * MB))) == ""
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
 
 
 def test_input_that_never_ends_does_not_hold_up_the_end():
     box = start("run", *TIER, "--", "echo", "done")
-    assert box.wait(10) == 0
+    assert box.wait(30) == 0
     assert box.communicate()[0] == b"done\n"
 
 
@@ -93,7 +99,7 @@ def test_closed_output_ends_the_command(command):
     box = start("run", *TIER, "--", *command, stderr=subprocess.DEVNULL)
     assert os.read(box.stdout.fileno(), 1) != b""
     box.stdout.close()
-    assert box.wait(10) == 141
+    assert box.wait(30) == 141
 
 
 def test_closed_output_in_a_shell_pipe():
@@ -110,13 +116,13 @@ def test_closed_error_output_does_not_stop_the_other():
     box.stdin.write(b"\n")
     box.stdin.close()
     assert box.stdout.read() == b"kept\n"
-    assert box.wait(10) == 0
+    assert box.wait(30) == 0
 
 
 def test_output_of_a_background_process_is_not_waited_for():
     begin = time.monotonic()
-    assert ok(sh("sleep 30 & echo started")) == "started\n"
-    assert time.monotonic() - begin < 10
+    assert ok(sh("sleep 50 & echo started")) == "started\n"
+    assert time.monotonic() - begin < 40
 
 
 # ---- exit codes ----
@@ -157,27 +163,27 @@ def test_script_without_interpreter(folder):
 
 def test_limits_that_strike():
     begin = time.monotonic()
-    done = sh("echo before; sleep 60; echo after", "--timeout", "300ms")
+    done = sh("echo before; sleep 60; echo after", "--timeout", "1500ms")
     assert (done.returncode, done.stdout) == (124, b"before\n")
     assert done.stderr == b"cay: ended: it ran longer than --timeout\n"
-    done = sh("echo before; sleep 60", "--idle-output-timeout", "300ms")
+    done = sh("echo before; sleep 60", "--idle-output-timeout", "1500ms")
     assert (done.returncode, done.stdout) == (124, b"before\n")
     assert b"printed nothing" in done.stderr
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 50
 
 
 def test_timeout_ends_what_resists():
     script = "trap '' TERM HUP INT; (setsid sh -c 'trap \"\" TERM; sleep 60' &); sleep 60 & " \
              "echo before; while :; do sleep 1; done"
     begin = time.monotonic()
-    done = sh(script, "--timeout", "300ms")
+    done = sh(script, "--timeout", "1500ms")
     assert (done.returncode, done.stdout) == (124, b"before\n")
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 50
 
 
 def test_steady_output_is_not_idle():
-    assert ok(sh("for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done",
-                 "--idle-output-timeout", "700ms")).split() == list("123456")
+    assert ok(sh("for i in 1 2 3 4 5 6; do echo $i; sleep 0.4; done",
+                 "--idle-output-timeout", "2s")).split() == list("123456")
 
 
 def test_output_limit():
@@ -202,7 +208,7 @@ def test_signal_reaches_the_command(name):
                 f"trap 'echo got; exit 7' {name}; echo ready; while :; do sleep 0.05; done")
     wait_for(box, "ready")
     box.send_signal(getattr(signal, "SIG" + name))
-    out, err = box.communicate(timeout=10)
+    out, err = box.communicate(timeout=30)
     assert (out, box.returncode) == (b"got\n", 7), err
 
 
@@ -211,7 +217,7 @@ def test_signal_ends_the_command(name, code):
     box = start("run", *TIER, "--", "sh", "-c", "echo ready; exec sleep 60")
     wait_for(box, "ready")
     box.send_signal(getattr(signal, "SIG" + name))
-    assert box.wait(10) == code
+    assert box.wait(30) == code
 
 
 # ---- who and where ----
@@ -372,7 +378,7 @@ def test_json_of_any_bytes():
 
 
 def test_json_of_a_timeout():
-    answer = json.loads(sh("echo x; sleep 60", "-o", "json", "--timeout", "300ms").stdout)
+    answer = json.loads(sh("echo x; sleep 60", "-o", "json", "--timeout", "1500ms").stdout)
     assert (answer["exit_code"], answer["timed_out"], answer["stdout"]) == (124, True, "x\n")
 
 
