@@ -24,7 +24,7 @@
 #include "base/str.h"
 #include "engine/native/cgroup_backend.h"
 
-enum { MB = 1024 * 1024, SOON_MS = 5000 };
+enum { MB = 1024 * 1024, SOON_MS = 30000 };
 
 #define ID "00000000cafe0001"
 #define M  CGROUP_BIT(CGROUP_MEMORY)

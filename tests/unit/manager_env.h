@@ -39,7 +39,7 @@ static int ensure_fake(void *user, const char *name, bool is_local, int progress
     int64_t ms = 0;
     if (str_equal(name, "bad"))
         return error_set(err, CAY_NOT_FOUND, "no such image");
-    if (str_starts(name, "slow:") && str_to_i64(name + 5, 0, 10000, &ms) == 0 && progress_fd >= 0)
+    if (str_starts(name, "slow:") && str_to_i64(name + 5, 0, 60000, &ms) == 0 && progress_fd >= 0)
         (void)fd_write_all(progress_fd, "layer 1 of 7\n", 13);
     if (ms > 0 && poll(&(struct pollfd){.fd = cancel_fd, .events = POLLIN}, 1, (int)ms) > 0)
         return error_set(err, CAY_CONFLICT, "given up");
@@ -129,8 +129,8 @@ static const char *state_of(struct world *w, const char *who) {
     return name;
 }
 
-_unused_ static void await_state(struct world *w, const char *who, const char *state, int ms) {
-    int64_t until = clock_ms() + ms;
+_unused_ static void await_state(struct world *w, const char *who, const char *state) {
+    int64_t until = clock_ms() + 30000; /* on the busiest machine */
     while (!str_equal(state_of(w, who), state)) {
         if (clock_ms() > until)
             fail_msg("%s is %s, not %s", who, state_of(w, who), state);

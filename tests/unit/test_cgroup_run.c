@@ -2,6 +2,7 @@
 #include "cgroup_env.h"
 
 #include <sched.h>
+#include <time.h>
 
 static void attach(void **state) {
     (void)state;
@@ -168,10 +169,12 @@ static void pids_limit(void **state) {
     (void)munmap(failed_with, 4096);
 }
 
+/* For a while, and for three times of what it gets in a period, whoever else wants the processor.
+ */
 static int spin(void *arg) {
     int64_t end = clock_ms() + 400;
     volatile uint64_t *counter = arg;
-    while (clock_ms() < end)
+    while (clock_ms() < end || clock() < 30 * (CLOCKS_PER_SEC / 1000))
         (*counter)++;
     return 0;
 }

@@ -24,7 +24,7 @@ struct peer {
 static struct peer peer_open(void) {
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    return (struct peer){.call = {.fd = pair[0], .deadline_ms = clock_ms() + 2000}, .fd = pair[1]};
+    return (struct peer){.call = {.fd = pair[0], .deadline_ms = clock_ms() + 30000}, .fd = pair[1]};
 }
 
 static void peer_close(struct peer *p) {

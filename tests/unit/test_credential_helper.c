@@ -49,7 +49,7 @@ static bool is_gone(void) {
     assert_true(fd_read_file_at(AT_FDCWD, path, text, sizeof text) > 0);
     pid_t pid = (pid_t)strtol(text, NULL, 10);
     assert_true(pid > 1);
-    for (int64_t deadline = clock_deadline(5000); !clock_expired(deadline);) {
+    for (int64_t deadline = clock_deadline(30000); !clock_expired(deadline);) {
         char name[64], stat[512];
         (void)snprintf(name, sizeof name, "/proc/%d/stat", (int)pid);
         if (fd_read_file_at(AT_FDCWD, name, stat, sizeof stat) < 0 || strstr(stat, ") Z ") != NULL)

@@ -16,7 +16,7 @@
 #include "engine/native/cgroup.h"
 #include "engine/native/helper.h"
 
-enum { SOON_MS = 10000 };
+enum { SOON_MS = 30000 };
 
 /* The answer stays unread, as in a launcher that is killed while it waits for something else. The
  * helper is stopped, so that it hears the last request only after that. */

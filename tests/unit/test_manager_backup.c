@@ -69,7 +69,7 @@ static struct sandbox_record look(struct world *w, const char *who) {
 static enum backup_state back_up(struct world *w, const char *who) {
     struct cay_error err = {0};
     assert_int_equal(manager_backup(w->m, who, &err), 0);
-    int64_t until = clock_ms() + 10000;
+    int64_t until = clock_ms() + 30000;
     while (look(w, who).backup == BACKUP_PENDING || look(w, who).backup == BACKUP_IN_PROGRESS) {
         assert_true(clock_ms() < until);
         sleep_ms(1);

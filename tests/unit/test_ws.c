@@ -15,7 +15,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 
-enum { SOON_MS = 2000, MAX_LEN = 1000 };
+enum { SOON_MS = 30000, MAX_LEN = 1000 };
 
 struct pair {
     int client, server;
