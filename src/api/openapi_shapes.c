@@ -61,10 +61,12 @@ static const struct openapi_shape shapes[] = {
     {"Execute", "command:s! cwd:s envs:m timeout:i"},
     {"Executed", "exitCode:i! result:s! oomKilled:b"},
     {"CodeRun", "code:s! language:s! argv:[s] envs:m timeout:i"},
-    {"PythonRun", "code:s! name:s argv:[s] envs:m cwd:s timeout:i"},
+    {"PythonRun", "code:s! name:s argv:[s] envs:m cwd:s timeout:i packages:[s] code_type:s "
+                  "network:s"},
     {"PythonDone", "exit_code:i! stdout:s! stderr:s! timed_out:b! oom_killed:b! "
                    "output_truncated:b! duration_ms:n! idle_output:b! exception:o? files:[o]! "
-                   "files_truncated:b! figures:[o]! interpreter:o! tier:s!"},
+                   "files_truncated:b! figures:[o]! code_type:s! problems:[s]! report:o? "
+                   "interpreter:o! tier:s!"},
     {"CodeDone", "exitCode:i! result:s! oomKilled:b artifacts:o"},
     {"SessionId", "sessionId:s!"},
     {"Session", "sessionId:s! commands:[Command]!"},

@@ -9,6 +9,7 @@
 #include "lib/language.h"
 #include "lib/python.h"
 #include "lib/python_json.h"
+#include "lib/python_options.h"
 #include "lib/python_report.h"
 #include "manager/interpreters.h"
 
@@ -155,8 +156,9 @@ void python_put_artifacts(struct jsonw *w, const struct cay_python_result *resul
 
 struct request {
     struct json_document *doc;
-    const char *code, *cwd, *name;
-    struct strv env, argv;
+    const char *code, *cwd, *name, *network, *type_name;
+    enum cay_python_type type;
+    struct strv env, argv, packages;
     int64_t timeout_s;
 };
 
@@ -164,6 +166,32 @@ static void request_free(struct request *q) {
     json_free(q->doc);
     strv_free(&q->env);
     strv_free(&q->argv);
+    strv_free(&q->packages);
+}
+
+static int read_type(const struct json *root, struct request *q, struct cay_error *err) {
+    q->type_name = python_types[0];
+    int r = json_get_string(root, "code_type", JSON_OPTIONAL, &q->type_name, err);
+    for (size_t i = 0; r == 0 && python_types[i] != NULL; i++)
+        if (str_equal(q->type_name, python_types[i])) {
+            q->type = (enum cay_python_type)i;
+            return 0;
+        }
+    if (r < 0)
+        return r;
+    error_set(err, CAY_INVALID_ARGUMENT, "code_type: there is no such type");
+    return error_remedy(err, "use others, process or report");
+}
+
+/* A network is for who may have one. */
+static int read_network(const struct call *c, const struct json *root, struct request *q,
+                        struct cay_error *err) {
+    int r = json_get_string(root, "network", JSON_OPTIONAL, &q->network, err);
+    if (r == 0 && q->network != NULL)
+        r = manager_check_network(c->manager, c->caller.id, q->network, err);
+    if (r == 0 && q->network != NULL && (q->network[0] == '\0' || str_equal(q->network, "none")))
+        q->network = NULL;
+    return r;
 }
 
 static int read_request(const struct call *c, struct request *q, struct cay_error *err) {
@@ -181,40 +209,52 @@ static int read_request(const struct call *c, struct request *q, struct cay_erro
         r = json_get_integer(&root, "timeout", JSON_OPTIONAL, 1, TIMEOUT_MAX_S, &q->timeout_s, err);
     if (r == 0)
         r = toolbox_read_env(&root, "envs", &q->env, err);
-    return r < 0 ? r : toolbox_read_argv(&root, &q->argv, err);
+    if (r == 0)
+        r = toolbox_read_argv(&root, "argv", &q->argv, err);
+    if (r == 0)
+        r = toolbox_read_argv(&root, "packages", &q->packages, err);
+    if (r == 0)
+        r = read_type(&root, q, err);
+    return r < 0 ? r : read_network(c, &root, q, err);
 }
 
-static int answer(struct call *c, const struct cay_python_result *result, const char *why_cold) {
+static int answer(struct call *c, const struct request *q, struct cay_python_result *result,
+                  const char *why_cold) {
+    if (result->run.exit_code == 0 && result->report.problem_count > 0)
+        result->run.exit_code = 1; /* a program that breaks its rules has failed */
     const struct cay_program_result program = {.program = *result};
-    const struct python_told told = {.result = &program, .type = "others", .why_cold = why_cold};
+    const struct python_told told = {
+        .result = &program, .type = q->type_name, .why_cold = why_cold};
     struct jsonw w = JSONW_INIT(&c->answer.body);
     python_put_json(&w, &told);
     return 0;
 }
 
+static int run_request(struct call *c, const struct request *q, struct cay_error *err) {
+    char why_cold[200] = "";
+    const struct cay_python program = {.name = q->name != NULL ? q->name : "-c",
+                                       .code = q->code,
+                                       .code_len = strlen(q->code),
+                                       .args = (const char *const *)q->argv.v,
+                                       .packages = (const char *const *)q->packages.v,
+                                       .type = q->type};
+    const struct interpreters_caller caller = {.socket = call_socket(c), .network = q->network};
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.env = (const char *const *)q->env.v;
+    exec.work_dir = q->cwd;
+    exec.timeout_ms = q->timeout_s * 1000;
+    exec.capture_max = CAPTURE;
+    _cleanup_(cay_python_result_free) struct cay_python_result result;
+    int r = interpreters_run(c->interpreters, &program, &exec, &caller, &result, why_cold, err);
+    return r < 0 ? r : answer(c, q, &result, why_cold);
+}
+
 static int run_fresh(struct call *c, struct cay_error *err) {
     _cleanup_(request_free) struct request q = {0};
-    char why_cold[200] = "";
     if (c->interpreters == NULL)
         return error_set(err, CAY_UNSUPPORTED, "this daemon runs no programs by itself");
     int r = read_request(c, &q, err);
-    if (r < 0)
-        return r;
-    const struct cay_python program = {.name = q.name != NULL ? q.name : "-c",
-                                       .code = q.code,
-                                       .code_len = strlen(q.code),
-                                       .args = (const char *const *)q.argv.v};
-    struct cay_exec exec = CAY_EXEC_INIT;
-    exec.env = (const char *const *)q.env.v;
-    exec.work_dir = q.cwd;
-    exec.timeout_ms = q.timeout_s * 1000;
-    exec.capture_max = CAPTURE;
-    struct cay_python_result result;
-    r = interpreters_run(c->interpreters, &program, &exec, &result, why_cold, err);
-    if (r == 0)
-        r = answer(c, &result, why_cold);
-    cay_python_result_free(&result);
-    return r;
+    return r < 0 ? r : run_request(c, &q, err);
 }
 
 static const struct route routes[] = {

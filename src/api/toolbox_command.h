@@ -25,8 +25,9 @@ int toolbox_path(const struct toolbox *t, const char *what, const char *path, ch
 int toolbox_read_env(const struct json *at, const char *key, struct strv *ret,
                      struct cay_error *err);
 
-/* The member "argv", an array of strings, if there is one. */
-int toolbox_read_argv(const struct json *at, struct strv *ret, struct cay_error *err);
+/* The member `key`, an array of strings, if there is one. */
+int toolbox_read_argv(const struct json *at, const char *key, struct strv *ret,
+                      struct cay_error *err);
 
 /* Whether the client says its SDK's version, and whether that is older (as daytona_version()). */
 bool toolbox_has_sdk(const struct call *c);

@@ -31,11 +31,12 @@ static void request_free(struct request *q) {
 
 /* ---- reading ---- */
 
-int toolbox_read_argv(const struct json *root, struct strv *ret, struct cay_error *err) {
+int toolbox_read_argv(const struct json *root, const char *key, struct strv *ret,
+                      struct cay_error *err) {
     struct json list, one;
-    int r = json_get_array(root, "argv", JSON_OPTIONAL, &list, err);
+    int r = json_get_array(root, key, JSON_OPTIONAL, &list, err);
     if (r == 0 && list.value != NULL && json_count(&list) > ARGUMENTS_MAX)
-        r = json_refuse(&list, err, "more than %d arguments", ARGUMENTS_MAX);
+        r = json_refuse(&list, err, "more than %d words", ARGUMENTS_MAX);
     for (size_t i = 0; r == 0 && list.value != NULL && json_item(&list, i, &one); i++) {
         const char *word = "";
         r = json_as_string(&one, &word, err);
@@ -63,7 +64,7 @@ static int read_request(const struct call *c, const char *key, struct request *q
     if (r == 0)
         r = toolbox_read_env(&root, "envs", &q->env, err);
     if (r == 0)
-        r = toolbox_read_argv(&root, &q->argv, err);
+        r = toolbox_read_argv(&root, "argv", &q->argv, err);
     if (r == 0 && q->text[strspn(q->text, " \t\r\n")] == '\0') {
         error_set(err, CAY_INVALID_ARGUMENT, "%s: it is empty", key);
         r = error_remedy(err, "say what to run");

@@ -20,11 +20,9 @@
 #include "lib/language.h"
 #include "lib/python.h"
 #include "lib/python_choice.h"
+#include "lib/python_options.h"
 
 enum { CODE_MAX = 64 * 1024 * 1024 };
-
-/* Where a sandbox sees the folder of --find-links. */
-#define WHEELS "/mnt/cay-wheels"
 
 /* What one run holds; released by finish(). */
 struct run {
@@ -216,9 +214,9 @@ static int add_wheels(struct run *r, const char *folder) {
         return error_remedy(&r->err, "name a folder of this machine in --find-links or "
                                      "python.find_links");
     }
-    if (strv_pushf(&r->volumes, "%s:" WHEELS ":ro", path) < 0)
+    if (strv_pushf(&r->volumes, "%s:" PYTHON_WHEELS ":ro", path) < 0)
         return error_set(&r->err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    r->program.find_links = WHEELS;
+    r->program.find_links = PYTHON_WHEELS;
     return 0;
 }
 

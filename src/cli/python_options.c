@@ -2,8 +2,7 @@
 
 #include "cli/fresh.h"
 #include "lib/language.h"
-
-const char *const python_types[] = {"others", "process", "report", NULL};
+#include "lib/python_options.h"
 
 const struct opt python_options[] = {
     {.letter = 'l',

@@ -12,13 +12,10 @@ struct python_options {
     struct strv env, volumes, packages;
     int tier, pull; /* indices into fresh_tiers and fresh_pulls */
     bool cold;
-    int type;     /* index into types, an enum cay_python_type */
+    int type;     /* index into python_types, an enum cay_python_type */
     int language; /* index into language_names */
     int64_t compile_ms;
 };
-
-/* What --code-type takes, in the order of enum cay_python_type. */
-extern const char *const python_types[];
 
 /* Those that only `cay run-code` has come first. */
 enum { PYTHON_OPTIONS_OF_CODE = 2 };

@@ -310,6 +310,8 @@ static int set_interpreters(struct front *f, const struct config *c, struct cay_
                  .pids = defaults.pids,
                  .tier = defaults.tier},
         .work_dir = c->sandbox.work_dir,
+        .index_url = c->python.index_url,
+        .find_links = c->python.find_links,
     };
     return r < 0 ? r : interpreters_set_rules(f->interpreters, &rules, err);
 }
@@ -319,6 +321,7 @@ static int start_interpreters(struct front *f, struct cay_error *err) {
                                                  .has_once = f->options->settings->is_root &&
                                                              !f->options->settings->is_docker,
                                                  .describe = describe,
+                                                 .network = &networks,
                                                  .user = f};
     int r = interpreters_new(&options, &f->interpreters, err);
     return r < 0 ? r : set_interpreters(f, f->config, err);

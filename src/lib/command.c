@@ -120,13 +120,15 @@ static void fill_result(const struct exec_outcome *o, int64_t begin, struct cay_
 }
 
 /* Carries the streams of a command that was sent. */
-static int carry(int fd, const struct cay_exec *exec, const struct command_extras *extras,
-                 int64_t begin, struct cay_result *ret, struct cay_error *err) {
+static int carry(int fd, const struct cay_exec *exec, const struct command_defaults *defaults,
+                 const struct command_extras *extras, int64_t begin, struct cay_result *ret,
+                 struct cay_error *err) {
     struct exec_streams s = {
         .in = exec->stdin_fd,
         .out = {exec->stdout_fd, exec->stderr_fd},
         .captured = {BUF_INIT(exec->capture_max), BUF_INIT(exec->capture_max)},
         .signals = exec->signal_fd,
+        .client = defaults->client,
         .first = extras->first,
         .first_len = extras->first_len,
         .report = extras->report,
@@ -245,7 +247,7 @@ int command_exec_with(int *fd, const struct cay_exec *asked,
     r = extras->waits ? exec_send_limits(*fd, &req, err) : exec_send(*fd, &req, err);
     if (r < 0)
         return r;
-    r = carry(*fd, &exec, extras, begin, ret, err);
+    r = carry(*fd, &exec, defaults, extras, begin, ret, err);
     fd_close(fd);
     return r;
 }

@@ -12,6 +12,7 @@ struct command_defaults {
     const char *work_dir;
     const char *const *env; /* over our own, under the caller's; NULL: none */
     int door;               /* over which cay-init sends the proxy's listener; 0: none */
+    int client;             /* a socket: who hangs up there gives the command up; 0: nobody */
 };
 
 /* The environment of a command: nothing of the caller's own; ours, then the sandbox's, then what

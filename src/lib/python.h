@@ -10,6 +10,9 @@ struct buf;
 /* What an interpreter, warm or cold, reads from its standard input before anything else. */
 int python_put_request(const struct cay_python *python, struct buf *b, struct cay_error *err);
 
+/* Where a fresh sandbox sees a folder of wheels of the host. */
+#define PYTHON_WHEELS "/mnt/cay-wheels"
+
 /* What a cold one is started with, by "python3 -u -c"; NULL without memory. */
 char *python_cold_text(const struct cay_python *python);
 

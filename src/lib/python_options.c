@@ -8,6 +8,8 @@
 #include "base/str.h"
 #include "lib/python_package.h"
 
+const char *const python_types[] = {"others", "process", "report", NULL};
+
 /* ---- asking ---- */
 
 static int put_packages(const char *const *packages, struct buf *b, struct cay_error *err) {
@@ -70,8 +72,9 @@ static int refuse_install(const char *why, struct cay_error *err) {
     if (str_equal(why, "network")) {
         error_set(err, CAY_UNAVAILABLE, "packages cannot be installed: the sandbox has no network");
         return error_remedy(err,
-                            "allow one (--network allow=pypi.org,files.pythonhosted.org), give a "
-                            "folder of wheels (--find-links DIR), or use an image that has them, "
+                            "allow one (--network or \"network\": "
+                            "allow=pypi.org,files.pythonhosted.org), give a folder of wheels "
+                            "(--find-links, python.find_links), or use an image that has them, "
                             "such as that of 'make image-data'");
     }
     if (str_equal(why, "pip")) {

@@ -5,6 +5,9 @@
 
 struct buf;
 
+/* The names of enum cay_python_type, in its order; NULL-terminated. */
+extern const char *const python_types[];
+
 bool python_has_options(const struct cay_python *python);
 
 /* What the runner reads of it: lines of a word and a value; nothing if nothing is asked for.

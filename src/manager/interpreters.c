@@ -398,6 +398,8 @@ int interpreters_set_rules(struct interpreters *all, const struct interpreters_r
     all->spec = rules->spec;
     all->target = rules->warm ? MIN(rules->waiting, (size_t)INTERPRETERS_WAITING_MAX) : 0;
     (void)snprintf(all->work_dir, sizeof all->work_dir, "%s", rules->work_dir);
+    (void)snprintf(all->find_links, sizeof all->find_links, "%s", rules->find_links);
+    (void)snprintf(all->index_url, sizeof all->index_url, "%s", rules->index_url);
     for (size_t i = 0; i < all->frozen_count; i++)
         clear(&all->frozen[i]);
     all->frozen_count = 0;

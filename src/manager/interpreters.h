@@ -16,9 +16,10 @@ struct interpreters;
 
 struct interpreters_options {
     struct engine *engine;
-    bool has_once;           /* the engine's own throw-away sandboxes can be had */
-    describe_image describe; /* what an image says of its commands */
-    void *user;
+    bool has_once;                     /* the engine's own throw-away sandboxes can be had */
+    describe_image describe;           /* what an image says of its commands */
+    const struct network_ops *network; /* NULL: programs reach nothing */
+    void *user;                        /* of both */
 };
 
 /* What may change at any time. */
@@ -28,6 +29,7 @@ struct interpreters_rules {
     size_t waiting;             /* sandboxes in which one waits; 0: none */
     struct sandbox_spec spec;   /* of throw-away sandboxes: their limits */
     const char *work_dir;
+    const char *index_url, *find_links; /* where packages come from; "": not said */
 };
 
 int interpreters_new(const struct interpreters_options *options, struct interpreters **ret,
@@ -47,11 +49,19 @@ int interpreters_find(struct interpreters *all, const struct sandbox_record *box
  * is frozen anew it is not tried again. */
 void interpreters_note_changed(struct interpreters *all, const struct sandbox_record *box);
 
+/* Whose program it is. */
+struct interpreters_caller {
+    int socket;          /* if he hangs up there, it is given up; 0: nobody can */
+    const char *network; /* as of --network, and his to have; NULL: none */
+};
+
 /* Runs a program in a fresh sandbox of the host image, with every wall, that is gone afterwards; as
- * cay_sandbox_python. why_cold is why it was not warm, or empty. */
+ * cay_sandbox_python. Where its packages come from is said by the rules. why_cold is why it was not
+ * warm, or empty. */
 int interpreters_run(struct interpreters *all, const struct cay_python *program,
-                     const struct cay_exec *exec, struct cay_python_result *ret,
-                     char why_cold[static 200], struct cay_error *err);
+                     const struct cay_exec *exec, const struct interpreters_caller *caller,
+                     struct cay_python_result *ret, char why_cold[static 200],
+                     struct cay_error *err);
 
 struct interpreters_totals {
     size_t frozen;                  /* images of which there is one */

@@ -52,7 +52,7 @@ struct interpreters {
     bool warm;
     struct strv preload;
     struct sandbox_spec spec;
-    char work_dir[PATH_MAX];
+    char work_dir[PATH_MAX], find_links[PATH_MAX], index_url[1024];
     struct frozen frozen[INTERPRETERS_FROZEN_MAX];
     size_t frozen_count;
     struct changed changed_boxes[INTERPRETERS_CHANGED_MAX]; /* a ring */

@@ -2,12 +2,14 @@
  * interpreter has been woken and waits. Each is used once. */
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/id.h"
 #include "base/log.h"
 #include "lib/python.h"
 #include "lib/python_choice.h"
@@ -21,7 +23,7 @@ enum {
 /* What a throw-away sandbox is, and what commands get there. */
 struct once_kind {
     struct sandbox_spec spec;
-    char work_dir[PATH_MAX];
+    char work_dir[PATH_MAX], find_links[PATH_MAX], index_url[1024];
     struct command_defaults defaults;
 };
 
@@ -29,6 +31,8 @@ struct once_kind {
 static void take_kind(const struct interpreters *all, struct once_kind *ret) {
     ret->spec = all->spec;
     (void)snprintf(ret->work_dir, sizeof ret->work_dir, "%s", all->work_dir);
+    (void)snprintf(ret->find_links, sizeof ret->find_links, "%s", all->find_links);
+    (void)snprintf(ret->index_url, sizeof ret->index_url, "%s", all->index_url);
     ret->defaults = (struct command_defaults){.hostname = "python", .work_dir = ret->work_dir};
 }
 
@@ -108,6 +112,13 @@ void once_fill(struct interpreters *all) {
 
 /* ---- a program ---- */
 
+/* What is asked for. */
+struct ask {
+    const struct cay_python *program;
+    const struct cay_exec *exec;
+    const struct interpreters_caller *caller;
+};
+
 /* What it gets: a sandbox with one that waits, a frozen one, or neither, and why. */
 struct share {
     struct python_box box;
@@ -116,9 +127,14 @@ struct share {
     struct once_kind kind;
 };
 
-static bool is_plain(const struct cay_exec *exec) {
+static bool has_packages(const struct ask *ask) {
+    return ask->program->packages != NULL && ask->program->packages[0] != NULL;
+}
+
+static bool is_plain(const struct ask *ask) {
+    const struct cay_exec *exec = ask->exec;
     return (exec->env == NULL || exec->env[0] == NULL) && exec->work_dir == NULL &&
-           exec->user == NULL;
+           exec->user == NULL && ask->caller->network == NULL;
 }
 
 static bool env_matters(const struct cay_exec *exec) {
@@ -128,16 +144,17 @@ static bool env_matters(const struct cay_exec *exec) {
     return python_env_matters(&env);
 }
 
-static void take_share(struct interpreters *all, const struct cay_exec *exec, struct share *s,
+static void take_share(struct interpreters *all, const struct ask *ask, struct share *s,
                        struct cay_error *why) {
     uint64_t made_of = 0;
     all->is_used = true;
     all->asked_at = clock_ms();
     take_kind(all, &s->kind);
-    int r = env_matters(exec)
+    int r = has_packages(ask) ? error_set(why, CAY_UNSUPPORTED, "packages are installed for it")
+            : env_matters(ask->exec)
                 ? error_set(why, CAY_UNSUPPORTED, "envs change how the interpreter starts")
                 : frozen_get(all, "", &s->warm, &made_of, why);
-    if (r == 0 && all->target > 0 && is_plain(exec)) {
+    if (r == 0 && all->target > 0 && is_plain(ask)) {
         s->waits = take_waiting(all, made_of, &s->box);
         all->hits += s->waits;
         all->misses += !s->waits;
@@ -145,13 +162,13 @@ static void take_share(struct interpreters *all, const struct cay_exec *exec, st
     (void)pthread_cond_broadcast(&all->changed); /* one is missing now */
 }
 
-static int begin(struct interpreters *all, const struct cay_exec *exec, struct share *s,
+static int begin(struct interpreters *all, const struct ask *ask, struct share *s,
                  struct cay_error *why, struct cay_error *err) {
     (void)pthread_mutex_lock(&all->lock);
     bool full = all->running >= INTERPRETERS_RUNNING_MAX;
     if (!full) {
         all->running++;
-        take_share(all, exec, s, why);
+        take_share(all, ask, s, why);
     }
     (void)pthread_mutex_unlock(&all->lock);
     if (!full)
@@ -171,31 +188,91 @@ static int finish(struct interpreters *all, struct share *s, int r, struct cay_p
     return r < 0 ? -(int)err->code : r;
 }
 
-static int run_in(struct interpreters *all, struct share *s, const struct cay_python *asked,
-                  const struct cay_exec *exec, struct cay_python_result *ret,
-                  struct cay_error *err) {
-    struct cay_python program = *asked;
+/* The folder of wheels, for a sandbox that is made. */
+static int add_wheels(const struct share *s, struct cay_python *program, struct sandbox_spec *spec,
+                      struct cay_error *err) {
+    char text[PATH_MAX + 64];
+    program->index_url = s->kind.index_url;
+    if (s->kind.find_links[0] == '\0')
+        return 0;
+    program->find_links = PYTHON_WHEELS;
+    (void)snprintf(text, sizeof text, "%s:" PYTHON_WHEELS ":ro", s->kind.find_links);
+    return spec_add_mount(spec, text, err);
+}
+
+/* The way to the proxy; id names the list there. */
+static int open_network(const struct interpreters *all, const char *list, const char *id, int *ret,
+                        struct cay_error *err) {
+    const struct interpreters_options *o = &all->options;
+    int pair[2];
+    if (o->network == NULL || !o->has_once) {
+        error_set(err, CAY_UNSUPPORTED, "programs in fresh sandboxes have no network here");
+        return error_remedy(err, "make a sandbox with a network, and run it there");
+    }
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making a socket");
+    int r = o->network->set(o->user, id, list, pair[1], err);
+    (void)close(pair[1]);
+    if (r < 0)
+        (void)close(pair[0]);
+    else
+        *ret = pair[0];
+    return r;
+}
+
+static int run_in(struct interpreters *all, struct share *s, const struct ask *ask,
+                  struct cay_python_result *ret, struct cay_error *err) {
+    struct cay_python program = *ask->program;
+    _cleanup_(spec_free_mounts) struct sandbox_spec spec = s->kind.spec;
     program.waits = s->waits;
     program.warm = s->waits ? 0 : s->warm;
     *ret = (struct cay_python_result){.run = {.exit_code = 125}};
-    int r = s->waits ? 0 : python_box_open(all, &s->kind.spec, "", &s->box, err);
+    int r = has_packages(ask) ? add_wheels(s, &program, &spec, err) : 0;
+    if (r == 0 && !s->waits)
+        r = python_box_open(all, &spec, "", &s->box, err);
     if (r < 0)
         return r;
-    r = python_exec(&s->box.fd, &program, exec, &s->kind.defaults, ret, err);
+    r = python_exec(&s->box.fd, &program, ask->exec, &s->kind.defaults, ret, err);
     return finish(all, s, r, ret, err);
 }
 
-int interpreters_run(struct interpreters *all, const struct cay_python *program,
-                     const struct cay_exec *exec, struct cay_python_result *ret,
-                     char why_cold[static 200], struct cay_error *err) {
-    struct cay_error why = {0};
-    struct share s = {.box = {.fd = -1}, .warm = -1};
-    *ret = (struct cay_python_result){.run = {.exit_code = 125}};
-    int r = begin(all, exec, &s, &why, err);
+/* As run_in, with the network that was asked for, for as long as it runs. */
+static int run_reaching(struct interpreters *all, struct share *s, const struct ask *ask,
+                        struct cay_python_result *ret, struct cay_error *err) {
+    char id[ID_SIZE];
+    if (ask->caller->network == NULL)
+        return run_in(all, s, ask, ret, err);
+    _cleanup_(closep) int door = -1;
+    int r = id_new(id, err);
+    if (r == 0)
+        r = open_network(all, ask->caller->network, id, &door, err);
     if (r < 0)
         return r;
-    r = run_in(all, &s, program, exec, ret, err);
-    if (r < 0 && ret->warm && ret->version == NULL && r == -CAY_UNAVAILABLE) {
+    s->kind.defaults.door = door;
+    r = run_in(all, s, ask, ret, err);
+    all->options.network->drop(all->options.user, id);
+    return r;
+}
+
+static bool has_hung_up(const struct interpreters_caller *caller) {
+    struct pollfd p = {.fd = caller->socket > 0 ? caller->socket : -1, .events = POLLRDHUP};
+    return poll(&p, 1, 0) > 0;
+}
+
+int interpreters_run(struct interpreters *all, const struct cay_python *program,
+                     const struct cay_exec *exec, const struct interpreters_caller *caller,
+                     struct cay_python_result *ret, char why_cold[static 200],
+                     struct cay_error *err) {
+    struct cay_error why = {0};
+    struct share s = {.box = {.fd = -1}, .warm = -1};
+    const struct ask ask = {program, exec, caller};
+    *ret = (struct cay_python_result){.run = {.exit_code = 125}};
+    int r = begin(all, &ask, &s, &why, err);
+    if (r < 0)
+        return r;
+    s.kind.defaults.client = caller->socket;
+    r = run_reaching(all, &s, &ask, ret, err);
+    if (r == -CAY_UNAVAILABLE && ret->warm && ret->version == NULL && !has_hung_up(caller)) {
         /* Nothing was run: what was frozen does not fit any more. */
         why = *err;
         (void)pthread_mutex_lock(&all->lock);
@@ -204,7 +281,7 @@ int interpreters_run(struct interpreters *all, const struct cay_python *program,
         cay_python_result_free(ret);
         fd_close(&s.warm);
         s.waits = false;
-        r = run_in(all, &s, program, exec, ret, err);
+        r = run_reaching(all, &s, &ask, ret, err);
     }
     fd_close(&s.warm);
     (void)snprintf(why_cold, 200, "%.199s", ret->warm ? "" : why.message);

@@ -187,6 +187,9 @@ void manager_update_free(struct manager_update *u); /* its strings */
 
 /* The proxy was started anew, and knows nothing: tells it of every sandbox, in a thread. */
 void manager_network_again(struct manager *m);
+/* Whether the key with this id ("": nobody's) may have this network for a sandbox. */
+int manager_check_network(struct manager *m, const char *owner, const char *network,
+                          struct cay_error *err);
 
 /* It counts as in use from now on, as if something had been done in it. */
 int manager_touch(struct manager *m, const char *who, struct cay_error *err);

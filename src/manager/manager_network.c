@@ -27,7 +27,7 @@ static enum network_reach reach_of(struct manager *m, const char *owner) {
     return most;
 }
 
-static int check_reach(struct manager *m, const struct sandbox_record *r, enum network_reach reach,
+static int check_reach(struct manager *m, const char *owner, enum network_reach reach,
                        struct cay_error *err) {
     if (reach == NETWORK_REACH_NONE)
         return 0;
@@ -35,7 +35,7 @@ static int check_reach(struct manager *m, const struct sandbox_record *r, enum n
         error_set(err, CAY_UNSUPPORTED, "a network list cannot be kept here: there is no proxy");
         return error_remedy(err, "use the network 'none'");
     }
-    if (reach <= reach_of(m, r->owner))
+    if (reach <= reach_of(m, owner))
         return 0;
     error_set(err, CAY_FORBIDDEN,
               reach == NETWORK_REACH_PRIVATE ? "this key may not open private ranges of addresses"
@@ -44,10 +44,15 @@ static int check_reach(struct manager *m, const struct sandbox_record *r, enum n
                              "configuration");
 }
 
-int network_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err) {
+int manager_check_network(struct manager *m, const char *owner, const char *network,
+                          struct cay_error *err) {
     struct network list;
-    int e = network_parse(r->network, &list, err);
-    return e < 0 ? e : check_reach(m, r, network_reach(&list), err);
+    int e = network_parse(network, &list, err);
+    return e < 0 ? e : check_reach(m, owner, network_reach(&list), err);
+}
+
+int network_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err) {
+    return manager_check_network(m, r->owner, r->network, err);
 }
 
 /* ---- opening and closing ---- */

@@ -316,6 +316,14 @@ static void write_output(struct carry *c, int which) {
     (void)wire_send(c->fd, which == 0 ? WIRE_STDOUT_END : WIRE_STDERR_END, NULL);
 }
 
+static void give_up(struct carry *c) {
+    if (c->ended)
+        return;
+    c->ended = true;
+    error_set(c->err, CAY_UNAVAILABLE, "the client hung up before the command ended");
+    c->result = error_remedy(c->err, "stay connected until it has ended");
+}
+
 static int wait_and_move(struct carry *c, int64_t deadline) {
     struct exec_streams *s = c->s;
     send_first(c);
@@ -326,6 +334,7 @@ static int wait_and_move(struct carry *c, int64_t deadline) {
         {.fd = c->pending[0].len > 0 ? s->out[0] : -1, .events = POLLOUT},
         {.fd = c->pending[1].len > 0 ? s->out[1] : -1, .events = POLLOUT},
         {.fd = s->signals, .events = POLLIN},
+        {.fd = s->client > 0 ? s->client : -1, .events = POLLRDHUP},
     };
     if (poll(fds, ARRAY_LEN(fds), clock_poll_timeout(deadline)) < 0)
         return errno == EINTR ? 0 : -errno;
@@ -338,6 +347,8 @@ static int wait_and_move(struct carry *c, int64_t deadline) {
             write_output(c, i);
     if (fds[4].revents != 0)
         forward_signal(c);
+    if (fds[5].revents != 0)
+        give_up(c);
     return 0;
 }
 

@@ -37,6 +37,7 @@ struct exec_streams {
     int out[2]; /* stdout and stderr; -1: captured */
     struct buf captured[2];
     int signals;        /* signalfd; -1: none */
+    int client;         /* a socket: who hangs up there gives the command up; 0 or less: nobody */
     struct buf *report; /* takes what it reports, up to its maximum; NULL: nobody asked */
     /* Hears of each file that was made or changed, with its path below cwd; NULL: nobody watches.
      * At most EXEC_CHANGES_MAX. */

@@ -105,6 +105,8 @@ def test_private_ranges_are_for_admins(daemon, key):
     with pytest.raises(Refused) as refusal:
         tenant.call("POST", f"/api/cay/sandbox/{box['id']}/update", {"network": "allow=fd00::/16"})
     assert refusal.value.status == 403
+    answer = tenant.ask("POST", "/api/cay/python", {"code": "1", "network": "allow=10.0.0.0/8"})
+    assert answer.status == 403 and "private" in answer.json()["message"]
     assert admin.create(network="allow=10.0.0.0/8")["network"] == "allow=10.0.0.0/8"
 
 

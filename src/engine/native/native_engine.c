@@ -276,9 +276,10 @@ static int engine_usage(struct engine *e, const char *id, struct engine_stats *r
 
 /* ---- throw-away sandboxes ---- */
 
-static int send_request(struct native_engine *n, const struct launcher_request *r, int fd) {
+static int send_request(struct native_engine *n, const struct launcher_request *r, size_t mounts,
+                        int fd) {
     (void)pthread_mutex_lock(&n->sending);
-    int sent = fd_send(n->sock, r, launcher_request_size(0), &fd, fd >= 0 ? 1 : 0);
+    int sent = fd_send(n->sock, r, launcher_request_size(mounts), &fd, fd >= 0 ? 1 : 0);
     (void)pthread_mutex_unlock(&n->sending);
     return sent;
 }
@@ -309,6 +310,8 @@ static struct once *take_once(struct native_engine *n, uint64_t tag) {
 static int engine_once(struct engine *e, const struct sandbox_spec *spec, int connection,
                        uint64_t *ret_tag, struct cay_error *err) {
     struct native_engine *n = native_of(e);
+    if (spec->mount_count > SPEC_MOUNTS_MAX)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
     _cleanup_(freep) struct launcher_request *r = new_request(LAUNCHER_START, spec, err);
     _cleanup_(freep) struct once *o = calloc(1, sizeof *o);
     if (r == NULL || o == NULL)
@@ -317,7 +320,9 @@ static int engine_once(struct engine *e, const struct sandbox_spec *spec, int co
         return unavailable(err);
     r->tag = *ret_tag = o->tag;
     r->fds = LAUNCHER_CONNECTION;
-    if (send_request(n, r, connection) == 0) {
+    if (spec->mount_count > 0)
+        memcpy(r->mounts, spec->mounts, spec->mount_count * sizeof r->mounts[0]);
+    if (send_request(n, r, spec->mount_count, connection) == 0) {
         (void)TAKE_PTR(o); /* the list's, until it is taken from there */
         return 0;
     }
@@ -333,7 +338,7 @@ static int engine_once_end(struct engine *e, uint64_t tag, bool *ret_oom, struct
         new_request(LAUNCHER_END, &(struct sandbox_spec){0}, err);
     if (r != NULL) {
         r->tag = tag;
-        (void)send_request(n, r, -1); /* what is gone has ended */
+        (void)send_request(n, r, 0, -1); /* what is gone has ended */
     }
     (void)pthread_mutex_lock(&n->lock);
     struct once *o = n->onces;
