@@ -215,7 +215,8 @@ def host_state(after=False):
                  if p.of_cay and _is_ours(pid, everything)}
     temporary = {p.name for p in Path("/tmp").iterdir() if "cay" in p.name}
     state = {str(p) for top in ("*", "images/*") for p in state_dir().glob(top)}
-    state -= {str(state_dir() / "images"), str(state_dir() / "images/store")}  # made once for all
+    once = ("images", "images/store", "docker-run")  # for all that follow
+    state -= {str(state_dir() / name) for name in once}
     return {"mounts": _mounts(), "groups": _groups(everything, not pooled),
             "processes": processes, "temporary": temporary, "state": state}
 

@@ -591,7 +591,7 @@ def test_a_lazy_terminal_starts_with_its_first_viewer(box):
     with box.open(path + "/connect", [EXIT_CONTROL]) as ws:
         assert ws.receive() == CONNECTED
         assert box.good("GET", path)["active"] is True
-        assert box.execute(started)["result"] != "0\n"
+        assert until(lambda: box.execute(started)["result"] != "0\n")
         ws.send(b"echo \"<$(stty size) $PWD $LAZY>\"\r")
         read_until(ws, b"<11 77 /tmp b>")
     assert box.good("POST", path + "/resize", {"cols": 78, "rows": 12})["rows"] == 12

@@ -70,8 +70,8 @@ export const tests = {
     async 'exit 0, and signals'(t) {
         const p = (await t.sandbox()).process
         const { handle, screen } = await open(p, { id: 'p3' })
-        await handle.sendInput('sleep 999\n')
-        await t.until(() => screen.text.includes('sleep 999'), 'the echo')
+        await handle.sendInput('sh -c \'echo up-$$; exec sleep 999\'\n')
+        await t.until(() => /up-\d/.test(screen.text), 'its start') // before it has the terminal, the key is the shell's
         await handle.sendInput('\x03')
         await handle.sendInput('echo "after $((1 + 1))"; exit 0\n')
         t.check.equal((await handle.wait()).exitCode, 0)
