@@ -201,16 +201,31 @@ static void pause_briefly(void) {
     (void)nanosleep(&(struct timespec){.tv_nsec = 400000}, NULL);
 }
 
+static bool sleeps(const char *status) {
+    return strstr(status, "\nState:\tS") != NULL;
+}
+
+/* Stops the group and looks. A shell that has made its child but does not wait for it yet takes an
+ * interrupt for its own: it leaves the child alone, or hears it once more in the next command. If
+ * it slept before, and its child still runs, it waits. */
+static enum moment stop_and_look(pid_t leader, bool late) {
+    enum { LOOKS = 10 };
+    char status[STATUS_MAX];
+    if (!late && read_status(leader, status) && !sleeps(status))
+        return MOMENT_BAD;
+    (void)kill(-leader, SIGSTOP);
+    enum moment moment = MOMENT_TOO_EARLY;
+    for (int i = 0; i < LOOKS && moment == MOMENT_TOO_EARLY; i++)
+        moment = look(leader, late);
+    return moment;
+}
+
 /* Stops the group at a good moment, or at any if there is none. A shell that starts one short
  * program after the other has few: with 20 tries about one interrupt in 250 was lost. */
 static void hold_still(pid_t leader) {
-    enum { TRIES = 100, EARLY_TRIES = 40, LOOKS = 10 };
+    enum { TRIES = 100, EARLY_TRIES = 40 };
     for (int i = 0;; i++) {
-        (void)kill(-leader, SIGSTOP);
-        enum moment moment = MOMENT_TOO_EARLY;
-        for (int j = 0; j < LOOKS && moment == MOMENT_TOO_EARLY; j++)
-            moment = look(leader, i >= EARLY_TRIES);
-        if (moment == MOMENT_GOOD || i == TRIES)
+        if (stop_and_look(leader, i >= EARLY_TRIES) == MOMENT_GOOD || i == TRIES)
             return;
         (void)kill(-leader, SIGCONT);
         pause_briefly();
@@ -224,8 +239,7 @@ static void interrupt_leader(pid_t leader) {
     (void)kill(leader, SIGINT);
     (void)kill(leader, SIGCONT);
     for (int i = 0; i < LOOKS && read_status(leader, status); i++) {
-        bool waits = strstr(status, "\nState:\tS") != NULL;
-        if (waits && !has_signal(status, "\nShdPnd:\t", SIGINT))
+        if (sleeps(status) && !has_signal(status, "\nShdPnd:\t", SIGINT))
             return;
         pause_briefly();
     }
