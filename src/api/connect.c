@@ -1,6 +1,8 @@
 /* A way through to cay-init, with what commands get by default. */
 #include "api/call.h"
 #include "base/error.h"
+#include "lib/python.h"
+#include "manager/interpreters.h"
 #include "manager/manager.h"
 
 enum { HEADER_MAX = 192 * 1024 }; /* of all defaults together */
@@ -41,6 +43,35 @@ static int add_defaults(struct call *c, const struct sandbox_record *r, struct c
     return code;
 }
 
+/* Wakes the image's interpreter there, for a client who will bring it a program. */
+static int wake_python(struct call *c, const struct sandbox_record *r, int fd,
+                       struct cay_error *why) {
+    const struct strv none = {0};
+    const struct command_defaults defaults = {.user = r->user[0] != '\0' ? r->user : NULL,
+                                              .hostname = r->name,
+                                              .work_dir = r->work_dir,
+                                              .env = (const char *const *)r->env.v};
+    _cleanup_(closep) int warm = interpreters_find(c->interpreters, r, &none, why);
+    return warm < 0 ? warm : python_wake_kept(fd, warm, &defaults, why);
+}
+
+static int offer_python(struct call *c, const struct sandbox_record *r, struct cay_error *err) {
+    const char *asked = call_header(c, "X-Cay-Python");
+    struct cay_error why = {0};
+    char text[256];
+    size_t used = 0;
+    if (asked == NULL || c->interpreters == NULL)
+        return 0;
+    if (str_equal(asked, "changed"))
+        interpreters_note_changed(c->interpreters, r);
+    bool wakes = str_equal(asked, "warm") && wake_python(c, r, c->answer.connection, &why) == 0;
+    (void)snprintf(text, sizeof text, "%s%.200s", wakes ? "warm" : "cold; ",
+                   wakes                         ? ""
+                   : str_equal(asked, "changed") ? "the sandbox's Python is another by now"
+                                                 : why.message);
+    return add_encoded(c, "X-Cay-Python", text, &used, err);
+}
+
 int connect_handle(struct call *c, struct cay_error *err) {
     if (!c->wants_upgrade) {
         error_set(err, CAY_INVALID_ARGUMENT, "this path needs an upgrade of the connection");
@@ -52,6 +83,8 @@ int connect_handle(struct call *c, struct cay_error *err) {
         c->answer.connection = code;
         code = add_defaults(c, &r, err);
     }
+    if (code == 0)
+        code = offer_python(c, &r, err);
     sandbox_record_free(&r);
     return code;
 }

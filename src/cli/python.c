@@ -267,6 +267,10 @@ static const char *why_cold(const struct run *r) {
                                                 : NULL;
 }
 
+static void note_cold(struct run *r, const char *why) {
+    (void)snprintf(r->why_cold, sizeof r->why_cold, "%.199s", why);
+}
+
 static void find_warm(struct run *r, const struct cay_spec *spec) {
     struct cay_error err;
     const char *why = why_cold(r);
@@ -274,7 +278,7 @@ static void find_warm(struct run *r, const struct cay_spec *spec) {
     if (why == NULL && cay_python_warm(r->engine, spec, preload, &r->program.warm, &err) < 0)
         why = err.message;
     if (why != NULL)
-        (void)snprintf(r->why_cold, sizeof r->why_cold, "%.199s", why);
+        note_cold(r, why);
 }
 
 static struct cay_program make_code(const struct run *r) {
@@ -312,28 +316,75 @@ static int run_fresh(struct run *r) {
     return cay_sandbox_program(r->box, &code, &exec, &r->result, &r->err);
 }
 
-static int run_inside(struct run *r) {
-    const struct verb_common *common = &r->o->common;
-    const struct daemon_choice choice = {
-        .host = common->host, .config = common->config, .state_dir = common->state_dir};
-    (void)snprintf(r->why_cold, sizeof r->why_cold, "--in");
-    int failed = daemon_open(&choice, &r->daemon, &r->err);
-    if (failed == 0)
-        failed = daemon_connect(&r->daemon, r->o->in, &r->connection, &r->err);
-    if (failed == 0)
-        failed = command_catch_signals(&r->signals, &r->err);
-    if (failed < 0)
-        return failed;
-    const struct command_defaults defaults = {
+/* Why the daemon is not asked to wake one in a sandbox that stays; NULL if it is. */
+static const char *why_cold_inside(const struct run *r) {
+    const struct python_options *o = r->o;
+    return !r->config->python.warm ? "python.warm is false"
+           : o->cold               ? "--cold"
+           : o->packages.len > 0   ? "--package"
+           : o->user != NULL       ? "--user"
+           : o->workdir != NULL    ? "--workdir"
+           : o->env.len > 0        ? "--env"
+                                   : NULL;
+}
+
+static struct command_defaults defaults_inside(const struct run *r) {
+    return (struct command_defaults){
         .user = r->connection.user,
         .hostname = r->connection.name,
         .work_dir = r->connection.work_dir,
         .env = r->connection.env,
     };
-    struct cay_exec exec = make_exec(r);
+}
+
+/* Connects; true in program.waits if an interpreter waits there. */
+static int connect_python(struct run *r, bool is_changed) {
+    const char *why = why_cold_inside(r);
+    int failed = why != NULL ? daemon_connect(&r->daemon, r->o->in, &r->connection, &r->err)
+                             : daemon_connect_python(&r->daemon, r->o->in, is_changed,
+                                                     &r->connection, &r->err);
+    const char *told = r->connection.python;
+    r->program.waits = failed == 0 && told != NULL && str_equal(told, "warm");
+    if (why == NULL && told != NULL && str_starts(told, "cold; "))
+        why = told + strlen("cold; ");
+    note_cold(r, why != NULL ? why : "the daemon has no warm interpreters");
+    return failed;
+}
+
+static int run_python_inside(struct run *r, const struct cay_exec *exec) {
+    struct command_defaults defaults = defaults_inside(r);
+    bool asleep = false;
+    int failed = python_exec_woken(&r->connection.fd, &r->program, exec, &defaults,
+                                   r->program.waits ? &asleep : NULL, &r->result.program, &r->err);
+    if (!asleep)
+        return failed;
+    /* It was not the sandbox's own any more, and nothing was run. */
+    cay_python_result_free(&r->result.program);
+    daemon_disconnect(&r->connection);
+    failed = connect_python(r, true);
+    if (failed < 0)
+        return failed;
+    defaults = defaults_inside(r);
+    return python_exec(&r->connection.fd, &r->program, exec, &defaults, &r->result.program,
+                       &r->err);
+}
+
+static int run_inside(struct run *r) {
+    const struct verb_common *common = &r->o->common;
+    const struct daemon_choice choice = {
+        .host = common->host, .config = common->config, .state_dir = common->state_dir};
+    int failed = daemon_open(&choice, &r->daemon, &r->err);
+    if (failed == 0)
+        failed = is_python(r) ? connect_python(r, false)
+                              : daemon_connect(&r->daemon, r->o->in, &r->connection, &r->err);
+    if (failed == 0)
+        failed = command_catch_signals(&r->signals, &r->err);
+    if (failed < 0)
+        return failed;
+    const struct cay_exec exec = make_exec(r);
     if (is_python(r))
-        return python_exec(&r->connection.fd, &r->program, &exec, &defaults, &r->result.program,
-                           &r->err);
+        return run_python_inside(r, &exec);
+    const struct command_defaults defaults = defaults_inside(r);
     const struct cay_program code = make_code(r);
     return code_exec(&r->connection.fd, &code, &exec, &defaults, &r->result, &r->err);
 }

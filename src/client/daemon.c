@@ -153,6 +153,7 @@ static int take_defaults(struct daemon_connection *c, struct cay_error *err) {
     c->user = default_of(c, "x-cay-user");
     c->work_dir = default_of(c, "x-cay-work-dir");
     c->name = default_of(c, "x-cay-name");
+    c->python = default_of(c, "x-cay-python");
     if (c->work_dir == NULL || c->name == NULL || strlen(c->name) > NAME_MAX_LEN)
         return broken_defaults(err);
     c->env = calloc(c->head.field_count + 1, sizeof *c->env);
@@ -173,9 +174,9 @@ static int take_upgrade(struct daemon_connection *c, struct cay_error *err) {
     return r < 0 ? r : take_refusal(c->head.status, buf_text(&body), err);
 }
 
-int daemon_connect(const struct daemon *d, const char *who, struct daemon_connection *ret,
-                   struct cay_error *err) {
-    static const char *const upgrade[] = {"Connection: Upgrade", "Upgrade: cay-init", NULL};
+static int connect_with(const struct daemon *d, const char *who, const char *header,
+                        struct daemon_connection *ret, struct cay_error *err) {
+    const char *const upgrade[] = {"Connection: Upgrade", "Upgrade: cay-init", header, NULL};
     *ret = DAEMON_CONNECTION_INIT;
     _cleanup_(buf_free) struct buf path = BUF_INIT(8192);
     (void)buf_puts(&path, "/api/cay/sandbox/");
@@ -197,6 +198,17 @@ int daemon_connect(const struct daemon *d, const char *who, struct daemon_connec
     if (r < 0)
         daemon_disconnect(ret);
     return r;
+}
+
+int daemon_connect(const struct daemon *d, const char *who, struct daemon_connection *ret,
+                   struct cay_error *err) {
+    return connect_with(d, who, NULL, ret, err);
+}
+
+int daemon_connect_python(const struct daemon *d, const char *who, bool is_changed,
+                          struct daemon_connection *ret, struct cay_error *err) {
+    return connect_with(d, who, is_changed ? "X-Cay-Python: changed" : "X-Cay-Python: warm", ret,
+                        err);
 }
 
 void daemon_disconnect(struct daemon_connection *c) {

@@ -64,7 +64,8 @@ struct daemon_connection {
     const char *user; /* NULL: root */
     const char *work_dir;
     const char *name;
-    const char **env; /* "K=V" of every command, NULL-terminated */
+    const char **env;   /* "K=V" of every command, NULL-terminated */
+    const char *python; /* what daemon_connect_python was told; NULL: nothing */
 };
 
 #define DAEMON_CONNECTION_INIT ((struct daemon_connection){.fd = -1})
@@ -72,4 +73,9 @@ struct daemon_connection {
 /* A connection to the init of the sandbox `who`. */
 int daemon_connect(const struct daemon *d, const char *who, struct daemon_connection *ret,
                    struct cay_error *err);
+/* The same with a Python interpreter woken there, if there is one: "warm" in ret->python says that
+ * it waits for its program (lib/python.h), "cold; …" why there is none. is_changed says that the
+ * one before was not fit for use: then there is none. */
+int daemon_connect_python(const struct daemon *d, const char *who, bool is_changed,
+                          struct daemon_connection *ret, struct cay_error *err);
 void daemon_disconnect(struct daemon_connection *c);

@@ -132,6 +132,7 @@ static int carry(int fd, const struct cay_exec *exec, const struct command_defau
         .first = extras->first,
         .first_len = extras->first_len,
         .report = extras->report,
+        .holds_input = extras->holds_input,
         .changed = extras->changed,
         .changed_arg = extras->changed_arg,
     };

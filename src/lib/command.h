@@ -37,6 +37,7 @@ struct command_extras {
     int program; /* a descriptor to execute; 0: argv[0] */
     bool waits;  /* it was sent by command_send, and waits for its input */
     struct buf *report;
+    bool holds_input; /* the caller's, until there is a report */
     void (*changed)(void *arg, const char *path, uint64_t size, bool created);
     void *changed_arg;
     bool *ret_all_changes;

@@ -111,13 +111,23 @@ char *python_cold_text(const struct cay_python *python) {
                : text;
 }
 
-int python_wake(int fd, int warm, const struct command_defaults *defaults, struct cay_error *err) {
+static int wake(int fd, int warm, const char *const *argv, const struct command_defaults *defaults,
+                struct cay_error *err) {
     struct buf report = BUF_INIT(0);
     struct cay_exec exec = CAY_EXEC_INIT;
-    exec.argv = warm_argv;
+    exec.argv = argv;
     const struct command_extras extras = {
         .program = warm, .report = &report, .changed = python_take_change};
     return command_send(fd, &exec, defaults, &extras, err);
+}
+
+int python_wake(int fd, int warm, const struct command_defaults *defaults, struct cay_error *err) {
+    return wake(fd, warm, warm_argv, defaults, err);
+}
+
+int python_wake_kept(int fd, int warm, const struct command_defaults *defaults,
+                     struct cay_error *err) {
+    return wake(fd, warm, python_kept_argv, defaults, err);
 }
 
 static int judge(const struct cay_python *python, const struct buf *report,
@@ -133,9 +143,15 @@ static int judge(const struct cay_python *python, const struct buf *report,
                  : python_judge_options(python, ret, err);
 }
 
-int python_exec(int *fd, const struct cay_python *python, const struct cay_exec *asked,
+int python_exec(int *fd, const struct cay_python *python, const struct cay_exec *exec,
                 const struct command_defaults *defaults, struct cay_python_result *ret,
                 struct cay_error *err) {
+    return python_exec_woken(fd, python, exec, defaults, NULL, ret, err);
+}
+
+int python_exec_woken(int *fd, const struct cay_python *python, const struct cay_exec *asked,
+                      const struct command_defaults *defaults, bool *ret_asleep,
+                      struct cay_python_result *ret, struct cay_error *err) {
     *ret = (struct cay_python_result){.run = {.exit_code = 125}};
     _cleanup_(buf_free) struct buf request = BUF_INIT(PYTHON_REQUEST_MAX);
     _cleanup_(buf_free) struct buf report = BUF_INIT(PYTHON_REPORT_MAX);
@@ -150,6 +166,7 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
         .program = python->warm > 0 ? python->warm : 0,
         .waits = python->waits,
         .report = &report,
+        .holds_input = ret_asleep != NULL,
         .changed = python_take_change,
         .changed_arg = ret,
         .ret_all_changes = &all_changes,
@@ -163,5 +180,10 @@ int python_exec(int *fd, const struct cay_python *python, const struct cay_exec 
     exec.tty = false;
     r = command_exec_with(fd, &exec, defaults, &extras, &ret->run, err);
     ret->files_truncated |= !all_changes;
-    return r < 0 ? advise(ret, err) : judge(python, &report, ret, err);
+    if (r < 0)
+        return advise(ret, err);
+    r = judge(python, &report, ret, err);
+    if (ret_asleep != NULL)
+        *ret_asleep = r == -CAY_UNAVAILABLE && ret->version == NULL;
+    return r;
 }

@@ -324,13 +324,20 @@ static void give_up(struct carry *c) {
     c->result = error_remedy(c->err, "stay connected until it has ended");
 }
 
+/* Whether the caller's own input is wanted by now. */
+static bool takes_input(const struct carry *c) {
+    const struct exec_streams *s = c->s;
+    bool held = s->holds_input && s->report != NULL && s->report->len == 0;
+    return !c->ended && c->credit > 0 && s->first_len == 0 && !held;
+}
+
 static int wait_and_move(struct carry *c, int64_t deadline) {
     struct exec_streams *s = c->s;
     send_first(c);
     size_t pending = c->pending[0].len + c->pending[1].len;
     struct pollfd fds[] = {
         {.fd = c->ended || pending >= PENDING_MAX ? -1 : c->fd, .events = POLLIN},
-        {.fd = c->ended || c->credit == 0 || s->first_len > 0 ? -1 : s->in, .events = POLLIN},
+        {.fd = takes_input(c) ? s->in : -1, .events = POLLIN},
         {.fd = c->pending[0].len > 0 ? s->out[0] : -1, .events = POLLOUT},
         {.fd = c->pending[1].len > 0 ? s->out[1] : -1, .events = POLLOUT},
         {.fd = s->signals, .events = POLLIN},

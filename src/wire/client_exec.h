@@ -39,6 +39,7 @@ struct exec_streams {
     int signals;        /* signalfd; -1: none */
     int client;         /* a socket: who hangs up there gives the command up; 0 or less: nobody */
     struct buf *report; /* takes what it reports, up to its maximum; NULL: nobody asked */
+    bool holds_input;   /* `in` is left alone until it has reported something */
     /* Hears of each file that was made or changed, with its path below cwd; NULL: nobody watches.
      * At most EXEC_CHANGES_MAX. */
     void (*changed)(void *arg, const char *path, uint64_t size, bool created);

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from daemons import serving
-from support import TIER, as_root_only, cay, folder, own, refused, start  # noqa: F401
+from launching import until
+from support import TIER, as_root_only, cay, folder, needs_ids, own, refused, start  # noqa: F401
 
 MB = 1 << 20
 
@@ -321,7 +322,7 @@ def test_files_stay_in_a_sandbox_that_stays(box):
     told = inside(box, "print(open('kept').read()); open('kept', 'a').write('2')")
     assert told["stdout"] == "1\n"
     assert [(f["path"], f["size"], f["created"]) for f in told["files"]] == [("kept", 2, False)]
-    assert told["interpreter"]["warm"] is False and told["interpreter"]["why_cold"] == "--in"
+
 
 
 def test_limits_and_exceptions_in_a_sandbox_that_stays(box):
@@ -330,6 +331,44 @@ def test_limits_and_exceptions_in_a_sandbox_that_stays(box):
     told = inside(box, "{}['k']")
     assert (told["exception"]["type"], told["exception"]["message"]) == ("KeyError", "'k'")
     assert inside(box, "print(1)")["stdout"] == "1\n"
+
+
+def warm_inside(box):
+    """Once the daemon has made the interpreter."""
+    assert until(lambda: inside(box, "pass")["interpreter"]["warm"], 60)
+
+
+@needs_ids
+def test_the_daemon_wakes_an_interpreter_in_a_sandbox_that_stays(box):
+    warm_inside(box)
+    told = inside(box, "import sys\nopen('warm', 'w').write('12')\nprint(sys.argv, 1)\nraise ValueError('x')")
+    assert told["interpreter"]["warm"] and told["interpreter"]["why_cold"] is None
+    assert (told["exit_code"], told["stdout"]) == (1, "['-c'] 1\n")
+    assert told["exception"]["frames"][-1]["line"] == 4
+    assert [(f["path"], f["size"]) for f in told["files"]] == [("warm", 2)]
+    told = inside(box, "print('x')\nwhile True: pass", "--timeout", "1")
+    assert told["interpreter"]["warm"] and (told["exit_code"], told["stdout"]) == (124, "x\n")
+    done = cay("python", *box, "-c", "print(input())\nraise SystemExit(3)", input=b"the program's own")
+    assert (done.returncode, done.stdout) == (3, b"the program's own\n")
+    for option in ["--cold"], ["-e", "A=b"], ["-w", "/tmp"], ["-u", "0"]:
+        told = inside(box, "print(1)", *option)["interpreter"]
+        assert told["warm"] is False and told["why_cold"].startswith(("--cold", "--env", "--work", "--user"))
+
+
+@needs_ids
+def test_a_sandbox_whose_python_has_changed(box):
+    daemon_of = box[:2]
+    done = cay("create", *daemon_of, "--name", "changed")
+    assert done.returncode == 0, done.stderr
+    changed = [*daemon_of, "--in", "changed"]
+    warm_inside(changed)
+    inside(changed, "import os, site\nfolder = site.getsitepackages()[0]\nos.makedirs(folder, exist_ok=True)\n"
+                    "open(folder + '/sitecustomize.py', 'w').write('import builtins; builtins.x = 5')")
+    for _ in range(2):  # what was found out once is remembered
+        done = cay("python", *changed, "-o", "json", "-c", "print(x, input())", input=b"word")
+        told = json.loads(done.stdout)
+        assert told["stdout"] == "5 word\n", told
+        assert "another by now" in told["interpreter"]["why_cold"]
 
 
 def test_a_sandbox_that_is_not_there(box):
