@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -152,6 +154,9 @@ static int connect_tcp(const struct http_address *a, struct cay_error *err) {
         fd_close(&fd);
     }
     freeaddrinfo(list);
+    const int on = 1;
+    if (fd >= 0) /* input goes in small pieces, each of which somebody waits for */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return fd < 0 ? refused(where, sys, err) : fd;
 }
 
