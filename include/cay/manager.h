@@ -42,6 +42,7 @@ struct cay_create {
     int64_t auto_archive_minutes; /* after it has stopped; 0: never */
     int64_t auto_delete_minutes;  /* after it has stopped; 0: when it stops, -1: never */
     const char *on_failure;       /* "keep", "recreate" or "remove" if it dies by itself */
+    const char *engine;           /* "native" or "docker"; NULL: as configured */
 };
 void cay_create_init(struct cay_create *create);
 

@@ -127,12 +127,12 @@ static const struct openapi_shape shapes[] = {
     {"CaySandbox",
      "id:s! name:s! state:s! image:s! user:s! workDir:s! memory:i! cpus:n! disk:i! pids:i! "
      "labels:m! env:m network:s! createdAt:t! updatedAt:t! lastActivityAt:t! autoStopInterval:i! "
-     "autoArchiveInterval:i! archiveSize:i! autoDeleteInterval:i! onFailure:s! tier:s! "
-     "profile:s! progress:s? errorReason:s? errorRemedy:s?"},
+     "autoArchiveInterval:i! archiveSize:i! autoDeleteInterval:i! onFailure:s! engine:s! "
+     "tier:s! profile:s! progress:s? errorReason:s? errorRemedy:s?"},
     {"CayCreate",
      "name:s image:s env:m labels:m user:s workDir:s memory:s cpus:n disk:s pids:i "
      "volumes:[o] autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i onFailure:s "
-     "readOnly:b profile:s tier:s network:s"},
+     "readOnly:b profile:s tier:s network:s engine:s"},
     {"CayStats", "memoryBytes:i! memoryLimit:i! memoryPeak:i! cpuMicros:i! pids:i! oomKills:i! "
                  "oomAgeMs:i! diskBytes:i! diskLimit:i!"},
     {"CayEvent", "number:i! time:t! state:s! text:s!"},

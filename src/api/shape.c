@@ -33,6 +33,7 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_integer(s, "archiveSize", r->state == SANDBOX_ARCHIVED ? r->archive_bytes : 0);
     sheet_integer(s, "autoDeleteInterval", r->auto_delete_minutes);
     sheet_string(s, "onFailure", on_failure_name(r->on_failure));
+    sheet_string(s, "engine", engine_kind_name(r->engine));
     sheet_string(s, "tier", tier_name(r->tier));
     sheet_string(s, "profile", r->profile == PROFILE_BUILD ? "build" : "strict");
     bool unfinished = r->state == SANDBOX_CREATING;

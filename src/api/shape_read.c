@@ -20,6 +20,19 @@ static int read_on_failure(const struct json *at, enum on_failure *ret, struct c
     return error_remedy(err, "use keep, recreate or remove");
 }
 
+static int read_engine(const struct json *at, enum engine_kind *ret, struct cay_error *err) {
+    const char *name = "";
+    int r = json_get_string(at, "engine", JSON_OPTIONAL, &name, err);
+    if (r < 0)
+        return r;
+    *ret = engine_kind_from_name(name);
+    if (*ret != ENGINE_KINDS)
+        return 0;
+    *ret = ENGINE_UNSAID;
+    error_set(err, CAY_INVALID_ARGUMENT, "engine: there is no '%.40s'", name);
+    return error_remedy(err, "use native or docker");
+}
+
 static int read_walls(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
     const char *profile = "strict", *tier = NULL;
     int r = json_get_string(at, "profile", JSON_OPTIONAL, &profile, err);
@@ -86,6 +99,7 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
         "profile",
         "readOnly",
         "network",
+        "engine",
     };
     _cleanup_(json_freep) struct json_document *doc = NULL;
     struct json root;
@@ -106,6 +120,8 @@ int shape_read_create(const struct buf *body, struct sandbox_record *ret, struct
         r = value_intervals(&root, ret, err);
     if (r == 0)
         r = read_on_failure(&root, &ret->on_failure, err);
+    if (r == 0)
+        r = read_engine(&root, &ret->engine, err);
     return r < 0 ? r : read_walls(&root, ret, err);
 }
 

@@ -16,11 +16,12 @@ struct create_options {
     double cpus;
     int64_t pids, auto_stop_ms, auto_archive_ms, auto_delete_ms; /* -1: as configured */
     struct strv env, volumes, labels;
-    int tier, profile, on_failure; /* 0: as the daemon likes */
+    int engine, tier, profile, on_failure; /* 0: as the daemon likes */
     bool read_only, wait;
 };
 
 static const char *const tiers[] = {"auto", "full", "rootless", "basic", NULL};
+static const char *const engines[] = {"default", "native", "docker", NULL};
 static const char *const profiles[] = {"strict", "build", NULL};
 static const char *const policies[] = {"default", "keep", "recreate", "remove", NULL};
 
@@ -92,6 +93,11 @@ static const struct opt options[] = {
      .arg = "PROFILE",
      .choices = profiles,
      .help = "strict: no capability; build: rights over files that package managers need"},
+    {.name = "engine",
+     OPT_TO_CHOICE(struct create_options, engine),
+     .arg = "ENGINE",
+     .choices = engines,
+     .help = "native, or docker: a container of the daemon's Docker (as configured)"},
     {.name = "tier",
      OPT_TO_CHOICE(struct create_options, tier),
      .arg = "TIER",
@@ -134,6 +140,7 @@ static int make_body(const struct create_options *o, struct buf *b, struct cay_e
     c.spec.image = o->image;
     c.spec.user = o->user;
     c.spec.network = o->network;
+    c.engine = o->engine > 0 ? engines[o->engine] : NULL;
     c.spec.tier = o->tier > 0 ? tiers[o->tier] : NULL;
     c.spec.profile = o->profile > 0 ? profiles[o->profile] : NULL;
     c.spec.read_only = o->read_only;

@@ -23,6 +23,7 @@ static const struct {
     {"archiveSize", "archive", true},
     {"cpus", "cpus", false},
     {"pids", "pids", false},
+    {"engine", "engine", false},
     {"tier", "tier", false},
     {"profile", "profile", false},
     {"labels", "labels", false},

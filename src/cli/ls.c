@@ -28,7 +28,7 @@ static const struct opt options[] = {
     {0},
 };
 
-enum { COLUMNS = 7 };
+enum { COLUMNS = 7, ENGINE_COLUMN = 7 }; /* the last is there only where it tells something */
 
 static bool is_shown(const struct table *t, size_t row, bool all) {
     const char *state = table_get(t, row, "state");
@@ -51,25 +51,35 @@ static void fill_row(const struct table *t, size_t row, struct ls_row *own, cons
     cell[6] = sandbox_age(table_get(t, row, "createdAt"), own->age);
 }
 
+static bool has_containers(const struct table *t) {
+    for (size_t i = 0; i < t->rows; i++)
+        if (strcmp(table_get(t, i, "engine"), "docker") == 0)
+            return true;
+    return false;
+}
+
 static int print_table(const struct table *t, bool all) {
-    static const char *const titles[COLUMNS] = {"ID",     "NAME", "STATE", "IMAGE",
-                                                "MEMORY", "CPUS", "AGE"};
+    static const char *const titles[] = {"ID",     "NAME", "STATE", "IMAGE",
+                                         "MEMORY", "CPUS", "AGE",   "ENGINE"};
     struct cay_error err;
-    _cleanup_(freep) const char **cell = calloc((t->rows + 1) * COLUMNS, sizeof *cell);
+    size_t columns = has_containers(t) ? COLUMNS + 1 : COLUMNS;
+    _cleanup_(freep) const char **cell = calloc((t->rows + 1) * columns, sizeof *cell);
     _cleanup_(freep) struct ls_row *own = calloc(t->rows + 1, sizeof *own);
     if (cell == NULL || own == NULL) {
         error_set(&err, CAY_RESOURCE_EXHAUSTED, "no memory");
         return verb_fail(&err);
     }
     size_t n = 1;
-    memcpy(cell, titles, sizeof titles);
+    memcpy(cell, titles, columns * sizeof *titles);
     for (size_t i = 0; i < t->rows; i++)
         if (is_shown(t, i, all)) {
-            fill_row(t, i, &own[n], cell + n * COLUMNS);
+            fill_row(t, i, &own[n], cell + n * columns);
+            if (columns > COLUMNS)
+                cell[n * columns + ENGINE_COLUMN] = table_get(t, i, "engine");
             n++;
         }
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
-    sandbox_put_columns(&b, cell, n, COLUMNS);
+    sandbox_put_columns(&b, cell, n, columns);
     return verb_print(&b);
 }
 

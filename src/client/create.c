@@ -104,6 +104,7 @@ int create_body(const struct cay_create *c, struct buf *body, struct cay_error *
     put_spec(&w, &c->spec);
     put_text(&w, "workDir", c->work_dir);
     put_text(&w, "onFailure", c->on_failure);
+    put_text(&w, "engine", c->engine);
     put_minutes(&w, "autoStopInterval", c->auto_stop_minutes);
     put_minutes(&w, "autoArchiveInterval", c->auto_archive_minutes);
     put_minutes(&w, "autoDeleteInterval", c->auto_delete_minutes);

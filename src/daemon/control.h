@@ -30,6 +30,8 @@ enum control_op {
                             * three: for the answer, for the log, and the Dockerfile to be read; and
                             * perhaps a socket with tars of what it may copy */
     CONTROL_EGRESS = 12, /* start cay-egress, in place of one that there may be; with its socket */
+    CONTROL_ENGINE = 13, /* start the program of engine `number` (enum engine_kind), in place of one
+                          * that there may be; with its socket */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish */

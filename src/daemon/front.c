@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "api/builds.h"
@@ -42,7 +43,7 @@ enum {
 struct front {
     const struct front_options *options;
     struct manager *manager;
-    struct engine *engine;
+    struct engine *engine, *other; /* the second is started when it is needed */
     struct http *http;
     struct image_ops images;
     struct builds *builds;
@@ -211,7 +212,13 @@ static int unname_image(void *user, const char *name, struct cay_error *err) {
 }
 
 static int keep_sandbox(void *user, const char *sandbox, const char *name, struct cay_error *err) {
-    if (((const struct front *)user)->options->settings->is_docker) {
+    struct sandbox_record r;
+    int e = manager_get(((const struct front *)user)->manager, sandbox, &r, err);
+    if (e < 0)
+        return e;
+    enum engine_kind engine = r.engine;
+    sandbox_record_free(&r);
+    if (engine != ENGINE_NATIVE) {
         error_set(err, CAY_UNSUPPORTED, "the Docker engine makes no snapshots of sandboxes");
         return error_remedy(err, "build an image with what the sandbox should have");
     }
@@ -227,25 +234,24 @@ static int build_image(void *user, const struct image_build_order *order, char i
     return pulls_ask_build(f->options->control, order, timeout_ms, id, err);
 }
 
-/* The most that the engine gives whoever runs the daemon. */
+/* The most that the native engine gives whoever runs the daemon. */
 static enum tier best_tier(const struct settings *s) {
-    if (s->is_docker)
-        return TIER_BASIC;
     return s->is_root ? TIER_FULL : TIER_ROOTLESS;
 }
 
-/* The work folder is left open: the image has a say before the configuration. */
-static int fill_defaults(const struct settings *s, const struct config *c,
-                         struct sandbox_record *ret, struct cay_error *err) {
+/* The work folder is left open: the image has a say before the configuration. So is the tier, if
+ * the engine is to decide. */
+static int fill_defaults(const struct config *c, struct sandbox_record *ret,
+                         struct cay_error *err) {
     if (str_copy(ret->image_name, sizeof ret->image_name, c->sandbox.image) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] image is too long");
     if (str_copy(ret->network, sizeof ret->network, config_network(c)) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] network is too long");
     ret->memory_bytes = c->sandbox.memory;
-    ret->disk_bytes = s->no_disk_limits.code == CAY_OK ? c->sandbox.disk : 0;
+    ret->disk_bytes = c->sandbox.disk;
     ret->cpu_quota_us = (uint32_t)(c->sandbox.cpus * 100000);
     ret->pids = (uint32_t)c->sandbox.pids;
-    ret->tier = str_equal(c->sandbox.tier, "auto") ? best_tier(s) : tier_from_name(c->sandbox.tier);
+    ret->tier = str_equal(c->sandbox.tier, "auto") ? TIER_NONE : tier_from_name(c->sandbox.tier);
     ret->auto_stop_minutes = c->manager.auto_stop_minutes;
     ret->auto_archive_minutes = c->manager.auto_archive_minutes;
     ret->auto_delete_minutes = c->manager.auto_delete_minutes;
@@ -273,34 +279,76 @@ static int set_pool(struct front *f, const struct config *c, struct cay_error *e
     return manager_set_pool(f->manager, (size_t)c->manager.pool_size, &c->manager.pool_images, err);
 }
 
+/* When a state folder had one engine, what lay in it told which. */
+static enum engine_kind unmarked(const struct settings *s) {
+    if (s->holds[ENGINE_NATIVE] != s->holds[ENGINE_DOCKER])
+        return s->holds[ENGINE_NATIVE] ? ENGINE_NATIVE : ENGINE_DOCKER;
+    return s->engine;
+}
+
+static enum engine_kind other_kind(const struct front *f) {
+    return f->options->settings->engine == ENGINE_NATIVE ? ENGINE_DOCKER : ENGINE_NATIVE;
+}
+
+/* The supervisor starts it; if it cannot, the socket is closed, and the log says why. */
+static int connect_other(void *user, struct cay_error *err) {
+    struct front *f = user;
+    struct control_message m = {.op = CONTROL_ENGINE, .number = other_kind(f)};
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making the socket of an engine");
+    int r = control_send(f->options->control, &m, &pair[1], 1);
+    (void)close(pair[1]);
+    if (r == 0)
+        return pair[0];
+    (void)close(pair[0]);
+    return error_sys(err, -r, "asking for an engine");
+}
+
+static int add_other(struct front *f, struct cay_error *err) {
+    const struct native_engine_source source = {connect_other, f};
+    int r = native_engine_open_later(&source, manager_ended, f->manager, &f->other, err);
+    if (r == 0)
+        manager_add_engine(f->manager, other_kind(f), f->other);
+    return r;
+}
+
 static int start_manager(struct front *f, struct cay_error *err) {
+    const struct settings *s = f->options->settings;
     struct manager_options options = {
         .folder = ".",
         .limits = limits_of(f->config),
         .ensure = ensure,
         .describe = describe,
-        .archives = f->options->settings->is_docker ? NULL : &archives, /* of disks that we made */
+        .archives = &archives,
         .network = &networks,
         .user = f,
-        .no_disk_limits = f->options->settings->no_disk_limits,
+        .no_disk_limits = s->no_disk_limits,
+        .engine = s->engine,
+        .unmarked = unmarked(s),
+        .best_tier = best_tier(s),
     };
+    memcpy(options.has_left, s->holds, sizeof options.has_left);
     egress_link_init(&f->egress, f->options->control, proxy_lost, f);
-    if (options.no_disk_limits.code != CAY_OK)
+    if (options.no_disk_limits.code != CAY_OK && s->engine == ENGINE_NATIVE)
         log_event(LOG_LEVEL_WARN, "sandboxes have no disk limit", "why", "%s; %s",
                   options.no_disk_limits.message, options.no_disk_limits.remedy);
-    int r = fill_defaults(f->options->settings, f->config, &options.defaults, err);
+    int r = fill_defaults(f->config, &options.defaults, err);
     if (r == 0)
         r = manager_open(&options, &f->manager, err);
     if (r == 0)
         r = set_pool(f, f->config, err);
     if (r == 0)
         r = native_engine_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
+    if (r == 0)
+        r = add_other(f, err);
     return r < 0 ? r : manager_start(f->manager, f->engine, err);
 }
 
 static int set_interpreters(struct front *f, const struct config *c, struct cay_error *err) {
+    const struct settings *s = f->options->settings;
     struct sandbox_record defaults = {0};
-    int r = fill_defaults(f->options->settings, c, &defaults, err);
+    int r = fill_defaults(c, &defaults, err);
     const struct interpreters_rules rules = {
         .warm = c->python.warm,
         .preload = &c->python.preload,
@@ -308,7 +356,7 @@ static int set_interpreters(struct front *f, const struct config *c, struct cay_
         .spec = {.memory_bytes = defaults.memory_bytes,
                  .cpu_quota_us = defaults.cpu_quota_us,
                  .pids = defaults.pids,
-                 .tier = defaults.tier},
+                 .tier = defaults.tier != TIER_NONE ? defaults.tier : best_tier(s)},
         .work_dir = c->sandbox.work_dir,
         .index_url = c->python.index_url,
         .find_links = c->python.find_links,
@@ -317,12 +365,12 @@ static int set_interpreters(struct front *f, const struct config *c, struct cay_
 }
 
 static int start_interpreters(struct front *f, struct cay_error *err) {
-    const struct interpreters_options options = {.engine = f->engine,
-                                                 .has_once = f->options->settings->is_root &&
-                                                             !f->options->settings->is_docker,
-                                                 .describe = describe,
-                                                 .network = &networks,
-                                                 .user = f};
+    const struct interpreters_options options = {
+        .engine = f->engine,
+        .has_once = f->options->settings->is_root && f->options->settings->engine == ENGINE_NATIVE,
+        .describe = describe,
+        .network = &networks,
+        .user = f};
     int r = interpreters_new(&options, &f->interpreters, err);
     return r < 0 ? r : set_interpreters(f, f->config, err);
 }
@@ -457,7 +505,7 @@ static int apply(struct front *f, const struct config *c, struct tls *tls, struc
     struct sandbox_record defaults = {0};
     struct manager_limits limits = limits_of(c);
     struct http_rules rules = rules_of(c);
-    int r = fill_defaults(f->options->settings, c, &defaults, err);
+    int r = fill_defaults(c, &defaults, err);
     if (r == 0)
         r = http_set_tls(f->http, tls, err);
     if (r == 0)
@@ -530,6 +578,7 @@ static void finish(struct front *f, int64_t wait_ms) {
         return;
     interpreters_free(f->interpreters);
     f->engine->ops->close(f->engine);
+    f->other->ops->close(f->other);
     manager_close(f->manager, ANSWER_MS);
 }
 

@@ -116,7 +116,7 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
     if (r == 0)
         r = config_load(o->common.config, (const char *const *)environ, &ret->config, err);
     if (r == 0)
-        r = settings_choose_engine(ret, err);
+        settings_choose_engine(ret);
     if (r == 0)
         r = keep_file(ret, config_path, err);
     if (r == 0)

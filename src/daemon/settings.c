@@ -45,7 +45,7 @@ int settings_check_folders(const struct config *config, bool is_root, struct cay
     return 0;
 }
 
-/* ---- the engine ---- */
+/* ---- the engines ---- */
 
 /* True if the folder, of the state folder, holds a sandbox. */
 static bool holds_sandbox(const char *state_dir, const char *name) {
@@ -61,23 +61,8 @@ static bool holds_sandbox(const char *state_dir, const char *name) {
     return found;
 }
 
-/* An engine that finds nothing of a sandbox would take it for lost. */
-static int check_no_others(const struct settings *s, struct cay_error *err) {
-    const char *mine = s->is_docker ? "docker" : "native",
-               *theirs = s->is_docker ? "native" : "docker";
-    if (!holds_sandbox(s->state_dir, s->is_docker ? "sandboxes" : "docker"))
-        return 0;
-    error_set(err, CAY_CONFLICT,
-              "the engine is %s, and this state folder has sandboxes of engine %s", mine, theirs);
-    return error_remedy(err, "remove them with engine = \"%s\", or use another --state-dir",
-                        theirs);
-}
-
-int settings_choose_engine(struct settings *s, struct cay_error *err) {
-    s->is_docker = str_equal(s->config->sandbox.engine, "docker");
-    if (s->is_docker) {
-        error_set(&s->no_disk_limits, CAY_UNSUPPORTED, "the Docker engine limits no disks");
-        (void)error_remedy(&s->no_disk_limits, "use engine = \"native\" for that");
-    }
-    return check_no_others(s, err);
+void settings_choose_engine(struct settings *s) {
+    s->engine = engine_kind_from_name(s->config->sandbox.engine);
+    s->holds[ENGINE_NATIVE] = holds_sandbox(s->state_dir, "sandboxes");
+    s->holds[ENGINE_DOCKER] = holds_sandbox(s->state_dir, "docker");
 }

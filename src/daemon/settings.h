@@ -8,6 +8,7 @@
 
 #include "api/tls.h"
 #include "config/config.h"
+#include "engine/spec.h"
 
 enum { ADMIN_KEY_SIZE = 80 };
 
@@ -19,10 +20,11 @@ struct settings {
     bool insecure_listen; /* TCP without TLS beyond this machine is wanted */
     const char *listen;   /* "ADDRESS:PORT" for TCP, or NULL */
     const char *socket;   /* path of the unix socket, relative to the daemon's folder or absolute */
-    const char *log_level;           /* as given, or NULL: the configuration's */
-    bool is_docker;                  /* the engine: Docker's, for as long as the daemon runs */
-    bool is_root;                    /* of the host: the front becomes another user then */
-    struct cay_error no_disk_limits; /* why sandboxes have none; CAY_OK: they have */
+    const char *log_level;    /* as given, or NULL: the configuration's */
+    enum engine_kind engine;  /* of sandboxes that do not say, for as long as the daemon runs */
+    bool holds[ENGINE_KINDS]; /* the state folder has something of this engine */
+    bool is_root;             /* of the host: the front becomes another user then */
+    struct cay_error no_disk_limits; /* why native sandboxes have none; CAY_OK: they have */
     bool in_background;
     char key[ADMIN_KEY_SIZE]; /* for TCP; empty if there is none */
 };
@@ -32,6 +34,6 @@ void settings_apply_level(const char *given, const struct config *config);
 
 /* The folders of the host below which volumes may lie; ended by NULL. */
 const char *const *settings_folders(const struct config *config, bool is_root);
-/* Decides the engine by the configuration, and what follows from that. */
-int settings_choose_engine(struct settings *s, struct cay_error *err);
+/* Decides the engine by the configuration, and looks what there is of each. */
+void settings_choose_engine(struct settings *s);
 int settings_check_folders(const struct config *config, bool is_root, struct cay_error *err);

@@ -29,6 +29,8 @@
 #include "engine/native/launcher_client.h"
 #include "image/archives.h"
 
+#define NO_SLOTS "0" /* throw-away sandboxes are not kept ready by the launcher */
+
 enum {
     PAUSE_MIN_MS = 100,
     PAUSE_MAX_MS = 10 * 1000,
@@ -50,7 +52,8 @@ struct supervisor {
     struct places_sockets sockets;
     int control; /* to the front */
     struct child front, launcher;
-    pid_t egress; /* 0: there is none, or it has ended */
+    struct child other; /* the program of the other engine, if the front has asked for it */
+    pid_t egress;       /* 0: there is none, or it has ended */
     struct pulls pulls;
     struct archive_jobs archives;
     struct reload reload;       /* which the front has not answered yet */
@@ -94,22 +97,43 @@ static int catch_signals(struct cay_error *err) {
 
 /* ---- starting ---- */
 
-static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {
+static int start_engine(const struct settings *c, enum engine_kind kind, int sock,
+                        struct child *ret, struct cay_error *err) {
     char program[PATH_MAX];
-    const struct settings *c = s->settings;
-    struct launcher_client client = LAUNCHER_CLIENT_NONE;
     const char *const *folders = settings_folders(c->config, c->is_root);
-    int r = c->is_docker ? 0 : program_find("cay-launcher", program, sizeof program, err);
-    if (r == 0)
-        r = c->is_docker
-                ? docker_program_start(c->state_dir, DOCKER_PROGRAM_KEEP, folders, &client, err)
-                : launcher_client_start(program, c->state_dir, 0, folders, &client, err);
-    if (r < 0)
+    *ret = (struct child){.born = clock_ms()};
+    if (kind == ENGINE_DOCKER)
+        return docker_program_start(c->state_dir, DOCKER_PROGRAM_KEEP, folders, sock, &ret->pid,
+                                    err);
+    int r = program_find("cay-launcher", program, sizeof program, err);
+    return r < 0 ? r
+                 : launcher_spawn(program, c->state_dir, NO_SLOTS, folders, NULL, sock, &ret->pid,
+                                  err);
+}
+
+static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return error_errno(err, "making the launcher's socket");
+    int r = start_engine(s->settings, s->settings->engine, pair[1], &s->launcher, err);
+    (void)close(pair[1]);
+    if (r < 0) {
+        (void)close(pair[0]);
         return r;
-    s->launcher = (struct child){.pid = client.pid, .born = clock_ms()};
+    }
     s->launchers++;
-    *ret_sock = client.sock;
+    *ret_sock = pair[0];
     return 0;
+}
+
+/* One that there was has lost its client, and ends. */
+static void start_other(struct supervisor *s, uint64_t kind, int sock) {
+    struct cay_error err;
+    if (kind == ENGINE_UNSAID || kind >= ENGINE_KINDS || kind == s->settings->engine)
+        return;
+    if (start_engine(s->settings, (enum engine_kind)kind, sock, &s->other, &err) < 0)
+        log_event(LOG_LEVEL_ERROR, "the other engine does not start", "why", "%s; %s", err.message,
+                  err.remedy);
 }
 
 /* The front is this program, forked; the lock stays open in it, so that no other daemon starts
@@ -238,7 +262,7 @@ static void front_ended(struct supervisor *s, int status) {
     fd_close(&s->control);
     lose_reload(s);
     archive_jobs_kill(&s->archives); /* what the next front finds must not change under it */
-    s->launcher.kill_at = clock_ms() + HANG_UP_MS;
+    s->launcher.kill_at = s->other.kill_at = clock_ms() + HANG_UP_MS;
     if (s->has_served || s->is_stopping)
         return;
     error_set(&err, CAY_INTERNAL, "the front ended before it served (status %#x)",
@@ -263,6 +287,8 @@ static void reap(struct supervisor *s) {
             front_ended(s, status);
         else if (pid == s->launcher.pid)
             launcher_ended(s, status);
+        else if (pid == s->other.pid)
+            s->other.pid = 0;
         else if (pid == s->egress)
             s->egress = 0;
         else if (!pulls_ended(&s->pulls, pid))
@@ -304,6 +330,8 @@ static void take_message(struct supervisor *s) {
         end_reload(s, &m);
     else if (m.op == CONTROL_EGRESS && fds[0] >= 0)
         egress_replace(s->settings, fds[0], &s->egress);
+    else if (m.op == CONTROL_ENGINE && fds[0] >= 0)
+        start_other(s, m.number, fds[0]);
     else if (m.op == CONTROL_RECORD && fds[0] >= 0)
         describe_send(s->settings->state_dir, m.name, fds[0]);
     for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
@@ -336,7 +364,8 @@ static void start_missing(struct supervisor *s) {
     int r = 0;
     if (s->is_stopping || clock_ms() < s->start_at)
         return;
-    if (s->front.pid == 0 && s->launcher.pid == 0 && !archive_jobs_are_busy(&s->archives))
+    if (s->front.pid == 0 && s->launcher.pid == 0 && s->other.pid == 0 &&
+        !archive_jobs_are_busy(&s->archives))
         r = start_both(s, &err);
     else if (s->front.pid != 0 && s->launcher.pid == 0)
         r = replace_launcher(s, &err);
@@ -352,6 +381,8 @@ static int64_t next_deadline(const struct supervisor *s) {
         at = s->start_at;
     if (s->launcher.pid != 0)
         at = clock_earlier(at, s->launcher.kill_at);
+    if (s->other.pid != 0)
+        at = clock_earlier(at, s->other.kill_at);
     if (s->front.pid != 0)
         at = clock_earlier(at, s->front.kill_at);
     return clock_earlier(at, s->log_at);
@@ -382,7 +413,7 @@ static void tend_log(struct supervisor *s) {
 }
 
 static void loop(struct supervisor *s) {
-    while (!s->is_stopping || s->front.pid != 0 || s->launcher.pid != 0) {
+    while (!s->is_stopping || s->front.pid != 0 || s->launcher.pid != 0 || s->other.pid != 0) {
         start_missing(s);
         wait_for_news(s);
         if (wants_end && !s->is_stopping)
@@ -394,6 +425,7 @@ static void loop(struct supervisor *s) {
         tend_log(s);
         kill_late(&s->front);
         kill_late(&s->launcher);
+        kill_late(&s->other);
     }
 }
 

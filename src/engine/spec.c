@@ -34,6 +34,20 @@ static const char *const tier_names[] = {
     [TIER_FULL] = "full",
 };
 
+static const char *const engine_kinds[ENGINE_KINDS] = {
+    [ENGINE_UNSAID] = "", [ENGINE_NATIVE] = "native", [ENGINE_DOCKER] = "docker"};
+
+const char *engine_kind_name(enum engine_kind kind) {
+    return engine_kinds[kind];
+}
+
+enum engine_kind engine_kind_from_name(const char *name) {
+    enum engine_kind kind = ENGINE_UNSAID;
+    while (kind < ENGINE_KINDS && !str_equal(name, engine_kinds[kind]))
+        kind++;
+    return kind;
+}
+
 const char *tier_name(enum tier tier) {
     return tier_names[tier];
 }

@@ -24,6 +24,12 @@ enum {
  *   basic     namespaces, seccomp and disk limit; no cgroup, Landlock or id range promised */
 enum tier { TIER_NONE, TIER_BASIC, TIER_ROOTLESS, TIER_FULL };
 
+/* What makes a sandbox. */
+enum engine_kind { ENGINE_UNSAID, ENGINE_NATIVE, ENGINE_DOCKER, ENGINE_KINDS };
+const char *engine_kind_name(enum engine_kind kind); /* "", "native", "docker" */
+/* ENGINE_KINDS if there is no such name. */
+enum engine_kind engine_kind_from_name(const char *name);
+
 /* strict: no capability at all. build: the file-ownership capabilities inside the user namespace
  * that package managers and image builds need. */
 enum profile { PROFILE_STRICT, PROFILE_BUILD };

@@ -38,18 +38,20 @@ static int open_folder(const char *state_dir, struct cay_error *err) {
 
 int throwaway_open(const char *state_dir, struct throwaway **ret, struct cay_error *err) {
     static const char *const everything[] = {"/", NULL}; /* who asks Docker may do all */
-    struct launcher_client client = LAUNCHER_CLIENT_NONE;
+    int pair[2] = {-1, -1};
     struct throwaway *t = calloc(1, sizeof *t);
     if (t == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     t->folder = open_folder(state_dir, err);
-    int r = t->folder < 0
-                ? t->folder
-                : docker_program_start(state_dir, DOCKER_PROGRAM_RUN, everything, &client, err);
-    if (r == 0) {
-        t->pid = client.pid;
-        r = native_engine_open(client.sock, NULL, NULL, &t->engine, err);
-    }
+    int r = t->folder < 0 ? t->folder : 0;
+    if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        r = error_errno(err, "making the socket of cay-docker");
+    if (r == 0)
+        r = docker_program_start(state_dir, DOCKER_PROGRAM_RUN, everything, pair[1], &t->pid, err);
+    fd_close(&pair[1]);
+    if (r == 0)
+        r = native_engine_open(TAKE_FD(pair[0]), NULL, NULL, &t->engine, err);
+    fd_close(&pair[0]);
     if (r < 0) {
         throwaway_close(t);
         return r;

@@ -74,7 +74,7 @@ int db_migrate(sqlite3 *sql, const char *path, const struct db_steps *to, struct
     "disk_bytes, cpu_quota_us, pids, tier, profile, read_only, env, labels, volumes, "             \
     "created_ms, updated_ms, active_ms, auto_stop_minutes, auto_delete_minutes, "                  \
     "auto_archive_minutes, owner, on_failure, pooled, archive_bytes, is_public, destroy_ms, "      \
-    "failures, failed_ms, recover_ms, network"
+    "failures, failed_ms, recover_ms, network, engine"
 int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r);
 int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error *err);
 

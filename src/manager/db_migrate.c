@@ -160,6 +160,9 @@ static const char *const steps[] = {
      "ALTER TABLE key ADD COLUMN max_volumes INTEGER NOT NULL DEFAULT 0;"),
 
     "ALTER TABLE sandbox ADD COLUMN network TEXT NOT NULL DEFAULT 'none';",
+
+    /* What makes it; '' where nobody wrote it down: there was one engine for all then. */
+    "ALTER TABLE sandbox ADD COLUMN engine TEXT NOT NULL DEFAULT '';",
 };
 const struct db_steps db_layout = {steps, ARRAY_LEN(steps)};
 

@@ -69,6 +69,8 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
         e = sqlite3_bind_int64(q, at++, plans[i]);
     if (e == SQLITE_OK)
         e = bind_text(q, at++, r->network);
+    if (e == SQLITE_OK)
+        e = bind_text(q, at++, engine_kind_name(r->engine));
     return e;
 }
 
@@ -91,17 +93,19 @@ static int read_words(sqlite3_stmt *q, int at, struct strv *ret) {
 }
 
 static int read_names(sqlite3_stmt *q, struct sandbox_record *r) {
-    char state[32], tier[32], profile[32], on_failure[32];
+    char state[32], tier[32], profile[32], on_failure[32], engine[32];
     if (read_text(q, 2, state, sizeof state) < 0 || read_text(q, 13, tier, sizeof tier) < 0 ||
         read_text(q, 14, profile, sizeof profile) < 0 ||
-        read_text(q, 26, on_failure, sizeof on_failure) < 0)
+        read_text(q, 26, on_failure, sizeof on_failure) < 0 ||
+        read_text(q, 35, engine, sizeof engine) < 0)
         return -EINVAL;
     r->on_failure = on_failure_from_name(on_failure);
+    r->engine = engine_kind_from_name(engine);
     r->state = sandbox_state_from_name(state);
     r->tier = tier_from_name(tier);
     r->profile = str_equal(profile, profile_names[PROFILE_BUILD]) ? PROFILE_BUILD : PROFILE_STRICT;
     bool known = r->state < SANDBOX_STATE_COUNT && r->on_failure < FAILURE_COUNT &&
-                 str_equal(profile, profile_names[r->profile]) &&
+                 r->engine < ENGINE_KINDS && str_equal(profile, profile_names[r->profile]) &&
                  str_equal(tier, tier_name(r->tier));
     return known ? 0 : -EINVAL;
 }

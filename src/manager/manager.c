@@ -10,6 +10,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/path.h"
 #include "manager/manager_backup.h"
 #include "manager/manager_internal.h"
@@ -36,8 +37,20 @@ static int open_folder(struct manager *m, const char *folder, struct cay_error *
     return rescue_open(m, folder, err);
 }
 
+/* A row from before there were several engines in one database gets its mark at once: later nobody
+ * could tell. */
+static void mark_engine(struct manager *m, enum engine_kind unmarked, struct sandbox_record *r) {
+    struct cay_error err;
+    if (r->engine != ENGINE_UNSAID)
+        return;
+    r->engine = unmarked != ENGINE_UNSAID ? unmarked : m->kind;
+    if (!m->is_rescue && db_update(m->db, r, DB_FLUSH_LATER, &err) < 0)
+        log_event(LOG_LEVEL_WARN, "the engine of a sandbox is not noted", "why", "%s: %s", r->id,
+                  err.message);
+}
+
 /* On success every row is in the table; on failure the caller releases what is there. */
-static int load(struct manager *m, struct cay_error *err) {
+static int load(struct manager *m, enum engine_kind unmarked, struct cay_error *err) {
     struct sandbox_record *rows = NULL;
     size_t count = 0;
     int r = db_list(m->db, &rows, &count, err);
@@ -49,6 +62,7 @@ static int load(struct manager *m, struct cay_error *err) {
             continue;
         }
         s->record = rows[i];
+        mark_engine(m, unmarked, &s->record);
         s->saved_active_ms = rows[i].active_ms;
         failure_resume(m, s);
         backup_load(m, s);
@@ -82,6 +96,10 @@ int manager_open(const struct manager_options *options, struct manager **ret,
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     m->limits = options->limits;
     m->no_disk_limits = options->no_disk_limits;
+    m->kind = options->engine != ENGINE_UNSAID ? options->engine : ENGINE_NATIVE;
+    m->best_tier = options->best_tier;
+    memcpy(m->is_used, options->has_left, sizeof m->is_used);
+    m->is_used[m->kind] = true;
     if (m->limits.transition_ms <= 0)
         m->limits.transition_ms = TRANSITION_MS;
     if (m->limits.recover_ms <= 0)
@@ -99,7 +117,7 @@ int manager_open(const struct manager_options *options, struct manager **ret,
     if (r == 0)
         r = open_folder(m, options->folder, err);
     if (r == 0)
-        r = load(m, err);
+        r = load(m, options->unmarked, err);
     if (r == 0)
         r = keys_load(m, err);
     if (r == 0)
@@ -131,9 +149,13 @@ static int start_work(struct manager *m, struct cay_error *err) {
     return r < 0 ? r : pool_start(m, err);
 }
 
+void manager_add_engine(struct manager *m, enum engine_kind kind, struct engine *engine) {
+    m->engines[kind] = engine;
+}
+
 int manager_start(struct manager *m, struct engine *engine, struct cay_error *err) {
     begin_times(m);
-    m->engine = engine;
+    m->engine = m->engines[m->kind] = engine;
     int r = m->is_rescue ? rescue_adopt(m, err) : start_work(m, err);
     if (r < 0)
         return error_prefix(err, "starting the manager");

@@ -70,8 +70,12 @@ struct manager_options {
     const char *folder; /* ours alone: the database and the sandboxes' sockets; it must be the work
                          * folder of the process, since names of sockets are short */
     struct manager_limits limits;
-    struct sandbox_record defaults;  /* for what a request leaves open */
-    struct cay_error no_disk_limits; /* why the engine has none; CAY_OK: it has */
+    struct sandbox_record defaults; /* for what a request leaves open */
+    enum engine_kind engine;        /* of sandboxes that do not say; 0 is native */
+    enum engine_kind unmarked;      /* of those that were made when there was one for all */
+    bool has_left[ENGINE_KINDS];    /* there is something of this engine, whatever is known of it */
+    enum tier best_tier; /* the most that the native engine gives, if tiers are left open */
+    struct cay_error no_disk_limits; /* why the native engine has none; CAY_OK: it has */
     ensure_image ensure;
     describe_image describe;            /* NULL: images say nothing */
     const struct archive_ops *archives; /* NULL: there are none */
@@ -86,6 +90,9 @@ struct manager_options {
  * caller's, to be closed between manager_drain and manager_close. */
 int manager_open(const struct manager_options *options, struct manager **ret,
                  struct cay_error *err);
+/* Another engine, beside the one that manager_start is given; to be called before that. It may be
+ * away: then its sandboxes stay as they are. */
+void manager_add_engine(struct manager *m, enum engine_kind kind, struct engine *engine);
 int manager_start(struct manager *m, struct engine *engine, struct cay_error *err);
 void manager_ended(void *manager, const struct engine_end *end);
 /* Refuses whatever is new with -CAY_UNAVAILABLE, and waits for what is under way (at most wait_ms);

@@ -24,11 +24,16 @@ static void note_archive(struct manager *m, struct sandbox *s, int64_t bytes) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-static int require_archives(const struct manager *m, struct cay_error *err) {
-    if (m->archives != NULL)
+static int require_archives(const struct manager *m, const struct sandbox *s,
+                            struct cay_error *err) {
+    if (archives_of(m, &s->record) != NULL)
         return 0;
     error_set(err, CAY_UNSUPPORTED, "sandboxes are not archived here");
     return error_remedy(err, "stop it instead: cay stop");
+}
+
+const struct archive_ops *archives_of(const struct manager *m, const struct sandbox_record *r) {
+    return r->engine == ENGINE_NATIVE ? m->archives : NULL; /* of disks that we made */
 }
 
 /* Its files are in the archive: they and its processes' socket are not needed any more. What fails
@@ -52,7 +57,7 @@ static int write_archive(struct manager *m, struct sandbox *s, struct cay_error 
 int change_archive(struct manager *m, struct sandbox *s, permission may, struct cay_error *err) {
     struct cay_error here = {0};
     int64_t before = s->record.archive_bytes;
-    int r = require_archives(m, err);
+    int r = require_archives(m, s, err);
     if (r < 0)
         return r;
     note_archive(m, s, MAX(before, (int64_t)1));
@@ -82,7 +87,7 @@ int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *e
     (void)pthread_mutex_unlock(&m->lock);
     if (state != SANDBOX_ARCHIVED && state != SANDBOX_RESTORING)
         return 0;
-    int r = require_archives(m, err);
+    int r = require_archives(m, s, err);
     if (r == 0)
         r = turn_become(m, s, SANDBOX_RESTORING, NULL, err);
     if (r < 0)
@@ -99,7 +104,7 @@ int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *e
 }
 
 int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    if (s->record.archive_bytes == 0 || m->archives == NULL)
+    if (s->record.archive_bytes == 0 || archives_of(m, &s->record) == NULL)
         return 0;
     int r = m->archives->remove(m->user, s->record.id, err);
     if (r < 0)
@@ -129,7 +134,7 @@ static int archive(struct manager *m, struct sandbox *s, struct cay_error *err) 
         return r;
     if (state == SANDBOX_RESTORING) /* as a failure left it */
         return turn_become(m, s, SANDBOX_ARCHIVED, NULL, err);
-    r = require_archives(m, err); /* before anything is stopped for it */
+    r = require_archives(m, s, err); /* before anything is stopped for it */
     if (r == 0 && state != SANDBOX_STOPPED && state != SANDBOX_ARCHIVING)
         r = change_stop(m, s, NULL, state == SANDBOX_PAUSED ? 0 : settings_grace(m), err);
     return r < 0 ? r : change_archive(m, s, NULL, err);
@@ -150,7 +155,7 @@ int manager_archive(struct manager *m, const char *who, int progress_fd, struct 
 
 bool archive_is_due(const struct manager *m, const struct sandbox *s) {
     int64_t since = clock_ms() - s->stopped_at;
-    return m->archives != NULL && s->record.state == SANDBOX_STOPPED && s->operations == 0 &&
-           !s->record.pooled && s->record.auto_archive_minutes > 0 &&
+    return archives_of(m, &s->record) != NULL && s->record.state == SANDBOX_STOPPED &&
+           s->operations == 0 && !s->record.pooled && s->record.auto_archive_minutes > 0 &&
            since >= limits_minutes_ms(&m->limits, s->record.auto_archive_minutes);
 }

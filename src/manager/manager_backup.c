@@ -111,7 +111,7 @@ void backup_give_up_all(struct manager *m) {
 }
 
 int backup_drop(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    if (s->record.backup == BACKUP_NONE || m->archives == NULL)
+    if (s->record.backup == BACKUP_NONE || archives_of(m, &s->record) == NULL)
         return 0;
     return m->archives->remove_backup(m->user, s->record.id, err);
 }
@@ -124,7 +124,7 @@ int backup_bring_back(struct manager *m, struct sandbox *s, struct cay_error *er
     if (is_lost)
         s->deadline = 0; /* it takes what it takes */
     (void)pthread_mutex_unlock(&m->lock);
-    if (!is_lost || m->archives == NULL)
+    if (!is_lost || archives_of(m, &s->record) == NULL)
         return 0;
     int r = m->archives->restore_backup(m->user, &s->record, turn_progress(s), &restored, err);
     if (r < 0)
@@ -231,6 +231,8 @@ static int check_free(struct manager *m, const char *who, struct cay_error *err)
     struct sandbox *s = NULL;
     (void)pthread_mutex_lock(&m->lock);
     int r = table_find(m, who, &s, err);
+    if (r == 0 && archives_of(m, &s->record) == NULL)
+        r = refuse_none(err);
     if (r == 0 && backup_is_under_way(&s->record)) {
         error_set(err, CAY_CONFLICT, "sandbox '%s' is being backed up already", s->record.name);
         r = error_remedy(err, "wait for it");

@@ -1,4 +1,4 @@
-/* The engine, asked with patience: one that is away (its launcher died) is back in a moment. */
+/* The engines, asked with patience: one that is away (its launcher died) is back in a moment. */
 #include <time.h>
 
 #include "base/clock.h"
@@ -31,13 +31,22 @@ static bool try_again(struct manager *m, struct patience *p, int result) {
 
 typedef int (*engine_call)(struct engine *e, const char *id, struct cay_error *err);
 
+struct engine *drive_engine(struct manager *m, const char *id) {
+    (void)pthread_mutex_lock(&m->lock);
+    const struct sandbox *s = table_find_id(m, id);
+    struct engine *e = s != NULL ? m->engines[s->record.engine] : NULL;
+    (void)pthread_mutex_unlock(&m->lock);
+    return e != NULL ? e : m->engine;
+}
+
 /* Engines fill err, so there always is one. */
-static int ask(struct manager *m, engine_call call, const char *id, struct cay_error *err) {
+static int ask(struct manager *m, struct engine *e, engine_call call, const char *id,
+               struct cay_error *err) {
     struct patience p = patience_new();
     struct cay_error here = {0};
     int r;
     do
-        r = call(m->engine, id, &here);
+        r = call(e, id, &here);
     while (try_again(m, &p, r));
     if (r < 0 && err != NULL)
         *err = here;
@@ -45,32 +54,42 @@ static int ask(struct manager *m, engine_call call, const char *id, struct cay_e
 }
 
 int drive_volume(struct manager *m, engine_call call, const char *id, struct cay_error *err) {
-    return ask(m, call, id, err);
+    return ask(m, m->engine, call, id, err);
 }
 
 int drive_stop(struct manager *m, const char *id, struct cay_error *err) {
-    return ask(m, m->engine->ops->stop, id, err);
+    struct engine *e = drive_engine(m, id);
+    return ask(m, e, e->ops->stop, id, err);
 }
 
 int drive_pause(struct manager *m, const char *id, struct cay_error *err) {
-    return ask(m, m->engine->ops->pause, id, err);
+    struct engine *e = drive_engine(m, id);
+    return ask(m, e, e->ops->pause, id, err);
 }
 
 int drive_resume(struct manager *m, const char *id, struct cay_error *err) {
-    return ask(m, m->engine->ops->resume, id, err);
+    struct engine *e = drive_engine(m, id);
+    return ask(m, e, e->ops->resume, id, err);
 }
 
 int drive_remove(struct manager *m, const char *id, struct cay_error *err) {
-    return ask(m, m->engine->ops->remove, id, err);
+    struct engine *e = drive_engine(m, id);
+    return ask(m, e, e->ops->remove, id, err);
+}
+
+int drive_remove_lost(struct manager *m, enum engine_kind kind, const char *id,
+                      struct cay_error *err) {
+    return ask(m, m->engines[kind], m->engines[kind]->ops->remove, id, err);
 }
 
 int drive_stats(struct manager *m, const char *id, struct engine_stats *ret,
                 struct cay_error *err) {
+    struct engine *e = drive_engine(m, id);
     struct patience p = patience_new();
     struct cay_error here = {0};
     int r;
     do
-        r = m->engine->ops->stats(m->engine, id, ret, &here);
+        r = e->ops->stats(e, id, ret, &here);
     while (try_again(m, &p, r));
     if (r < 0 && err != NULL)
         *err = here;
@@ -78,11 +97,12 @@ int drive_stats(struct manager *m, const char *id, struct engine_stats *ret,
 }
 
 int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_error *err) {
+    struct engine *e = drive_engine(m, spec->id);
     struct patience p = patience_new();
     struct cay_error here = {0};
     int r;
     do
-        r = m->engine->ops->resize(m->engine, spec, &here);
+        r = e->ops->resize(e, spec, &here);
     while (try_again(m, &p, r));
     if (r < 0 && err != NULL)
         *err = here;
@@ -92,12 +112,13 @@ int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_
 /* Where the answer was lost it may run, so it is stopped before the next try. */
 int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *image, int listener,
                 struct cay_error *err) {
+    struct engine *e = drive_engine(m, spec->id);
     struct patience p = patience_new();
-    int r = m->engine->ops->start(m->engine, spec, image, listener, err);
+    int r = e->ops->start(e, spec, image, listener, err);
     while (try_again(m, &p, r)) {
         r = drive_stop(m, spec->id, err);
         if (r == 0 || r == -CAY_NOT_FOUND)
-            r = m->engine->ops->start(m->engine, spec, image, listener, err);
+            r = e->ops->start(e, spec, image, listener, err);
     }
     return r;
 }

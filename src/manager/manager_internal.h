@@ -73,7 +73,12 @@ struct manager {
     pthread_mutex_t lock, saving;
     pthread_cond_t changed;
     struct db *db;
-    struct engine *engine;
+    struct engine *engine;                /* of sandboxes that do not say, */
+    enum engine_kind kind;                /* and which that is */
+    struct engine *engines[ENGINE_KINDS]; /* NULL: there is none */
+    bool is_used[ENGINE_KINDS];           /* it may have sandboxes */
+    bool is_away[ENGINE_KINDS];           /* when it was last asked what it has */
+    enum tier best_tier;
     struct manager_limits limits;
     struct sandbox_record defaults;
     struct cay_error no_disk_limits;
@@ -163,7 +168,10 @@ int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err
 void turn_tell(struct manager *m, struct sandbox *s, const int *fd);
 int turn_progress(const struct sandbox *s); /* -1: nowhere */
 
-/* ---- manager_drive.c: the operations of the engine ---- */
+/* ---- manager_drive.c: the operations of the engines; that of a sandbox is found by its id ---- */
+
+/* The engine of the sandbox in the table with this id; takes the lock. */
+struct engine *drive_engine(struct manager *m, const char *id);
 int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *image, int listener,
                 struct cay_error *err); /* err is not NULL */
 int drive_stop(struct manager *m, const char *id, struct cay_error *err);
@@ -175,6 +183,9 @@ int drive_volume(struct manager *m,
                  int (*call)(struct engine *e, const char *id, struct cay_error *err),
                  const char *id, struct cay_error *err);
 int drive_remove(struct manager *m, const char *id, struct cay_error *err);
+/* The same of what is in no table. */
+int drive_remove_lost(struct manager *m, enum engine_kind kind, const char *id,
+                      struct cay_error *err);
 
 /* ---- manager_change.c: for who has the turn ---- */
 int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
@@ -193,6 +204,8 @@ int change_copy_out(struct manager *m, const struct sandbox *s, struct sandbox_r
 
 /* ---- manager_archive.c ---- */
 
+/* How what the sandbox has written is kept elsewhere; NULL: it is not. */
+const struct archive_ops *archives_of(const struct manager *m, const struct sandbox_record *r);
 /* For who has the turn. From stopped to archived; what fails leaves it stopped. */
 int change_archive(struct manager *m, struct sandbox *s, permission may, struct cay_error *err);
 /* The files of one that is archived are there again; nothing is done for others. What fails leaves

@@ -26,9 +26,9 @@ enum {
 /* ---- which one fits ---- */
 
 static bool has_shape(const struct sandbox_record *p, const struct sandbox_record *wanted) {
-    return str_equal(p->image, wanted->image) && p->tier == wanted->tier &&
-           p->profile == wanted->profile && p->read_only == wanted->read_only &&
-           p->disk_bytes == wanted->disk_bytes;
+    return p->engine == wanted->engine && str_equal(p->image, wanted->image) &&
+           p->tier == wanted->tier && p->profile == wanted->profile &&
+           p->read_only == wanted->read_only && p->disk_bytes == wanted->disk_bytes;
 }
 
 static bool is_free(const struct sandbox *s) {
@@ -143,7 +143,8 @@ static int fit_limits(struct manager *m, const struct sandbox *s,
     struct sandbox_spec spec = {
         .memory_bytes = r->memory_bytes, .cpu_quota_us = r->cpu_quota_us, .pids = r->pids};
     memcpy(spec.id, r->id, sizeof spec.id);
-    return m->engine->ops->resize(m->engine, &spec, err);
+    struct engine *e = drive_engine(m, spec.id);
+    return e->ops->resize(e, &spec, err);
 }
 
 static int finish(struct manager *m, struct sandbox *s, const struct sandbox_record *before,

@@ -1,4 +1,5 @@
-/* Table and engine, compared. The engine is right about what runs, the table about what should. */
+/* Table and engines, compared. An engine is right about what runs, the table about what should. Of
+ * one that is away nothing is known, so nothing is changed about its sandboxes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +46,11 @@ static const enum repair repairs[SANDBOX_STATE_COUNT][SEEN_COUNT] = {
     [SANDBOX_ERROR] = {KEEP, KEEP, HALT, HALT},
 };
 
+/* What an engine has. */
 struct view {
     struct engine_sandbox *v; /* sorted by id */
     size_t count;
+    bool is_known; /* it was asked, and has said so */
 };
 
 static int compare_ids(const void *a, const void *b) {
@@ -168,14 +171,15 @@ static int settle(struct manager *m, const struct before *b, enum seen seen, boo
     return r == -CAY_UNAVAILABLE ? r : 0;
 }
 
-static int remove_unknown(struct manager *m, const char *id, struct cay_error *err) {
+static int remove_unknown(struct manager *m, enum engine_kind kind, const char *id,
+                          struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
     bool known = table_find_id(m, id) != NULL;
     (void)pthread_mutex_unlock(&m->lock);
     if (known)
         return 0;
     log_event(LOG_LEVEL_WARN, "removing a sandbox that nobody knows", "id", "%s", id);
-    int r = drive_remove(m, id, err);
+    int r = drive_remove_lost(m, kind, id, err);
     if (r < 0)
         log_event(LOG_LEVEL_WARN, "sandbox not removed", "why", "%s", err->message);
     socket_remove(id);
@@ -219,23 +223,71 @@ static void release(struct manager *m, struct before *all, size_t count) {
     free(all);
 }
 
+/* ---- what the engines have ---- */
+
+/* Those whose engine it is say so once, for as long as it is away. */
+static void note_absence(struct manager *m, enum engine_kind kind, const struct before *all,
+                         size_t count, const struct cay_error *why) {
+    char text[SANDBOX_TEXT_SIZE];
+    (void)snprintf(text, sizeof text, "engine %s is away: %s", engine_kind_name(kind),
+                   why->message);
+    log_event(LOG_LEVEL_WARN, "an engine is away", "why", "%s; %s", text, why->remedy);
+    for (size_t i = 0; i < count; i++)
+        if (all[i].s->record.engine == kind)
+            event_note(m, all[i].s, text);
+}
+
+/* Without the one of sandboxes that do not say, nothing can be promised. */
+static int list_engine(struct manager *m, enum engine_kind kind, const struct before *all,
+                       size_t count, struct view *ret, struct cay_error *err) {
+    struct engine *e = m->engines[kind];
+    struct cay_error why = {0};
+    (void)pthread_mutex_lock(&m->lock);
+    bool is_used = m->is_used[kind] && e != NULL;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (!is_used)
+        return 0;
+    int r = e->ops->list(e, &ret->v, &ret->count, &why);
+    ret->is_known = r == 0;
+    if (r == 0 && ret->count > 0)
+        qsort(ret->v, ret->count, sizeof *ret->v, compare_ids);
+    if (r < 0 && kind == m->kind) {
+        *err = why;
+        return r;
+    }
+    if (r < 0 && !m->is_away[kind])
+        note_absence(m, kind, all, count, &why);
+    m->is_away[kind] = r < 0;
+    return 0;
+}
+
+static int compare(struct manager *m, enum engine_kind kind, const struct view *view,
+                   const struct before *all, size_t count, bool first, struct cay_error *err) {
+    int r = first ? check_same_world(m, view, err) : 0;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        if (all[i].s->record.engine == kind)
+            r = settle(m, &all[i], look(view, all[i].s->record.id), first, err);
+    for (size_t i = 0; r == 0 && i < view->count; i++)
+        if (!was_known(all, count, view->v[i].id)) /* or it was removed since */
+            r = remove_unknown(m, kind, view->v[i].id, err);
+    if (r == -CAY_UNAVAILABLE && kind != m->kind) /* it went meanwhile: the next round tells */
+        r = 0;
+    return r;
+}
+
 int reconcile(struct manager *m, bool first, struct cay_error *err) {
-    struct view view = {0};
+    struct view views[ENGINE_KINDS] = {0};
     size_t count = 0;
     struct before *all = remember(m, &count);
-    if (all == NULL)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    int r = m->engine->ops->list(m->engine, &view.v, &view.count, err);
-    if (r == 0 && view.count > 0)
-        qsort(view.v, view.count, sizeof *view.v, compare_ids);
-    if (r == 0 && first)
-        r = check_same_world(m, &view, err);
-    for (size_t i = 0; r == 0 && i < count; i++)
-        r = settle(m, &all[i], look(&view, all[i].s->record.id), first, err);
-    for (size_t i = 0; r == 0 && i < view.count; i++)
-        if (!was_known(all, count, view.v[i].id)) /* or it was removed since */
-            r = remove_unknown(m, view.v[i].id, err);
-    free(view.v);
-    release(m, all, count);
+    int r = all == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+    for (enum engine_kind k = ENGINE_NATIVE; r == 0 && k < ENGINE_KINDS; k++)
+        r = list_engine(m, k, all, count, &views[k], err);
+    for (enum engine_kind k = ENGINE_NATIVE; r == 0 && k < ENGINE_KINDS; k++)
+        if (views[k].is_known)
+            r = compare(m, k, &views[k], all, count, first, err);
+    for (enum engine_kind k = ENGINE_NATIVE; k < ENGINE_KINDS; k++)
+        free(views[k].v);
+    if (all != NULL)
+        release(m, all, count);
     return r;
 }

@@ -136,12 +136,29 @@ static int take_intervals(const struct sandbox_record *d, struct sandbox_record 
     return e < 0 ? e : request_interval("auto-delete", r->auto_delete_minutes, err);
 }
 
+/* False with the reason. */
+static bool has_disk_limits(const struct manager *m, enum engine_kind kind, struct cay_error *why) {
+    if (kind != ENGINE_DOCKER) {
+        *why = m->no_disk_limits;
+        return why->code == CAY_OK;
+    }
+    error_set(why, CAY_UNSUPPORTED, "the Docker engine limits no disks");
+    (void)error_remedy(why, "use the engine native for that");
+    return false;
+}
+
 static void take_text(char *text, const char *otherwise, size_t size) {
     if (text[0] == '\0')
         (void)snprintf(text, size, "%s", otherwise);
 }
 
-static void take_defaults(const struct sandbox_record *d, struct sandbox_record *r) {
+static void take_defaults(const struct manager *m, const struct sandbox_record *d,
+                          struct sandbox_record *r) {
+    struct cay_error why;
+    if (r->engine == ENGINE_UNSAID)
+        r->engine = m->kind;
+    if (r->disk_bytes == 0 && has_disk_limits(m, r->engine, &why))
+        r->disk_bytes = d->disk_bytes;
     take_text(r->image_name, d->image_name[0] != '\0' ? d->image_name : "host",
               sizeof r->image_name);
     take_text(r->user, d->user, sizeof r->user);
@@ -151,14 +168,14 @@ static void take_defaults(const struct sandbox_record *d, struct sandbox_record 
     take_text(r->network, "none", sizeof r->network);
     if (r->memory_bytes == 0)
         r->memory_bytes = d->memory_bytes;
-    if (r->disk_bytes == 0)
-        r->disk_bytes = d->disk_bytes;
     if (r->cpu_quota_us == 0)
         r->cpu_quota_us = d->cpu_quota_us;
     if (r->pids == 0)
         r->pids = d->pids;
     if (r->tier == TIER_NONE)
         r->tier = d->tier;
+    if (r->tier == TIER_NONE)
+        r->tier = r->engine == ENGINE_DOCKER ? TIER_BASIC : m->best_tier;
     if (r->profile == PROFILE_STRICT)
         r->profile = d->profile;
     if (r->on_failure == FAILURE_DEFAULT)
@@ -202,12 +219,31 @@ static int check_work_dir(struct sandbox_record *r, struct cay_error *err) {
     return e;
 }
 
-static int check_disk(const struct manager *m, uint64_t bytes, struct cay_error *err) {
-    if (bytes == 0 || m->no_disk_limits.code == CAY_OK)
-        return bytes == 0 ? 0 : spec_check_kept_disk(bytes, err);
+static int check_disk(const struct manager *m, const struct sandbox_record *r,
+                      struct cay_error *err) {
+    struct cay_error why;
+    if (r->disk_bytes == 0 || has_disk_limits(m, r->engine, &why))
+        return r->disk_bytes == 0 ? 0 : spec_check_kept_disk(r->disk_bytes, err);
     if (err != NULL)
-        *err = m->no_disk_limits;
+        *err = why;
     return error_prefix(err, "a disk limit cannot be enforced here");
+}
+
+/* Named volumes are made by one engine, and are of ids that the other does not have. */
+static int check_engine(const struct manager *m, const struct sandbox_record *r,
+                        struct cay_error *err) {
+    const char *name = engine_kind_name(r->engine);
+    if (r->engine != m->kind && m->engines[r->engine] == NULL) {
+        error_set(err, CAY_UNSUPPORTED, "there is no engine %s here", name);
+        return error_remedy(err, "use the engine %s", engine_kind_name(m->kind));
+    }
+    for (size_t i = 0; r->engine != m->kind && i < r->volumes.len; i++)
+        if (r->volumes.v[i][0] != '/') {
+            error_set(err, CAY_UNSUPPORTED, "named volumes are of the engine %s here",
+                      engine_kind_name(m->kind));
+            return error_remedy(err, "use that engine, or show a folder of the host");
+        }
+    return 0;
 }
 
 static int complete(struct manager *m, const struct sandbox_record *request,
@@ -221,7 +257,7 @@ static int complete(struct manager *m, const struct sandbox_record *request,
     r.backup = BACKUP_NONE;
     r.state = SANDBOX_CREATING;
     r.created_ms = r.updated_ms = r.active_ms = clock_wall_ms();
-    take_defaults(defaults, &r);
+    take_defaults(m, defaults, &r);
     int e = name_it(&r, err);
     if (e == 0)
         e = take_intervals(defaults, &r, err);
@@ -230,9 +266,11 @@ static int complete(struct manager *m, const struct sandbox_record *request,
     if (e == 0)
         e = network_check(m, &r, err);
     if (e == 0)
-        e = check_disk(m, r.disk_bytes, err);
+        e = check_disk(m, &r, err);
     if (e == 0)
         e = take_words(m, request, defaults, &r, err);
+    if (e == 0)
+        e = check_engine(m, &r, err);
     if (e == 0) /* limits and volumes: refused now, not after a long pull */
         e = request_spec(m, &r, &spec, err);
     spec_free_mounts(&spec);

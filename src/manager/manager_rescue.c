@@ -58,8 +58,8 @@ static enum sandbox_state state_of(enum engine_state state) {
 }
 
 /* As much of it as the engine knows. */
-static int make_record(const struct manager *m, const struct engine_sandbox *e,
-                       struct sandbox_record *ret) {
+static int make_record(const struct manager *m, enum engine_kind kind,
+                       const struct engine_sandbox *e, struct sandbox_record *ret) {
     if (sandbox_record_copy(&m->defaults, ret) < 0 ||
         str_copy(ret->name, sizeof ret->name, e->id) < 0 ||
         str_copy(ret->image_name, sizeof ret->image_name, e->image[0] == '\0' ? "host" : e->image) <
@@ -68,6 +68,9 @@ static int make_record(const struct manager *m, const struct engine_sandbox *e,
     memcpy(ret->id, e->id, sizeof ret->id);
     memcpy(ret->image, e->image, sizeof ret->image);
     ret->state = state_of(e->state);
+    ret->engine = kind;
+    if (ret->tier == TIER_NONE)
+        ret->tier = kind == ENGINE_DOCKER ? TIER_BASIC : m->best_tier;
     ret->memory_bytes = e->memory_bytes;
     ret->disk_bytes = e->disk_bytes;
     ret->cpu_quota_us = e->cpu_quota_us;
@@ -82,9 +85,10 @@ static int make_record(const struct manager *m, const struct engine_sandbox *e,
     return 0;
 }
 
-static int adopt(struct manager *m, const struct engine_sandbox *e, struct cay_error *err) {
+static int adopt(struct manager *m, enum engine_kind kind, const struct engine_sandbox *e,
+                 struct cay_error *err) {
     struct sandbox *s = calloc(1, sizeof *s);
-    if (s == NULL || make_record(m, e, &s->record) < 0) {
+    if (s == NULL || make_record(m, kind, e, &s->record) < 0) {
         free(s);
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     }
@@ -108,8 +112,8 @@ static void see(struct manager *m, const char *id, enum sandbox_state state) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-static int adopt_unknown(struct manager *m, const struct engine_sandbox *v, size_t count,
-                         struct buf *text, struct cay_error *err) {
+static int adopt_unknown(struct manager *m, enum engine_kind kind, const struct engine_sandbox *v,
+                         size_t count, struct buf *text, struct cay_error *err) {
     int r = 0;
     for (size_t i = 0; r == 0 && i < count; i++) {
         (void)pthread_mutex_lock(&m->lock);
@@ -119,7 +123,7 @@ static int adopt_unknown(struct manager *m, const struct engine_sandbox *v, size
             see(m, v[i].id, state_of(v[i].state));
             continue;
         }
-        r = adopt(m, &v[i], err);
+        r = adopt(m, kind, &v[i], err);
         (void)buf_printf(text,
                          "sandbox %s had lost its row: name, owner, labels, environment, volumes "
                          "and intervals are gone; its files, image and limits are not.\n",
@@ -128,13 +132,25 @@ static int adopt_unknown(struct manager *m, const struct engine_sandbox *v, size
     return r;
 }
 
-int rescue_adopt(struct manager *m, struct cay_error *err) {
+static int adopt_of(struct manager *m, enum engine_kind kind, struct buf *text,
+                    struct cay_error *err) {
     _cleanup_(freep) struct engine_sandbox *v = NULL;
-    _cleanup_(buf_free) struct buf text = BUF_INIT(1 << 20);
+    struct engine *e = m->engines[kind];
     size_t count = 0;
-    int r = m->engine->ops->list(m->engine, &v, &count, err);
-    if (r == 0)
-        r = adopt_unknown(m, v, count, &text, err);
+    int r = e == NULL || !m->is_used[kind] ? 0 : e->ops->list(e, &v, &count, err);
+    if (r < 0 && kind != m->kind) {
+        (void)buf_printf(text, "engine %s is away: sandboxes of it may have lost their rows.\n",
+                         engine_kind_name(kind));
+        return 0;
+    }
+    return r < 0 ? r : adopt_unknown(m, kind, v, count, text, err);
+}
+
+int rescue_adopt(struct manager *m, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf text = BUF_INIT(1 << 20);
+    int r = 0;
+    for (enum engine_kind k = ENGINE_NATIVE; r == 0 && k < ENGINE_KINDS; k++)
+        r = adopt_of(m, k, &text, err);
     _cleanup_(closep) int fd = text.len == 0 ? -1 : open(MARK, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd >= 0)
         (void)fd_write_all(fd, text.data, text.len); /* the list of sandboxes shows them too */

@@ -101,8 +101,8 @@ static void measure(struct manager *m, struct sandbox *s, bool with_disk) {
     if (!wanted)
         return;
     /* an engine that is away is back at the next round */
-    int r = (with_disk ? m->engine->ops->stats : m->engine->ops->usage)(m->engine, s->record.id,
-                                                                        &now, &ignored);
+    struct engine *e = drive_engine(m, s->record.id);
+    int r = (with_disk ? e->ops->stats : e->ops->usage)(e, s->record.id, &now, &ignored);
     (void)pthread_mutex_lock(&m->lock);
     if (r == 0 && is_worth_it(s) && s->turns == turns)
         take(m, s, &now, with_disk);
@@ -133,7 +133,10 @@ static void learn_oom(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_lock(&m->lock);
     bool wanted = is_worth_it(s) && !s->knows_oom;
     (void)pthread_mutex_unlock(&m->lock);
-    if (!wanted || m->engine->ops->usage(m->engine, s->record.id, &now, &ignored) < 0)
+    if (!wanted)
+        return;
+    struct engine *e = drive_engine(m, s->record.id);
+    if (e->ops->usage(e, s->record.id, &now, &ignored) < 0)
         return;
     (void)pthread_mutex_lock(&m->lock);
     if (!s->knows_oom)

@@ -173,6 +173,7 @@ int table_add(struct manager *m, struct sandbox *s, struct cay_error *err) {
         m->room = room;
     }
     m->boxes[m->count++] = sandbox_ref(s);
+    m->is_used[s->record.engine] = true;
     return 0;
 }
 

@@ -74,6 +74,7 @@ struct sandbox_record {
     uint64_t memory_bytes;
     uint64_t disk_bytes; /* 0: without a limit */
     uint32_t cpu_quota_us, pids;
+    enum engine_kind engine;
     enum tier tier;
     enum profile profile;
     bool read_only;

@@ -69,6 +69,7 @@ static void write_sandbox(struct sheet *s, const void *row) {
     put_time(s, "lastActivityAt", at);
     put_intervals(s, at);
     sheet_string(s, "onFailure", "");
+    sheet_string(s, "engine", "");
     sheet_string(s, "tier", "");
     sheet_string(s, "profile", "");
     sheet_optional(s, "progress", "");

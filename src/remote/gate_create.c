@@ -20,7 +20,7 @@ int gate_check_words(const struct json *wish, struct cay_error *err) {
         {"pids", "has no limit of processes"},          {"onFailure", "has no --on-failure"},
         {"tier", "has no tiers of isolation"},          {"profile", "has no profiles"},
         {"readOnly", "has no read-only sandboxes"},     {"workDir", "has its own work folder"},
-        {"network", "has network settings of its own"},
+        {"network", "has network settings of its own"}, {"engine", "has an engine of its own"},
     };
     struct json value;
     for (size_t i = 0; i < ARRAY_LEN(absent); i++)

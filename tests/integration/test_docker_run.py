@@ -63,11 +63,11 @@ def run(engine):
 
 @pytest.fixture
 def begin(engine):
-    """Starts one that goes on, and waits until its command runs."""
+    """Starts one that goes on, and waits until its command runs and has done what comes first."""
     begun = []
 
-    def begin_one(script):
-        process = subprocess.Popen(words(engine, "--", "sh", "-c", f"echo runs; {script}"),
+    def begin_one(script, first=":"):
+        process = subprocess.Popen(words(engine, "--", "sh", "-c", f"{first}; echo runs; {script}"),
                                    env=engine.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, start_new_session=True)
         begun.append(process)
@@ -173,7 +173,7 @@ def test_the_configuration_names_the_engine(run, engine):
 
 
 def test_an_interrupt_is_the_command_s(run, begin):
-    process = begin("trap 'echo told; exit 5' INT; while :; do sleep 0.05; done")
+    process = begin("while :; do sleep 0.05; done", first="trap 'echo told; exit 5' INT")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (5, b"told\n")

@@ -25,10 +25,10 @@ static void choose_environment(const char **ret) {
 }
 
 int docker_program_start(const char *state_dir, const char *how, const char *const *folders,
-                         struct launcher_client *ret, struct cay_error *err) {
+                         int sock, pid_t *ret, struct cay_error *err) {
     char program[PATH_MAX];
     const char *env[ARRAY_LEN(passed) + 1];
     choose_environment(env);
     int r = program_find("cay-docker", program, sizeof program, err);
-    return r < 0 ? r : launcher_client_start_with(program, state_dir, how, folders, env, ret, err);
+    return r < 0 ? r : launcher_spawn(program, state_dir, how, folders, env, sock, ret, err);
 }

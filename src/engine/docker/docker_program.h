@@ -13,6 +13,6 @@ struct cay_error;
 /* Where the latter keeps its folders, in the state folder. */
 #define DOCKER_RUN_FOLDER "docker-run"
 
-/* Folders as for launcher_client_start. Of the environment it gets what says where Docker is. */
+/* As launcher_spawn. Of the environment it gets what says where Docker is. */
 int docker_program_start(const char *state_dir, const char *how, const char *const *folders,
-                         struct launcher_client *ret, struct cay_error *err);
+                         int sock, pid_t *ret, struct cay_error *err);

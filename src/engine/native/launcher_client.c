@@ -60,26 +60,27 @@ static int spawn_launcher(const char *program, const char *state_dir, const char
     return -r;
 }
 
+int launcher_spawn(const char *program, const char *state_dir, const char *how,
+                   const char *const *folders, const char *const *env, int sock, pid_t *ret,
+                   struct cay_error *err) {
+    int r = spawn_launcher(program, state_dir, how, folders, env, sock, ret);
+    return r < 0 ? error_sys(err, -r, "starting the launcher '%s'", program) : 0;
+}
+
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
                           const char *const *folders, struct launcher_client *ret,
                           struct cay_error *err) {
     char how[16];
-    (void)snprintf(how, sizeof how, "%u", ready);
-    return launcher_client_start_with(program, state_dir, how, folders, NULL, ret, err);
-}
-
-int launcher_client_start_with(const char *program, const char *state_dir, const char *how,
-                               const char *const *folders, const char *const *env,
-                               struct launcher_client *ret, struct cay_error *err) {
     int pair[2];
+    (void)snprintf(how, sizeof how, "%u", ready);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the launcher's socket");
     pid_t pid = 0;
-    int r = spawn_launcher(program, state_dir, how, folders, env, pair[1], &pid);
+    int r = launcher_spawn(program, state_dir, how, folders, NULL, pair[1], &pid, err);
     (void)close(pair[1]);
     if (r < 0) {
         (void)close(pair[0]);
-        return error_sys(err, -r, "starting the launcher '%s'", program);
+        return r;
     }
     *ret = (struct launcher_client){.pid = pid, .sock = pair[0]};
     return 0;

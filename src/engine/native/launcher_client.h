@@ -18,11 +18,11 @@ struct launcher_client {
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
                           const char *const *folders, struct launcher_client *ret,
                           struct cay_error *err);
-/* The same for another engine's program, whose second argument says how it shall work, and which
- * may need an environment; NULL is an empty one. */
-int launcher_client_start_with(const char *program, const char *state_dir, const char *how,
-                               const char *const *folders, const char *const *env,
-                               struct launcher_client *ret, struct cay_error *err);
+/* Starts the program of an engine, as the one that serves `sock`, which stays open here; how it
+ * shall work is its second argument. env NULL is an empty environment. */
+int launcher_spawn(const char *program, const char *state_dir, const char *how,
+                   const char *const *folders, const char *const *env, int sock, pid_t *ret,
+                   struct cay_error *err);
 
 /* Asks for a sandbox; connection and listener (or -1) become its cay-init's and stay open here. The
  * answer comes by launcher_client_next. */

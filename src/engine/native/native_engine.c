@@ -15,6 +15,8 @@
 #include "base/fd.h"
 #include "engine/native/launcher.h"
 
+enum { AGAIN_MS = 500 };
+
 /* One who waits; lives on his stack. */
 struct call {
     uint64_t tag;
@@ -44,14 +46,20 @@ struct native_engine {
     pthread_mutex_t sending; /* of sock, which the reader uses without: it is closed after it */
     int sock;
     pthread_t reader;
-    bool reading; /* there is one */
+    bool reading;                       /* there is one */
+    struct native_engine_source source; /* of one that is started when it is needed */
+    int64_t tried_at;                   /* when that was last done; 0: never */
 };
 
 static struct native_engine *native_of(struct engine *e) {
     return (struct native_engine *)e;
 }
 
-static int unavailable(struct cay_error *err) {
+static int unavailable(const struct native_engine *n, struct cay_error *err) {
+    if (n->source.connect != NULL) {
+        error_set(err, CAY_UNAVAILABLE, "the engine has ended");
+        return error_remedy(err, "try again in a moment; the daemon's log says why it has");
+    }
     error_set(err, CAY_UNAVAILABLE, "the launcher has ended");
     return error_remedy(err, "the daemon starts a new one: try again in a moment");
 }
@@ -130,7 +138,42 @@ static void *read_answers(void *arg) {
 
 /* ---- callers ---- */
 
+static int connect_to(struct native_engine *n, int sock, struct cay_error *err);
+static void disconnect(struct native_engine *n);
+
+static bool is_gone(struct native_engine *n) {
+    (void)pthread_mutex_lock(&n->lock);
+    bool gone = n->gone;
+    (void)pthread_mutex_unlock(&n->lock);
+    return gone;
+}
+
+/* With n->sending held. */
+static void start_again(struct native_engine *n) {
+    struct cay_error err;
+    int sock = n->source.connect(n->source.user, &err);
+    n->tried_at = clock_ms();
+    if (sock < 0)
+        return;
+    disconnect(n);
+    (void)pthread_mutex_lock(&n->lock);
+    n->gone = false;
+    (void)pthread_mutex_unlock(&n->lock);
+    (void)connect_to(n, sock, &err);
+}
+
+/* One that is started when it is needed is, but not again and again if it does not live. */
+static void have_launcher(struct native_engine *n) {
+    if (n->source.connect == NULL || !is_gone(n))
+        return;
+    (void)pthread_mutex_lock(&n->sending);
+    if (is_gone(n) && (n->tried_at == 0 || clock_ms() - n->tried_at > AGAIN_MS))
+        start_again(n);
+    (void)pthread_mutex_unlock(&n->sending);
+}
+
 static int begin(struct native_engine *n, struct call *c) {
+    have_launcher(n);
     (void)pthread_mutex_lock(&n->lock);
     bool gone = n->gone;
     if (!gone) {
@@ -163,7 +206,7 @@ static int ask(struct native_engine *n, struct launcher_request *r, size_t mount
                struct launcher_answer *answer, struct cay_error *err) {
     struct call call = {.answer = answer};
     if (begin(n, &call) < 0)
-        return unavailable(err);
+        return unavailable(n, err);
     r->tag = call.tag;
     r->fds = fd >= 0 ? LAUNCHER_LISTENER : 0;
     (void)pthread_mutex_lock(&n->sending);
@@ -173,7 +216,7 @@ static int ask(struct native_engine *n, struct launcher_request *r, size_t mount
         wait_for(n, &call);
     end(n, &call);
     if (sent < 0 || !call.answered)
-        return unavailable(err);
+        return unavailable(n, err);
     if (answer->event != LAUNCHER_FAILED)
         return 0;
     *err = answer->err;
@@ -317,7 +360,7 @@ static int engine_once(struct engine *e, const struct sandbox_spec *spec, int co
     if (r == NULL || o == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (!add_once(n, o))
-        return unavailable(err);
+        return unavailable(n, err);
     r->tag = *ret_tag = o->tag;
     r->fds = LAUNCHER_CONNECTION;
     if (spec->mount_count > 0)
@@ -329,7 +372,7 @@ static int engine_once(struct engine *e, const struct sandbox_spec *spec, int co
     (void)pthread_mutex_lock(&n->lock);
     (void)take_once(n, o->tag);
     (void)pthread_mutex_unlock(&n->lock);
-    return unavailable(err);
+    return unavailable(n, err);
 }
 
 static int engine_once_end(struct engine *e, uint64_t tag, bool *ret_oom, struct cay_error *err) {
@@ -404,9 +447,11 @@ static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *re
 
 /* ---- life ---- */
 
-/* Ends the reader; the socket is closed after it, so that it reads from no other. */
+/* Ends the reader, if there is one; the socket is closed after it, so that it reads from no other.
+ */
 static void disconnect(struct native_engine *n) {
-    (void)shutdown(n->sock, SHUT_RDWR);
+    if (n->sock >= 0)
+        (void)shutdown(n->sock, SHUT_RDWR);
     if (n->reading)
         (void)pthread_join(n->reader, NULL);
     n->reading = false;
@@ -464,17 +509,41 @@ static const struct engine_ops ops = {
     .close = engine_close,
 };
 
-int native_engine_open(int sock, void (*ended)(void *user, const struct engine_end *end),
-                       void *user, struct engine **ret, struct cay_error *err) {
+static struct native_engine *new_engine(void (*ended)(void *user, const struct engine_end *end),
+                                        void *user, struct cay_error *err) {
     struct native_engine *n = calloc(1, sizeof *n);
     if (n == NULL) {
-        (void)close(sock);
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        return NULL;
     }
     n->engine = (struct engine){.ops = &ops, .ended = ended, .user = user};
+    n->sock = -1;
     (void)pthread_mutex_init(&n->lock, NULL);
     (void)pthread_mutex_init(&n->sending, NULL);
     (void)pthread_cond_init(&n->changed, NULL);
+    return n;
+}
+
+int native_engine_open_later(const struct native_engine_source *source,
+                             void (*ended)(void *user, const struct engine_end *end), void *user,
+                             struct engine **ret, struct cay_error *err) {
+    struct native_engine *n = new_engine(ended, user, err);
+    if (n == NULL)
+        return -CAY_RESOURCE_EXHAUSTED;
+    n->source = *source;
+    n->gone = true;
+    n->gone_at = clock_ms();
+    *ret = &n->engine;
+    return 0;
+}
+
+int native_engine_open(int sock, void (*ended)(void *user, const struct engine_end *end),
+                       void *user, struct engine **ret, struct cay_error *err) {
+    struct native_engine *n = new_engine(ended, user, err);
+    if (n == NULL) {
+        (void)close(sock);
+        return -CAY_RESOURCE_EXHAUSTED;
+    }
     int r = connect_to(n, sock, err);
     if (r < 0) {
         engine_close(&n->engine);

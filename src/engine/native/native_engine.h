@@ -11,3 +11,13 @@ int native_engine_open(int sock, void (*ended)(void *user, const struct engine_e
 
 /* A new launcher in place of one that died. What was under way has failed with -CAY_UNAVAILABLE. */
 int native_engine_reconnect(struct engine *e, int sock, struct cay_error *err);
+
+/* The same for an engine whose launcher is started when it is first needed, and again whenever it
+ * has ended. */
+struct native_engine_source {
+    int (*connect)(void *user, struct cay_error *err); /* a socket to a new one, or negative */
+    void *user;
+};
+int native_engine_open_later(const struct native_engine_source *source,
+                             void (*ended)(void *user, const struct engine_end *end), void *user,
+                             struct engine **ret, struct cay_error *err);

@@ -1,0 +1,207 @@
+"""One daemon with both engines: each sandbox says which, and one engine that is away harms nothing of
+the other."""
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+import support
+from docking import engine_of, make, refusal  # noqa: F401
+from engines import DockerEngine
+from launching import until
+
+pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
+
+
+class Both(DockerEngine):
+    """The native one unless a sandbox says otherwise."""
+
+    def start(self):
+        super().start()
+        self.begin("native")
+
+    def begin(self, default):
+        """The daemon anew, with this engine for sandboxes that do not say."""
+        self.end_daemon()
+        self.env["CAY_SANDBOX_ENGINE"] = default
+        self.daemon.start()
+
+
+engine = engine_of(Both)
+
+
+def helpers(engine, name):
+    """Programs of the daemon."""
+    pid = engine.daemon.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(c) for c in children if Path(f"/proc/{c}/comm").read_text() == f"{name}\n"]
+
+
+def rows(engine):
+    return {row["id"]: row for row in engine.daemon.call("GET", "/api/cay/sandbox")}
+
+
+def test_docker_is_started_when_it_is_asked_for(engine, make):
+    assert helpers(engine, "cay-docker") == [] and len(helpers(engine, "cay-launcher")) == 1
+    box = make(engine="docker")
+    assert len(helpers(engine, "cay-docker")) == 1
+    assert box.says("ls -d /.cay") == "/.cay\n"
+
+
+def test_both_side_by_side(engine, make):
+    one, other = make(image="host"), make(engine="docker")
+    assert one.says("echo $0 native") != other.says("echo here; ls -d /.cay")
+    found = rows(engine)
+    assert (found[one.id]["engine"], found[other.id]["engine"]) == ("native", "docker")
+    assert (found[one.id]["tier"], found[other.id]["tier"]) == ("full", "basic")
+    assert found[one.id]["disk"] > 0 and found[other.id]["disk"] == 0
+    table = engine.cay("ls").stdout.decode().splitlines()
+    assert "ENGINE" in table[0] and any(re.search(rf"{other.id}.*docker$", line) for line in table)
+    assert re.search(r"engine *docker", engine.cay("info", other.id).stdout.decode())
+    for box in (one, other):
+        box.do("pause")
+        box.do("resume")
+        box.do("stop")
+        box.do("start")
+        assert box.says("echo again") == "again\n"
+    one.remove()
+    assert other.says("echo stays") == "stays\n"
+
+
+def test_the_command_line_chooses(engine):
+    done = engine.cay("create", "--engine", "docker", "--image", engine.main, "--name", "by-cli")
+    support.ok(done)
+    assert json.loads(engine.cay("info", "-o", "json", "by-cli").stdout)["engine"] == "docker"
+    assert engine.cay("exec", "by-cli", "--", "ls", "-d", "/.cay").stdout == b"/.cay\n"
+    support.ok(engine.cay("rm", "--force", "by-cli"))
+
+
+def test_what_an_engine_cannot_do(engine, make):
+    status, message, remedy = refusal(make, engine="docker", disk="1g")
+    assert status == 501 and "Docker engine limits no disks" in message and "native" in remedy
+    status, message, _ = refusal(make, engine="docker", image="host")
+    assert status == 501 and "host image" in message
+    status, message, remedy = refusal(make, engine="other")
+    assert status == 400 and "other" in message and "docker" in remedy
+    volume = engine.daemon.call("POST", "/api/cay/volumes", {"name": "shared"})
+    status, message, _ = refusal(make, engine="docker", volumes=["shared:/data"])
+    assert status == 501 and "engine native" in message
+    engine.daemon.call("DELETE", f"/api/cay/volumes/{volume['id']}")
+    assert rows(engine) == {}
+
+
+def test_limits_count_both(engine, make):
+    engine.env["CAY_MANAGER_MAX_SANDBOXES"] = "1"
+    try:
+        engine.begin("native")
+        make(engine="docker")
+        _, message, _ = refusal(make, image="host")
+        assert "Maximum number of sandboxes (1)" in message
+    finally:
+        del engine.env["CAY_MANAGER_MAX_SANDBOXES"]
+        engine.begin("native")
+
+
+def test_the_helper_is_killed(engine, make):
+    """Its sandboxes do not notice, and the next request has another one."""
+    box = make(engine="docker")
+    os.kill(helpers(engine, "cay-docker")[0], signal.SIGKILL)
+    assert box.says("echo lives") == "lives\n"
+    assert until(lambda: box.stats()["memoryLimit"] > 0, 20)
+    box.do("stop")
+    box.do("start")
+    assert box.says("echo lives") == "lives\n"
+
+
+def test_the_daemon_comes_back(engine, make):
+    one, other = make(image="host"), make(engine="docker")
+    engine.daemon.kill()
+    engine.daemon.start()
+    assert one.says("echo one") == "one\n" and other.says("echo other") == "other\n"
+
+
+def test_docker_is_away(engine, make):
+    """Nothing of its sandboxes is changed or removed, and they say why nothing can be done."""
+    one, other = make(image="host"), make(engine="docker")
+    other.says("echo kept > /workspace/file")
+    engine.daemon.kill()
+    engine.docker.stop_daemon()
+    try:
+        engine.daemon.start()
+        assert one.says("echo works") == "works\n"
+        assert rows(engine)[other.id]["state"] == "started"
+        events = engine.daemon.call("GET", f"/api/cay/sandbox/{other.id}/events")
+        assert any("engine docker is away" in e["text"] for e in events), events
+        status, message, remedy = refusal(other.do, "stop")
+        assert status == 503 and "socket" in message and remedy
+        assert other.id in rows(engine)
+    finally:
+        engine.docker.start()
+    assert until(lambda: rows(engine)[other.id]["state"] != "started", 30)
+    other.do("start")
+    assert other.says("cat /workspace/file") == "kept\n"
+
+
+def test_what_nobody_knows_is_removed(engine, make):
+    """Of the other engine too, although no sandbox of it is known."""
+    box = make(engine="docker")
+    engine.daemon.kill()
+    with sqlite3.connect(engine.daemon.state / "daemon/cay.db") as db:
+        db.execute("DELETE FROM sandbox WHERE id = ?", (box.id,))
+    engine.daemon.start()
+    assert until(lambda: engine.docker("ps", "-aq").split() == [], 30)
+    assert list((engine.daemon.state / "docker").glob("0*")) == []
+
+
+@pytest.mark.parametrize("default", ["native", "docker"])
+def test_a_database_from_before(engine, make, default):
+    """It has no word of engines: what lies in the state folder tells."""
+    box = make(engine=default, image="host" if default == "native" else engine.main)
+    engine.daemon.kill()
+    with sqlite3.connect(engine.daemon.state / "daemon/cay.db") as db:
+        db.execute("ALTER TABLE sandbox DROP COLUMN engine")
+        version, = db.execute("PRAGMA user_version").fetchone()
+        db.execute(f"PRAGMA user_version = {version - 1}")
+    engine.daemon.start()
+    assert rows(engine)[box.id]["engine"] == default
+    assert box.says("echo found") == "found\n"
+    box.remove()
+
+
+def test_the_other_way_round(engine, make):
+    """Docker unless a sandbox says otherwise."""
+    engine.begin("docker")
+    try:
+        assert helpers(engine, "cay-launcher") == []
+        one, other = make(), make(engine="native", image="host")
+        assert len(helpers(engine, "cay-launcher")) == 1
+        found = rows(engine)
+        assert (found[one.id]["engine"], found[other.id]["engine"]) == ("docker", "native")
+        assert found[other.id]["tier"] == "full" and found[other.id]["disk"] > 0
+        assert other.says("echo inside") == "inside\n"
+        one.remove()
+        other.remove()
+    finally:
+        engine.begin("native")
+
+
+def test_archives_and_snapshots_are_native(engine, make):
+    one, other = make(image="host"), make(engine="docker")
+    status, message, _ = refusal(other.do, "archive")
+    assert status == 501 and "archived" in message
+    one.do("archive")
+    one.do("start")
+    done = engine.cay("snapshot", "create", other.id, "of-docker")
+    assert done.returncode != 0 and b"native engine" in done.stderr, done
+
+
+def test_nothing_is_left(engine):
+    assert rows(engine) == {}
+    assert engine.docker("ps", "-aq").split() == []
+    assert subprocess.run(engine.command("cay", "ls", "--state-dir", engine.daemon.state), env=engine.env,
+                          stdout=subprocess.PIPE, timeout=60).returncode == 0
