@@ -32,6 +32,15 @@ static void write_states(struct buf *out, const struct manager_totals *t) {
     }
 }
 
+static void write_engines(struct buf *out, const struct manager_totals *t) {
+    static const char name[] = "cay_engine_sandboxes";
+    prometheus_family(out, name, "gauge", "Sandboxes by engine.");
+    for (enum engine_kind k = ENGINE_NATIVE; k < ENGINE_KINDS; k++) {
+        const struct prometheus_label labels[] = {{"engine", engine_kind_name(k)}, {NULL, NULL}};
+        prometheus_sample(out, name, labels, (double)t->by_engine[k]);
+    }
+}
+
 static void write_pool(struct buf *out, const struct manager_pool_totals *p) {
     double tries = (double)(p->hits + p->misses);
     prometheus_gauge(out, "cay_pool_size", "Sandboxes made ahead that wait to be taken.",
@@ -91,6 +100,7 @@ void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key
     struct manager_totals t;
     manager_totals(m, caller, &t);
     write_states(out, &t);
+    write_engines(out, &t);
     prometheus_gauge(out, "cay_sandboxes_limit", "Sandboxes that there may be at the same time.",
                      (double)t.limit);
     prometheus_gauge(out, "cay_operations", "Operations in sandboxes that are under way.",

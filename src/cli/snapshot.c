@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/jsonw.h"
 #include "base/program.h"
+#include "base/str.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 
@@ -103,13 +104,20 @@ static int snapshot_there(struct sandbox_verb *v, const char *who, const char *n
     return verb_print(&line);
 }
 
+/* Its files are where only the daemon's engine reaches them. */
+static bool is_container(struct sandbox_verb *v, const char *who) {
+    const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox/", .who = who};
+    _cleanup_(table_free) struct table t = {0};
+    return sandbox_ask_table(v, &req, &t) == 0 && str_equal(table_get(&t, 0, "engine"), "docker");
+}
+
 static int run_create(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
     int code = 0;
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(values);
     if (sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
-    if (v.daemon.address.tcp)
+    if (v.daemon.address.tcp || is_container(&v, argv[0]))
         return snapshot_there(&v, argv[0], argv[1]);
     return snapshot(&v, argv[0], argv[1], &code) < 0 ? sandbox_fail(&v) : code;
 }

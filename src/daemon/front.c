@@ -213,16 +213,18 @@ static int unname_image(void *user, const char *name, struct cay_error *err) {
 
 static int keep_sandbox(void *user, const char *sandbox, const char *name, struct cay_error *err) {
     struct sandbox_record r;
-    int e = manager_get(((const struct front *)user)->manager, sandbox, &r, err);
+    const struct front *f = user;
+    int e = manager_get(f->manager, sandbox, &r, err);
     if (e < 0)
         return e;
-    enum engine_kind engine = r.engine;
+    char image[HEX_SIZE];
+    bool is_native = r.engine == ENGINE_NATIVE;
+    e = is_native ? 0 : manager_snapshot(f->manager, &r, image, err);
     sandbox_record_free(&r);
-    if (engine != ENGINE_NATIVE) {
-        error_set(err, CAY_UNSUPPORTED, "the Docker engine makes no snapshots of sandboxes");
-        return error_remedy(err, "build an image with what the sandbox should have");
-    }
-    return change_store(user, STORE_KEEP, sandbox, name, err);
+    if (e < 0)
+        return e;
+    return is_native ? change_store(f, STORE_KEEP, sandbox, name, err)
+                     : change_store(f, STORE_NAME, image, name, err);
 }
 
 static int build_image(void *user, const struct image_build_order *order, char id[static HEX_SIZE],

@@ -73,6 +73,16 @@ struct engine_ops {
     /* Ends it, if it has not. With ret_oom it waits until everything is gone, and tells whether it
      * ran out of memory; fails with the reason if it was never started. */
     int (*once_end)(struct engine *e, uint64_t tag, bool *ret_oom, struct cay_error *err);
+    /* For an engine that keeps by itself what sandboxes have written; NULL where it does not. Of
+     * one that does not run, made from this image: kept, so that after it was removed start makes
+     * it again with that. */
+    int (*archive)(struct engine *e, const char *id, const char *image, uint64_t *ret_bytes,
+                   struct cay_error *err);
+    /* Forgets that; of one that has been removed. None is fine. */
+    int (*unarchive)(struct engine *e, const char *id, struct cay_error *err);
+    /* The same of one that stands still, as an image of the store. */
+    int (*snapshot)(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
+                    struct cay_error *err);
     /* Everything that exists, for recovery. The caller frees the array. */
     int (*list)(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
                 struct cay_error *err);

@@ -283,6 +283,7 @@ void manager_totals(struct manager *m, const struct key *caller, struct manager_
         ret->total++;
         ret->operations += s->operations;
         ret->by_state[s->record.state]++;
+        ret->by_engine[s->record.engine]++;
     }
     ret->started = ret->by_state[SANDBOX_STARTED];
     pool_total(m, &ret->pool);

@@ -10,6 +10,7 @@
 #include <cay/errors.h>
 
 #include "engine/engine.h"
+#include "manager/archive_ops.h"
 #include "manager/audit.h"
 #include "manager/key.h"
 #include "manager/network_ops.h"
@@ -40,31 +41,6 @@ typedef int (*ensure_image)(void *user, const char *name, bool is_local, int pro
 /* What commands get by the image of a new sandbox: fills user, work_dir and what is missing in env
  * of its record. */
 typedef int (*describe_image)(void *user, struct sandbox_record *r, struct cay_error *err);
-
-/* Archives of what sandboxes have written. Each may take long, in the caller's thread; lines that
- * tell how far it is go to progress_fd (or -1). */
-struct archive_ops {
-    /* Of a sandbox that does not run: a whole archive on the disk, or none. */
-    int (*write)(void *user, const struct sandbox_record *r, int progress_fd, uint64_t *ret_bytes,
-                 struct cay_error *err);
-    /* The engine's files from the archive, which stays. Files that are there are left as they are.
-     */
-    int (*restore)(void *user, const struct sandbox_record *r, int progress_fd,
-                   struct cay_error *err);
-    /* None is fine. */
-    int (*remove)(void *user, const char *id, struct cay_error *err);
-    /* Backups, in the same way; NULL: there are none. Of a sandbox that stands still or does not
-     * run, in place of its last one, which stays if the new one is larger than max_bytes
-     * (-CAY_LIMIT_REACHED) or fails otherwise; */
-    int (*backup)(void *user, const struct sandbox_record *r, uint64_t max_bytes,
-                  uint64_t *ret_bytes, struct cay_error *err);
-    /* *ret: there were no files, and now there are; */
-    int (*restore_backup)(void *user, const struct sandbox_record *r, int progress_fd, bool *ret,
-                          struct cay_error *err);
-    /* ends who is making one, which leaves the last one as it is; */
-    int (*end_backup)(void *user, const char *id, struct cay_error *err);
-    int (*remove_backup)(void *user, const char *id, struct cay_error *err);
-};
 
 struct manager_options {
     const char *folder; /* ours alone: the database and the sandboxes' sockets; it must be the work
@@ -226,6 +202,7 @@ struct manager_pool_totals {
 struct manager_totals {
     size_t total, started, operations;
     size_t by_state[SANDBOX_STATE_COUNT];
+    size_t by_engine[ENGINE_KINDS];
     int64_t limit;
     bool shutting_down;
     struct manager_pool_totals pool;
@@ -233,6 +210,11 @@ struct manager_totals {
 };
 /* Of what the caller sees; NULL: of all. */
 void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret);
+
+/* An image of the store from a sandbox that stands still, of an engine that keeps by itself what is
+ * written. */
+int manager_snapshot(struct manager *m, const struct sandbox_record *r, char image[static HEX_SIZE],
+                     struct cay_error *err);
 
 /* What became of a sandbox: its states, why, and what was done to it in between. */
 struct manager_event {

@@ -24,16 +24,21 @@ static void note_archive(struct manager *m, struct sandbox *s, int64_t bytes) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
+const struct archive_ops *archives_of(const struct manager *m, const struct sandbox_record *r) {
+    return r->engine == ENGINE_NATIVE ? m->archives : NULL; /* of disks that we made */
+}
+
+/* Containers are archived by their engine, within Docker. */
+static bool has_archives(const struct manager *m, const struct sandbox_record *r) {
+    return r->engine == ENGINE_DOCKER || m->archives != NULL;
+}
+
 static int require_archives(const struct manager *m, const struct sandbox *s,
                             struct cay_error *err) {
-    if (archives_of(m, &s->record) != NULL)
+    if (has_archives(m, &s->record))
         return 0;
     error_set(err, CAY_UNSUPPORTED, "sandboxes are not archived here");
     return error_remedy(err, "stop it instead: cay stop");
-}
-
-const struct archive_ops *archives_of(const struct manager *m, const struct sandbox_record *r) {
-    return r->engine == ENGINE_NATIVE ? m->archives : NULL; /* of disks that we made */
 }
 
 /* Its files are in the archive: they and its processes' socket are not needed any more. What fails
@@ -47,7 +52,9 @@ int archive_empty(struct manager *m, struct sandbox *s, struct cay_error *err) {
 
 static int write_archive(struct manager *m, struct sandbox *s, struct cay_error *err) {
     uint64_t bytes = 0;
-    int r = m->archives->write(m->user, &s->record, turn_progress(s), &bytes, err);
+    const struct archive_ops *a = archives_of(m, &s->record);
+    int r = a != NULL ? a->write(m->user, &s->record, turn_progress(s), &bytes, err)
+                      : drive_archive(m, &s->record, &bytes, err);
     if (r < 0)
         return r;
     note_archive(m, s, (int64_t)MAX(bytes, (uint64_t)1));
@@ -93,7 +100,8 @@ int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *e
     if (r < 0)
         return r;
     note_archive(m, s, s->record.archive_bytes);
-    r = m->archives->restore(m->user, &s->record, turn_progress(s), &here);
+    const struct archive_ops *a = archives_of(m, &s->record); /* else the engine's start does it */
+    r = a != NULL ? a->restore(m->user, &s->record, turn_progress(s), &here) : 0;
     if (r == 0)
         return 0;
     (void)turn_become(m, s, SANDBOX_ARCHIVED, NULL, NULL); /* which a restart would find too */
@@ -104,9 +112,11 @@ int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *e
 }
 
 int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    if (s->record.archive_bytes == 0 || archives_of(m, &s->record) == NULL)
+    const struct archive_ops *a = archives_of(m, &s->record);
+    if (s->record.archive_bytes == 0 || !has_archives(m, &s->record))
         return 0;
-    int r = m->archives->remove(m->user, s->record.id, err);
+    int r =
+        a != NULL ? a->remove(m->user, s->record.id, err) : drive_unarchive(m, s->record.id, err);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&m->lock);
@@ -117,7 +127,8 @@ int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err) {
 
 bool archive_is_needless(const struct sandbox *s) {
     enum sandbox_state state = s->record.state;
-    return s->record.archive_bytes != 0 && !s->changing &&
+    /* a container that was made from its archive needs it as long as it is there */
+    return s->record.engine == ENGINE_NATIVE && s->record.archive_bytes != 0 && !s->changing &&
            (state == SANDBOX_STARTED || state == SANDBOX_STOPPED || state == SANDBOX_PAUSED);
 }
 
@@ -155,7 +166,7 @@ int manager_archive(struct manager *m, const char *who, int progress_fd, struct 
 
 bool archive_is_due(const struct manager *m, const struct sandbox *s) {
     int64_t since = clock_ms() - s->stopped_at;
-    return archives_of(m, &s->record) != NULL && s->record.state == SANDBOX_STOPPED &&
+    return has_archives(m, &s->record) && s->record.state == SANDBOX_STOPPED &&
            s->operations == 0 && !s->record.pooled && s->record.auto_archive_minutes > 0 &&
            since >= limits_minutes_ms(&m->limits, s->record.auto_archive_minutes);
 }

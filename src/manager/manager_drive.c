@@ -96,6 +96,23 @@ int drive_stats(struct manager *m, const char *id, struct engine_stats *ret,
     return r;
 }
 
+int drive_archive(struct manager *m, const struct sandbox_record *r, uint64_t *ret_bytes,
+                  struct cay_error *err) {
+    struct engine *e = drive_engine(m, r->id);
+    return e->ops->archive(e, r->id, r->image, ret_bytes, err);
+}
+
+int drive_unarchive(struct manager *m, const char *id, struct cay_error *err) {
+    struct engine *e = drive_engine(m, id);
+    return ask(m, e, e->ops->unarchive, id, err);
+}
+
+int manager_snapshot(struct manager *m, const struct sandbox_record *r, char image[static HEX_SIZE],
+                     struct cay_error *err) {
+    struct engine *e = drive_engine(m, r->id);
+    return e->ops->snapshot(e, r->id, r->image, image, err);
+}
+
 int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_error *err) {
     struct engine *e = drive_engine(m, spec->id);
     struct patience p = patience_new();

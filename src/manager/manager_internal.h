@@ -12,6 +12,7 @@
 #include "manager/key.h"
 #include "manager/manager.h"
 #include "manager/manager_checks.h"
+#include "manager/manager_drive.h"
 #include "manager/manager_network.h"
 #include "manager/manager_pool.h"
 #include "manager/volume.h"
@@ -167,25 +168,6 @@ int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err
  * it. */
 void turn_tell(struct manager *m, struct sandbox *s, const int *fd);
 int turn_progress(const struct sandbox *s); /* -1: nowhere */
-
-/* ---- manager_drive.c: the operations of the engines; that of a sandbox is found by its id ---- */
-
-/* The engine of the sandbox in the table with this id; takes the lock. */
-struct engine *drive_engine(struct manager *m, const char *id);
-int drive_start(struct manager *m, const struct sandbox_spec *spec, const char *image, int listener,
-                struct cay_error *err); /* err is not NULL */
-int drive_stop(struct manager *m, const char *id, struct cay_error *err);
-int drive_pause(struct manager *m, const char *id, struct cay_error *err);
-int drive_resume(struct manager *m, const char *id, struct cay_error *err);
-int drive_stats(struct manager *m, const char *id, struct engine_stats *ret, struct cay_error *err);
-int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_error *err);
-int drive_volume(struct manager *m,
-                 int (*call)(struct engine *e, const char *id, struct cay_error *err),
-                 const char *id, struct cay_error *err);
-int drive_remove(struct manager *m, const char *id, struct cay_error *err);
-/* The same of what is in no table. */
-int drive_remove_lost(struct manager *m, enum engine_kind kind, const char *id,
-                      struct cay_error *err);
 
 /* ---- manager_change.c: for who has the turn ---- */
 int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,

@@ -23,7 +23,8 @@ from launching import (DONE, EXEC, INPUT, INPUT_END, REQUEST, STARTED, STDOUT, C
 
 KEYS = ["id", "name", "state", "image", "user", "workDir", "memory", "cpus", "disk", "pids",
         "labels", "env", "volumes", "network", "createdAt", "updatedAt", "lastActivityAt",
-        "autoStopInterval", "autoArchiveInterval", "archiveSize", "autoDeleteInterval", "onFailure", "tier", "profile",
+        "autoStopInterval", "autoArchiveInterval", "archiveSize", "autoDeleteInterval", "onFailure",
+        "engine", "tier", "profile",
         "progress", "errorReason", "errorRemedy"]
 
 

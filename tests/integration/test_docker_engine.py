@@ -106,10 +106,8 @@ def test_a_volume_that_is_not_the_one_that_was_checked(engine, make):
 def test_what_needs_a_disk_of_ours_is_refused(engine, make):
     """Before anything is stopped for it."""
     box = make()
-    status, message, _ = refusal(box.do, "archive")
-    assert status == 501 and "archived" in message
-    done = engine.cay("snapshot create", box.id, "kept")
-    assert done.returncode != 0 and b"native engine" in done.stderr
+    answer = engine.daemon.ask("POST", f"/api/sandbox/{box.id}/backup", {})
+    assert answer.status == 501 and "backed up" in str(answer.json())
     assert box.says("echo runs") == "runs\n"
 
 
@@ -328,17 +326,3 @@ def test_a_docker_that_is_too_old(folder):
         said = refused_start(folder / "state", f"unix://{folder}/old.sock")
         assert "1.30" in said and "19.03" in said
         server.shutdown()
-
-
-def test_sandboxes_of_another_engine(engine, folder, make):
-    """Neither engine takes what the other has for lost."""
-    make()
-    state = engine.daemon.state
-    engine.daemon.stop()
-    try:
-        done = subprocess.run([support.BUILD / "cayd", "--state-dir", state],
-                              env={**engine.env, "CAY_SANDBOX_ENGINE": "native"},
-                              stderr=subprocess.PIPE, timeout=60)
-        assert done.returncode != 0 and b"sandboxes of engine docker" in done.stderr
-    finally:
-        engine.daemon.start()

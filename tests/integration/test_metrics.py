@@ -101,6 +101,8 @@ def test_metrics(folder, clean_host):
         after = page(daemon)
         assert after.value("cay_sandboxes", state="started") == 1
         assert after.value("cay_sandboxes_limit") == 100
+        assert after.value("cay_engine_sandboxes", engine="native") == 1
+        assert after.value("cay_engine_sandboxes", engine="docker") == 0
         assert after.value("cay_sandbox_memory_limit_bytes", id=box, name="lab") == 512 << 20
         for name in ("cay_sandbox_create", "cay_sandbox_start", "cay_exec", "cay_exec_first_byte"):
             assert after.value(f"{name}_seconds_count") == 1, name

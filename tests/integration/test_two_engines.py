@@ -190,14 +190,65 @@ def test_the_other_way_round(engine, make):
         engine.begin("native")
 
 
-def test_archives_and_snapshots_are_native(engine, make):
+def test_the_configured_engine_is_changed(engine, make):
+    """Neither takes what the other has for lost."""
     one, other = make(image="host"), make(engine="docker")
-    status, message, _ = refusal(other.do, "archive")
-    assert status == 501 and "archived" in message
-    one.do("archive")
-    one.do("start")
-    done = engine.cay("snapshot", "create", other.id, "of-docker")
-    assert done.returncode != 0 and b"native engine" in done.stderr, done
+    for default in ("docker", "native"):
+        engine.begin(default)
+        assert one.says("echo one") == "one\n" and other.says("echo other") == "other\n"
+
+
+def images(engine):
+    return set(engine.docker("images", "-aq", "--no-trunc").split())
+
+
+def test_an_archive(engine, make):
+    """What was written, changed and removed, with owners and links; the container is gone meanwhile."""
+    before = images(engine)
+    box = make(engine="docker", profile="build")
+    box.says("echo kept > /workspace/file; rm /etc/group; ln -s file /workspace/link; mkdir /data; "
+             "touch /data/x; chown 12:34 /data/x")
+    box.do("archive")
+    assert rows(engine)[box.id]["state"] == "archived" and rows(engine)[box.id]["archiveSize"] > 0
+    assert engine.docker("ps", "-aq").split() == []
+    engine.daemon.kill()
+    engine.daemon.start()
+    assert rows(engine)[box.id]["state"] == "archived"
+    for turn in range(2):  # what is archived again has all of it
+        box.do("start")
+        assert box.says("cat /workspace/link; stat -c %u:%g /data/x; test -e /etc/group || echo gone") == \
+            "kept\n12:34\ngone\n"
+        box.says(f"echo {turn} >> /workspace/turns")
+        box.do("archive")
+    box.do("start")
+    assert box.says("cat /workspace/turns") == "0\n1\n"
+    box.remove()
+    assert images(engine) == before
+
+
+def test_an_archived_one_is_removed(engine, make):
+    before = images(engine)
+    box = make(engine="docker")
+    box.do("archive")
+    box.remove()
+    assert images(engine) == before and list((engine.daemon.state / "images/pins").glob("*")) == []
+
+
+def test_a_snapshot(engine, make):
+    """An image of cay's store, for either engine, with what its own image said of commands."""
+    box = make(engine="docker")
+    box.says("echo kept > /workspace/file")
+    support.ok(engine.cay("snapshot", "create", box.id, "of-docker"))
+    assert rows(engine)[box.id]["state"] == "started" and box.says("echo on") == "on\n"
+    about = json.loads(engine.cay("image inspect", "of-docker").stdout)
+    assert "/.cay" not in json.dumps(about)
+    for kind in ("docker", "native"):
+        copy = make(engine=kind, image="of-docker")
+        assert copy.says("cat /workspace/file; echo $FROM_IMAGE") == "kept\nyes\n"
+        copy.remove()
+    assert engine.cay("snapshot", "create", box.id, "of-docker").returncode != 0  # the name is taken
+    box.remove()
+    support.ok(engine.cay("image rm", "of-docker"))
 
 
 def test_nothing_is_left(engine):

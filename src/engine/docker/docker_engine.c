@@ -133,7 +133,9 @@ static int engine_remove(struct engine *e, const char *id, struct cay_error *err
     r = path_remove_tree(d->folder, id);
     if (r < 0)
         return error_sys(err, -r, "removing the folder of sandbox %s", id);
-    return image_store_unpin(d->home, id, err);
+    char archive[DOCKER_ARCHIVE_SIZE]; /* it is started with the image's users again */
+    r = d->is_run ? 0 : docker_archive_find(d, id, archive, err);
+    return r != 0 ? MIN(r, 0) : image_store_unpin(d->home, id, err);
 }
 
 /* ---- limits and statistics ---- */
@@ -266,6 +268,9 @@ static const struct engine_ops ops = {
     .volume_remove = engine_volume_remove,
     .stats = engine_stats,
     .usage = engine_usage,
+    .archive = docker_archive,
+    .unarchive = docker_unarchive,
+    .snapshot = docker_snapshot,
     .list = engine_list,
     .close = engine_close,
 };

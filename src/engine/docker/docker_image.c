@@ -79,8 +79,7 @@ static int load(struct docker_api *api, const char *state_dir, const char *id,
     return r < 0 ? error_prefix(err, "giving the image to Docker") : 0;
 }
 
-/* A name, so that `docker image prune` leaves it alone. */
-static int name_image(struct docker_api *api, const char *id, struct cay_error *err) {
+int docker_image_name(struct docker_api *api, const char *id, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     char path[DOCKER_PATH_SIZE];
     if (str_format(path, sizeof path, "/images/sha256:%s/tag?repo=cay&tag=%.12s", id, id) < 0)
@@ -94,5 +93,5 @@ int docker_image_ensure(struct docker_api *api, const char *state_dir, const cha
     if (r != 0)
         return r < 0 ? r : 0;
     r = load(api, state_dir, id, err);
-    return r < 0 ? r : name_image(api, id, err);
+    return r < 0 ? r : docker_image_name(api, id, err);
 }

@@ -55,6 +55,17 @@ int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *re
 int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,
                  struct cay_error *err);
 
+/* docker_commit.c: see engine.h. */
+int docker_archive(struct engine *e, const char *id, const char *image, uint64_t *ret_bytes,
+                   struct cay_error *err);
+int docker_unarchive(struct engine *e, const char *id, struct cay_error *err);
+int docker_snapshot(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
+                    struct cay_error *err);
+enum { DOCKER_ARCHIVE_SIZE = 64 };
+/* 1 if the sandbox has an archive, 0 if not; name is that of its image. */
+int docker_archive_find(struct docker_engine *d, const char *id,
+                        char name[static DOCKER_ARCHIVE_SIZE], struct cay_error *err);
+
 /* docker_runs.c: sandboxes that go with the process that made them. */
 
 /* Excludes others from making and judging folders until it is closed. */

@@ -364,6 +364,25 @@ int docker_parse_event(const char *line, size_t len, const char *home, struct do
                : error_set(err, CAY_NOT_FOUND, "an event of another's container");
 }
 
+int docker_parse_image_id(const char *text, size_t len, char out[static HEX_SIZE],
+                          struct cay_error *err) {
+    static const char prefix[] = "sha256:";
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = json_parse("Docker's image", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    const char *id = "";
+    r = json_get_string(&root, "Id", JSON_REQUIRED, &id, err);
+    if (r < 0)
+        return r;
+    if (str_starts(id, prefix))
+        id += sizeof prefix - 1;
+    if (!hex_is_valid(id) || str_copy(out, HEX_SIZE, id) < 0)
+        return error_set(err, CAY_INTERNAL, "Docker gave an image an id that is none");
+    return 0;
+}
+
 int docker_parse_exec(const char *text, size_t len, char out[static DOCKER_EXEC_SIZE],
                       struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;

@@ -78,6 +78,9 @@ int docker_parse_loaded(const char *text, size_t len, char out[static DOCKER_TEX
 /* One line of the events; -CAY_NOT_FOUND if it is about no container of this state folder. */
 int docker_parse_event(const char *line, size_t len, const char *home, struct docker_event *ret,
                        struct cay_error *err);
+/* The "Id" of an image, without its "sha256:". */
+int docker_parse_image_id(const char *text, size_t len, char out[static HEX_SIZE],
+                          struct cay_error *err);
 /* The id of an exec: letters and digits. */
 int docker_parse_exec(const char *text, size_t len, char out[static DOCKER_EXEC_SIZE],
                       struct cay_error *err);

@@ -7,6 +7,7 @@
 #include "base/jsonw.h"
 #include "base/str.h"
 #include "engine/docker/docker_parse.h"
+#include "image/record.h"
 
 enum { CPU_PERIOD_US = 100000, FILES_SOFT = 1024 };
 
@@ -227,6 +228,26 @@ int docker_spec_volume(const char *id, const char *home, struct buf *out, struct
     jsonw_key(&w, "Labels");
     jsonw_begin_object(&w);
     jsonw_put_string(&w, DOCKER_LABEL_HOME, home);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    return finish(&w, err);
+}
+
+int docker_spec_commit(const struct image_record *from, struct buf *out, struct cay_error *err) {
+    static const char *const labels[] = {DOCKER_LABEL_ID, DOCKER_LABEL_HOME, DOCKER_LABEL_KEY,
+                                         DOCKER_LABEL_VERSION};
+    struct jsonw w = JSONW_INIT(out);
+    jsonw_begin_object(&w);
+    put_list(&w, "Entrypoint", (const char *const *)from->entrypoint.v, from->entrypoint.len);
+    put_list(&w, "Cmd", (const char *const *)from->cmd.v, from->cmd.len);
+    put_list(&w, "Env", (const char *const *)from->env.v, from->env.len);
+    jsonw_put_string(&w, "User", from->user);
+    jsonw_put_string(&w, "WorkingDir",
+                     from->working_dir[0] != '\0' ? from->working_dir : DOCKER_WORK_INSIDE);
+    jsonw_key(&w, "Labels"); /* empty: they cannot be taken away */
+    jsonw_begin_object(&w);
+    for (size_t i = 0; i < ARRAY_LEN(labels); i++)
+        jsonw_put_string(&w, labels[i], "");
     jsonw_end_object(&w);
     jsonw_end_object(&w);
     return finish(&w, err);

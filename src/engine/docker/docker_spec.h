@@ -8,6 +8,7 @@
 
 struct buf;
 struct cay_error;
+struct image_record;
 
 /* Where the folder with the way in is seen inside (docker_door.h). */
 #define DOCKER_DOOR_INSIDE "/.cay"
@@ -41,5 +42,8 @@ int docker_spec_filler(const char *image, const char *volume, struct buf *out,
                        struct cay_error *err);
 /* The body of a request for the named volume with this id. */
 int docker_spec_volume(const char *id, const char *home, struct buf *out, struct cay_error *err);
+/* The body of a request for an image of a container: what the image that it was made from says of
+ * commands, instead of how the container is started; and none of our labels. */
+int docker_spec_commit(const struct image_record *from, struct buf *out, struct cay_error *err);
 /* The body of a request to change its limits: those that are not 0. */
 int docker_spec_update(const struct sandbox_spec *spec, struct buf *out, struct cay_error *err);

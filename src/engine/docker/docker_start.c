@@ -42,7 +42,8 @@ struct starting {
     char tools[DOCKER_VOLUME_SIZE]; /* instead of the door, on another machine */
     char *sources[SPEC_MOUNTS_MAX]; /* real paths of the mounts */
     struct docker_orders orders;
-    bool had; /* a container, before this start */
+    bool had;                                  /* a container, before this start */
+    char from[DOCKER_ARCHIVE_SIZE + HEX_SIZE]; /* the image, as Docker knows it */
 };
 
 static void starting_free(struct starting *st) {
@@ -269,10 +270,10 @@ static uint64_t limit_of(int resource, uint64_t enough) {
 static int create(struct starting *st, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
-    char path[DOCKER_PATH_SIZE], name[128];
+    char path[DOCKER_PATH_SIZE];
     bool far = st->d->is_far;
     struct docker_plan plan = {.spec = &st->spec,
-                               .image = name,
+                               .image = st->from,
                                .home = st->d->label,
                                .version = CAY_VERSION,
                                .is_far = far,
@@ -281,10 +282,9 @@ static int create(struct starting *st, struct cay_error *err) {
                                .files = far ? 0 : limit_of(RLIMIT_NOFILE, FILES_MAX),
                                .processes = far ? 0 : limit_of(RLIMIT_NPROC, PROCESSES_MAX),
                                .sources = (const char *const *)st->sources};
-    if (str_format(name, sizeof name, "sha256:%s", st->image) < 0 ||
-        str_format(path, sizeof path, "/containers/create?name=cay-%s", st->spec.id) < 0)
+    if (str_format(path, sizeof path, "/containers/create?name=cay-%s", st->spec.id) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
-    int r = far ? docker_far_tools(st->d, name, err) : 0;
+    int r = far ? docker_far_tools(st->d, st->from, err) : 0;
     if (r == 0)
         r = docker_spec_create(&plan, &body, err);
     if (r < 0)
@@ -293,6 +293,16 @@ static int create(struct starting *st, struct cay_error *err) {
         .method = "POST", .path = path, .body = buf_text(&body), .body_len = body.len};
     r = docker_do(st->d->api, &call, &a, err);
     return r < 0 ? r : remember(st, err);
+}
+
+/* What the sandbox had written, if it was archived; else its image. */
+static int have_image(struct starting *st, struct cay_error *err) {
+    int r = st->d->is_run ? 0 : docker_archive_find(st->d, st->spec.id, st->from, err);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    if (str_format(st->from, sizeof st->from, "sha256:%s", st->image) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of an image");
+    return docker_image_ensure(st->d->api, st->d->home, st->image, err);
 }
 
 /* Makes the container if there is none; else gives it the limits of now. */
@@ -305,7 +315,7 @@ static int have_container(struct starting *st, struct cay_error *err) {
         return error_remedy(err, "remove the sandbox, and make another");
     }
     if (r == -CAY_NOT_FOUND) {
-        r = docker_image_ensure(st->d->api, st->d->home, st->image, err);
+        r = have_image(st, err);
         return r < 0 ? r : create(st, err);
     }
     if (r < 0)

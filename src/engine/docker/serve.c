@@ -99,6 +99,14 @@ static int run(struct job *j, struct launcher_answer *a, struct cay_error *err) 
         return ops->volume_make(j->e, id, err);
     case LAUNCHER_VOLUME_REMOVE:
         return ops->volume_remove(j->e, id, err);
+    case LAUNCHER_ARCHIVE:
+        a->event = LAUNCHER_HAS_STATS;
+        return ops->archive(j->e, id, j->request.image, &a->stats.disk_bytes, err);
+    case LAUNCHER_UNARCHIVE:
+        return ops->unarchive(j->e, id, err);
+    case LAUNCHER_SNAPSHOT:
+        a->event = LAUNCHER_HAS_IMAGE;
+        return ops->snapshot(j->e, id, j->request.image, a->image, err);
     case LAUNCHER_LIST:
         return list(j, a, err);
     case LAUNCHER_STATS:

@@ -449,6 +449,12 @@ void keep_handle(struct keep *k, const struct launcher_request *r, int listener)
     case LAUNCHER_USAGE:
         handle_stats(k, r);
         break;
+    case LAUNCHER_ARCHIVE:
+    case LAUNCHER_UNARCHIVE:
+    case LAUNCHER_SNAPSHOT:
+        answer_result(k, r->tag, error_set(&err, CAY_UNSUPPORTED, "the launcher keeps no archives"),
+                      &err);
+        break;
     default:
         handle_list(k, r);
         break;

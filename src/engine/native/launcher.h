@@ -40,6 +40,10 @@ enum launcher_op {
     LAUNCHER_VOLUME_MAKE = 30,   /* the named volume spec.id; there already is fine */
     LAUNCHER_VOLUME_REMOVE = 31, /* with all that is in it; gone already is fine */
     LAUNCHER_USAGE = 20,         /* STATS at once, without disk_bytes */
+    /* Of an engine that keeps by itself what sandboxes have written; with image: */
+    LAUNCHER_ARCHIVE = 40, /* STATS, with disk_bytes alone */
+    LAUNCHER_UNARCHIVE = 41,
+    LAUNCHER_SNAPSHOT = 42, /* IMAGE */
 };
 
 enum { LAUNCHER_CONNECTION = 1, LAUNCHER_LISTENER = 2 }; /* bits of `fds`, in this order */
@@ -48,7 +52,7 @@ struct launcher_request {
     uint32_t op;
     uint32_t fds;
     uint64_t tag;             /* chosen by the client, comes back in every answer */
-    char image[HEX_SIZE];     /* KEEP: id in the store; "" is the host image */
+    char image[HEX_SIZE];     /* id in the store; "" is the host image */
     struct sandbox_spec spec; /* START and KEEP; its mounts follow */
     struct mount_spec mounts[SPEC_MOUNTS_MAX]; /* as many as there are; the length tells */
 };
@@ -60,6 +64,7 @@ enum launcher_event {
     LAUNCHER_DONE = 4,
     LAUNCHER_HAS_STATS = 5,
     LAUNCHER_HAS_LIST = 6,
+    LAUNCHER_HAS_IMAGE = 8,
     LAUNCHER_KEPT_ENDED = 7, /* without a tag: one that stays has ended, asked or not, or did so
                               * before this launcher began */
 };
@@ -76,6 +81,7 @@ struct launcher_answer {
     union {
         struct cay_error err;      /* FAILED */
         struct engine_stats stats; /* HAS_STATS */
+        char image[HEX_SIZE];      /* HAS_IMAGE: id in the store */
         struct {
             uint32_t count; /* fewer than LAUNCHER_PAGE: these are the last */
             struct engine_sandbox entries[LAUNCHER_PAGE];

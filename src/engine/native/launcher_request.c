@@ -61,6 +61,11 @@ static bool bare_is_sane(const struct launcher_request *r, size_t len) {
            (r->spec.id[0] != '\0' || r->op == LAUNCHER_LIST);
 }
 
+/* The same, with an image. */
+static bool image_is_sane(const struct launcher_request *r, size_t len) {
+    return bare_is_sane(r, len) && is_text(r->image, sizeof r->image) && hex_is_valid(r->image);
+}
+
 int launcher_check(const struct launcher_request *r, size_t len) {
     if (len < launcher_request_size(0) || (r->fds & ~3U) != 0)
         return -EINVAL;
@@ -80,7 +85,11 @@ int launcher_check(const struct launcher_request *r, size_t len) {
     case LAUNCHER_LIST:
     case LAUNCHER_VOLUME_MAKE:
     case LAUNCHER_VOLUME_REMOVE:
+    case LAUNCHER_UNARCHIVE:
         return bare_is_sane(r, len) ? 0 : -EINVAL;
+    case LAUNCHER_ARCHIVE:
+    case LAUNCHER_SNAPSHOT:
+        return image_is_sane(r, len) ? 0 : -EINVAL;
     default:
         return -EINVAL;
     }

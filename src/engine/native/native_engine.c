@@ -299,22 +299,63 @@ static int engine_resize(struct engine *e, const struct sandbox_spec *spec, stru
     return r == NULL ? -CAY_RESOURCE_EXHAUSTED : ask(native_of(e), r, 0, -1, &answer, err);
 }
 
-static int engine_stats(struct engine *e, const char *id, struct engine_stats *ret,
-                        struct cay_error *err) {
+static int measure(struct engine *e, enum launcher_op op, const char *id, struct engine_stats *ret,
+                   struct cay_error *err) {
     struct launcher_answer answer;
-    int r = ask_about(e, LAUNCHER_STATS, id, &answer, err);
+    int r = ask_about(e, op, id, &answer, err);
     if (r == 0)
         *ret = answer.stats;
     return r;
 }
 
+static int engine_stats(struct engine *e, const char *id, struct engine_stats *ret,
+                        struct cay_error *err) {
+    return measure(e, LAUNCHER_STATS, id, ret, err);
+}
+
 static int engine_usage(struct engine *e, const char *id, struct engine_stats *ret,
                         struct cay_error *err) {
+    return measure(e, LAUNCHER_USAGE, id, ret, err);
+}
+
+/* ---- what engines keep by themselves ---- */
+
+static int ask_with_image(struct engine *e, enum launcher_op op, const char *id, const char *image,
+                          struct launcher_answer *answer, struct cay_error *err) {
+    struct sandbox_spec spec = {0};
+    if (!id_is_valid(id) || !hex_is_valid(image))
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be kept");
+    memcpy(spec.id, id, ID_SIZE);
+    _cleanup_(freep) struct launcher_request *r = new_request(op, &spec, err);
+    if (r == NULL)
+        return -CAY_RESOURCE_EXHAUSTED;
+    memcpy(r->image, image, HEX_SIZE);
+    return ask(native_of(e), r, 0, -1, answer, err);
+}
+
+static int engine_archive(struct engine *e, const char *id, const char *image, uint64_t *ret_bytes,
+                          struct cay_error *err) {
     struct launcher_answer answer;
-    int r = ask_about(e, LAUNCHER_USAGE, id, &answer, err);
+    int r = ask_with_image(e, LAUNCHER_ARCHIVE, id, image, &answer, err);
     if (r == 0)
-        *ret = answer.stats;
+        *ret_bytes = answer.stats.disk_bytes;
     return r;
+}
+
+static int engine_unarchive(struct engine *e, const char *id, struct cay_error *err) {
+    return do_to(e, LAUNCHER_UNARCHIVE, id, err);
+}
+
+static int engine_snapshot(struct engine *e, const char *id, const char *image,
+                           char ret[static HEX_SIZE], struct cay_error *err) {
+    struct launcher_answer answer;
+    int r = ask_with_image(e, LAUNCHER_SNAPSHOT, id, image, &answer, err);
+    if (r < 0)
+        return r;
+    if (memchr(answer.image, '\0', HEX_SIZE) == NULL || !hex_is_valid(answer.image))
+        return error_set(err, CAY_INTERNAL, "the engine sent the id of an image that is none");
+    memcpy(ret, answer.image, HEX_SIZE);
+    return 0;
 }
 
 /* ---- throw-away sandboxes ---- */
@@ -504,6 +545,9 @@ static const struct engine_ops ops = {
     .usage = engine_usage,
     .once = engine_once,
     .once_end = engine_once_end,
+    .archive = engine_archive,
+    .unarchive = engine_unarchive,
+    .snapshot = engine_snapshot,
     .list = engine_list,
     .gone_ms = engine_gone_ms,
     .close = engine_close,

@@ -1,0 +1,172 @@
+/* What a sandbox has written, as an image of Docker's: an archive, from which its container is made
+ * again, or a snapshot, which comes into cay's store too. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/program.h"
+#include "base/str.h"
+#include "engine/docker/docker_image.h"
+#include "engine/docker/docker_internal.h"
+#include "engine/docker/docker_spec.h"
+#include "image/image.h"
+#include "image/store.h"
+
+#define ARCHIVE "cay-archive" /* repository of archives; the tag is the sandbox's id */
+
+enum { BODY_MAX = 1 << 20 };
+
+/* An image with the configuration of the one that the sandbox was made from: that of the container
+ * starts cay-init. The container stands still. */
+static int commit(struct docker_engine *d, const char *id, const char *image, const char *more,
+                  char ret[static HEX_SIZE], struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
+    char path[DOCKER_PATH_SIZE];
+    struct image from = IMAGE_NONE;
+    if (str_format(path, sizeof path, "/commit?container=cay-%s&pause=0%s", id, more) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    int r = image_open(d->home, image, &from, err);
+    if (r < 0)
+        return r;
+    r = docker_spec_commit(from.record, &body, err);
+    image_close(&from);
+    if (r < 0)
+        return r;
+    struct docker_call call = {.method = "POST",
+                               .path = path,
+                               .body = buf_text(&body),
+                               .body_len = body.len,
+                               .timeout_ms = DOCKER_SLOW_MS};
+    r = docker_do(d->api, &call, &a, err);
+    if (r == 0)
+        r = docker_parse_image_id(buf_text(&a.body), a.body.len, ret, err);
+    return r < 0 ? error_prefix(err, "making an image of the container") : 0;
+}
+
+static int remove_image(struct docker_engine *d, const char *name, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    char path[DOCKER_PATH_SIZE];
+    if (str_format(path, sizeof path, "/images/%s", name) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the name of an image");
+    int r = docker_do(d->api, &(struct docker_call){.method = "DELETE", .path = path}, &a, err);
+    return r == -CAY_NOT_FOUND ? 0 : r;
+}
+
+/* ---- archives ---- */
+
+int docker_archive(struct engine *e, const char *id, const char *image, uint64_t *ret_bytes,
+                   struct cay_error *err) {
+    struct docker_engine *d = docker_of(e);
+    struct docker_container c;
+    char more[sizeof "&repo=" ARCHIVE "&tag=" + ID_SIZE], made[HEX_SIZE];
+    int r = docker_inspect(d, id, "/json?size=1", &c, err);
+    if (r == 0 && str_format(more, sizeof more, "&repo=" ARCHIVE "&tag=%s", id) < 0)
+        r = error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    if (r == 0)
+        r = commit(d, id, image, more, made, err);
+    if (r == 0)
+        *ret_bytes = c.size_rw;
+    return r;
+}
+
+int docker_archive_find(struct docker_engine *d, const char *id,
+                        char name[static DOCKER_ARCHIVE_SIZE], struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    char path[DOCKER_PATH_SIZE];
+    if (!id_is_valid(id) || str_format(name, DOCKER_ARCHIVE_SIZE, ARCHIVE ":%s", id) < 0 ||
+        str_format(path, sizeof path, "/images/%s/json", name) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    int r = docker_ask(d->api, &(struct docker_call){.method = "GET", .path = path}, &a, err);
+    if (r < 0 || a.status == 404)
+        return r;
+    return a.status < 400 ? 1 : docker_refused(&a, "looking for the archive", err);
+}
+
+int docker_unarchive(struct engine *e, const char *id, struct cay_error *err) {
+    struct docker_engine *d = docker_of(e);
+    char name[DOCKER_ARCHIVE_SIZE];
+    int r = docker_archive_find(d, id, name, err);
+    if (r > 0)
+        r = remove_image(d, name, err);
+    return r < 0 ? r : image_store_unpin(d->home, id, err);
+}
+
+/* ---- snapshots ---- */
+
+static int spawn_load(const char *state_dir, int in, pid_t *ret, struct cay_error *err) {
+    char program[PATH_MAX];
+    int r = program_find("cay-image", program, sizeof program, err);
+    if (r < 0)
+        return r;
+    const char *argv[] = {program, "load", "--state-dir", state_dir, "-q", NULL};
+    const char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
+    posix_spawn_file_actions_t actions;
+    (void)posix_spawn_file_actions_init(&actions);
+    int e = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    if (e == 0)
+        e = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (e == 0)
+        e = posix_spawn(ret, program, &actions, NULL, (char *const *)(uintptr_t)argv,
+                        (char *const *)(uintptr_t)env);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return e == 0 ? 0 : error_sys(err, e, "starting %s", program);
+}
+
+static int pass_on(void *user, const char *data, size_t len) {
+    return fd_write_all(*(const int *)user, data, len);
+}
+
+static int send_to_store(struct docker_engine *d, const char *id, int to, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    char path[DOCKER_PATH_SIZE];
+    if (str_format(path, sizeof path, "/images/sha256:%s/get", id) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of an image");
+    struct docker_call call = {
+        .method = "GET", .path = path, .sink = pass_on, .user = &to, .timeout_ms = DOCKER_SLOW_MS};
+    int r = docker_ask(d->api, &call, &a, err);
+    return r < 0 || a.status < 400 ? r : docker_refused(&a, "saving the image", err);
+}
+
+/* From Docker into cay's store. */
+static int fetch(struct docker_engine *d, const char *id, struct cay_error *err) {
+    int pair[2], status = 0;
+    pid_t pid = 0;
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return error_errno(err, "making a pipe");
+    int r = spawn_load(d->home, pair[0], &pid, err);
+    (void)close(pair[0]);
+    if (r == 0)
+        r = send_to_store(d, id, pair[1], err);
+    (void)close(pair[1]);
+    while (pid != 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (status != 0) { /* then nobody read what Docker sent, which is not the reason */
+        error_set(err, CAY_UNAVAILABLE, "the image could not be loaded into cay's store");
+        r = error_remedy(err, "the log of the daemon says why");
+    }
+    return r;
+}
+
+int docker_snapshot(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
+                    struct cay_error *err) {
+    struct docker_engine *d = docker_of(e);
+    char name[HEX_SIZE + sizeof "sha256:"];
+    int r = commit(d, id, image, "", ret, err);
+    if (r < 0)
+        return r;
+    r = fetch(d, ret, err);
+    if (r == 0)
+        r = docker_image_name(d->api, ret, err);
+    if (r < 0 && str_format(name, sizeof name, "sha256:%s", ret) == 0)
+        (void)remove_image(d, name, NULL);
+    return r;
+}
