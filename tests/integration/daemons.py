@@ -60,7 +60,17 @@ class Refused(Exception):
 
 
 def children(pid):
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    """Of a process; none of one that has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return []
+
+
+def name_of(pid):
+    """That of its program, "" if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 class Daemon:
@@ -102,12 +112,11 @@ class Daemon:
 
     def child(self, name):
         """The process id of the front or the launcher, 0 if there is none."""
-        with contextlib.suppress(OSError):
-            first = children(self.process.pid)
-            others = (pid for child in first for pid in children(child))  # if another started it
-            for pid in itertools.chain(first, others):
-                if Path(f"/proc/{pid}/comm").read_text().strip() == name and is_alive(pid):
-                    return int(pid)
+        first = children(self.process.pid)
+        others = (pid for child in first for pid in children(child))  # if another started it
+        for pid in itertools.chain(first, others):
+            if name_of(pid) == name and is_alive(pid):
+                return int(pid)
         return 0
 
     def front(self):

@@ -2,11 +2,10 @@
 wants them any more, and nobody else's business."""
 
 import http.client
-from pathlib import Path
 
 import pytest
 import support
-from daemons import children, serving_tcp
+from daemons import children, name_of, serving_tcp
 from launching import until
 from test_daytona_control import API, Sdk, refusal
 from test_keys import make_key
@@ -60,8 +59,7 @@ def follow(client, path):
 
 def builders(daemon):
     """How many images are being made."""
-    names = [Path(f"/proc/{pid}/comm") for pid in children(daemon.process.pid)]
-    return sum(n.exists() and n.read_text().strip() == "cay-image" for n in names)
+    return [name_of(pid) for pid in children(daemon.process.pid)].count("cay-image")
 
 
 # ---- snapshots ----
@@ -222,7 +220,7 @@ def test_a_build_that_a_daemon_does_not_live_to_see(daemon, sdk):
     assert until(lambda: builders(daemon) == 1, SOON)
     daemon.stop()
     daemon.start()
-    assert builders(daemon) == 0
+    assert until(lambda: builders(daemon) == 0, SOON)
     answer = sdk.ask("GET", f"/sandbox/{made['id']}")
     assert answer.status == 404 or answer.json()["state"] == "build_failed", answer.text
 

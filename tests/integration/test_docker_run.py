@@ -108,7 +108,7 @@ def test_json(run):
 
 
 def test_a_timeout_keeps_the_output(run):
-    done = run("--timeout", "1s", "--", "sh", "-c", "echo first; sleep 1000")
+    done = run("--timeout", "2s", "--", "sh", "-c", "echo first; sleep 1000")
     assert (done.returncode, done.stdout) == (124, b"first\n")
 
 
