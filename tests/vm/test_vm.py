@@ -48,13 +48,23 @@ print(json.dumps({
 """
 
 
-def run_vm(*arguments, env=None, timeout=240):
+def run_vm(*arguments, env=None, timeout=280):
+    began = time.monotonic()
     result = subprocess.run([RUN_VM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             stdin=subprocess.DEVNULL, timeout=timeout,
                             env={**os.environ, **(env or {})})
     if result.returncode == SKIPPED:
         pytest.skip(result.stderr.decode().strip().splitlines()[-1])
+    durations.append(time.monotonic() - began)
     return result
+
+
+durations = []  # of the machines so far, by what else this host does
+
+
+def time_to_boot():
+    """Seconds in which a machine of today has long begun with its command."""
+    return int(max(20, 2 * max(durations[-2:], default=30)))
 
 
 def processes_naming(text):
@@ -126,7 +136,7 @@ def test_signal_background_process_and_reopened_output(work):
                     env={"TMPDIR": work})
     assert result.returncode == 137
     assert (result.stdout, result.stderr) == (b"one\ntwo\n", b"")
-    assert time.monotonic() - started < 100
+    assert time.monotonic() - started < 250
 
 
 def test_user_has_a_delegated_cgroup(work):
@@ -150,11 +160,12 @@ def test_user_has_a_delegated_cgroup(work):
 
 
 def test_timeout_keeps_what_was_printed(work):
-    result = run_vm("--timeout", "25", "--", "bash", "-c", "echo before; sleep 600",
+    seconds = time_to_boot()
+    result = run_vm("--timeout", str(seconds), "--", "bash", "-c", "echo before; sleep 600",
                     env={"TMPDIR": work})
     assert result.returncode == 124
     assert result.stdout == b"before\n"
-    assert b"ended after 25 s" in result.stderr
+    assert f"ended after {seconds} s" in result.stderr.decode()
 
 
 @pytest.mark.parametrize("number,expected", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -165,7 +176,7 @@ def test_signal_leaves_nothing(work, number, expected):
         if process.poll() == SKIPPED:
             pytest.skip(process.stderr.read().decode().strip())
         process.send_signal(number)
-        assert process.wait(timeout=20) == expected
+        assert process.wait(timeout=60) == expected
 
 
 def test_killed_run_ends_the_machine():
@@ -177,7 +188,7 @@ def test_killed_run_ends_the_machine():
                 pytest.skip(process.stderr.read().decode().strip())
             process.kill()
             process.wait()
-        wait_until(lambda: not processes_naming(folder), 15)
+        wait_until(lambda: not processes_naming(folder), 60)
 
 
 @pytest.mark.parametrize("arguments,message", [
