@@ -195,13 +195,13 @@ static int make(struct manager *m, struct sandbox *s, struct cay_error *err) {
 static void settle(struct manager *m, struct sandbox *s, int result, const struct cay_error *why) {
     char text[SANDBOX_TEXT_SIZE];
     struct cay_error err;
-    if (become(m, s, result < 0 ? BACKUP_ERROR : BACKUP_COMPLETED, &err) < 0)
-        log_event(LOG_LEVEL_WARN, "a backup is not noted", "why", "%s", err.message);
     if (result < 0)
         (void)snprintf(text, sizeof text, "its backup failed: %.400s", why->message);
     else
         (void)snprintf(text, sizeof text, "it was backed up");
-    event_note(m, s, text);
+    event_note(m, s, text); /* first: whoever sees how it ended finds why */
+    if (become(m, s, result < 0 ? BACKUP_ERROR : BACKUP_COMPLETED, &err) < 0)
+        log_event(LOG_LEVEL_WARN, "a backup is not noted", "why", "%s", err.message);
 }
 
 struct backing {
