@@ -176,7 +176,7 @@ static void close_root(struct native_box *b) {
 /* What the helper made meanwhile, in the order of native_begin. */
 static int take_from_helper(struct native_box *b, struct cay_error *err) {
     _cleanup_(closep) int sockets = -1; /* for those who lease the namespace again */
-    b->netns = helper_take_netns(&b->helper, &sockets, err);
+    b->netns = helper_take_pair(&b->helper, &sockets, err);
     if (b->netns < 0)
         return b->netns;
     b->lean = helper_take(&b->helper, err);

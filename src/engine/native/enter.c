@@ -182,7 +182,7 @@ static int first_process(void *arg) {
 pid_t enter_start(struct enter_plan *plan, int *ret_pidfd, struct cay_error *err) {
     int pidfd = -1;
     struct clone_args args = {
-        .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS,
+        .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS,
         .pidfd = (uintptr_t)&pidfd,
     };
     if (ret_pidfd != NULL)
@@ -191,6 +191,8 @@ pid_t enter_start(struct enter_plan *plan, int *ret_pidfd, struct cay_error *err
         args.flags |= CLONE_FILES;
     if (plan->netns < 0)
         args.flags |= CLONE_NEWNET;
+    if (!plan->ipcns_joined)
+        args.flags |= CLONE_NEWIPC;
     if (plan->cgroup != NULL && plan->cgroup->dirfd >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (uint64_t)plan->cgroup->dirfd;

@@ -20,6 +20,7 @@ struct enter_plan {
     struct rootfs_entry fs;
     const struct cgroup *cgroup; /* NULL: none */
     int netns;                   /* to join, or -1: a new one is made with the process */
+    bool ipcns_joined;           /* the caller is in it; otherwise a new one is made */
     int userns;                  /* to join last, or -1: the caller is root of its own */
     bool single_id;              /* the user namespace has one id only */
     uint32_t pids_rlimit;        /* where no cgroup limits processes; 0: none */

@@ -21,6 +21,7 @@
 #include "engine/native/cgroup.h"
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
+#include "engine/native/ipcns.h"
 #include "engine/native/lean.h"
 #include "engine/native/netns.h"
 #include "engine/native/syscalls.h"
@@ -57,14 +58,17 @@ static int make_dev(struct cay_error *err) {
 static void make(int sock, const struct request *r, const char *staging) {
     struct cay_error err;
     struct id_map map = {0, r->base, IDRANGE_SIZE};
-    _cleanup_(closep) int sockets = -1;
+    _cleanup_(closep) int second = -1;
     _cleanup_(closep) int fd = -1;
     switch (r->thing) {
     case HELPER_USERNS:
         fd = userns_create(&map, &map, &err);
         break;
     case HELPER_NETNS:
-        fd = netns_create(&sockets, &err);
+        fd = netns_create(&second, &err);
+        break;
+    case HELPER_IPCNS:
+        fd = ipcns_create(&second, &err);
         break;
     case HELPER_LEAN:
         fd = lean_create(staging, &err);
@@ -79,8 +83,8 @@ static void make(int sock, const struct request *r, const char *staging) {
     struct answer a = {.result = MIN(fd, 0)};
     if (fd < 0)
         a.err = err;
-    int fds[] = {fd, sockets};
-    size_t count = fd < 0 ? 0 : sockets < 0 ? 1 : 2;
+    int fds[] = {fd, second};
+    size_t count = fd < 0 ? 0 : second < 0 ? 1 : 2;
     (void)fd_send(sock, &a, sizeof a, fds, count); /* it hung up: seen next */
 }
 
@@ -216,12 +220,12 @@ int helper_take(const struct helper *h, struct cay_error *err) {
     return r < 0 ? r : fd;
 }
 
-int helper_take_netns(const struct helper *h, int *ret_sockets, struct cay_error *err) {
+int helper_take_pair(const struct helper *h, int *ret_second, struct cay_error *err) {
     int fds[2];
     int r = take(h, fds, 2, err);
     if (r < 0)
         return r;
-    *ret_sockets = fds[1];
+    *ret_second = fds[1];
     return fds[0];
 }
 

@@ -24,15 +24,16 @@ int helper_start(int keep, const char *staging, struct helper *ret, struct cay_e
 enum helper_thing {
     HELPER_USERNS, /* with the id range that starts at base */
     HELPER_NETNS,  /* with loopback only */
-    HELPER_LEAN,   /* mount namespace */
-    HELPER_DEV,    /* a detached /dev */
-    HELPER_INIT,   /* cay-init in a sealed memfd */
+    HELPER_IPCNS,
+    HELPER_LEAN, /* mount namespace */
+    HELPER_DEV,  /* a detached /dev */
+    HELPER_INIT, /* cay-init in a sealed memfd */
 };
 int helper_ask(const struct helper *h, enum helper_thing thing, uid_t base, struct cay_error *err);
 /* A descriptor or negative. */
 int helper_take(const struct helper *h, struct cay_error *err);
-/* Of a network namespace; *ret_sockets is for netns_is_clean. */
-int helper_take_netns(const struct helper *h, int *ret_sockets, struct cay_error *err);
+/* Of a network or IPC namespace; *ret_second is for netns_is_clean or ipcns_is_clean. */
+int helper_take_pair(const struct helper *h, int *ret_second, struct cay_error *err);
 
 /* The control group with this id is to be removed if the maker dies; or no longer. */
 int helper_watch(const struct helper *h, const char *id, struct cay_error *err);

@@ -22,6 +22,7 @@
 #include "engine/native/helper.h"
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
+#include "engine/native/ipcns.h"
 #include "engine/native/keep.h"
 #include "engine/native/lean.h"
 #include "engine/native/mounts.h"
@@ -204,6 +205,9 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
     int r = native_filter_for(l->n, &s->spec, &filter, err);
     if (r < 0)
         return r;
+    r = s->ipcns < 0 ? 0 : ipcns_join(s->ipcns);
+    if (r < 0)
+        return error_sys(err, -r, "entering the IPC namespace");
     _cleanup_(closep) int own_dev = l->dev >= 0 ? -1 : rootfs_make_dev();
     if (l->dev < 0 && own_dev < 0)
         return error_sys(err, -own_dev, "making /dev");
@@ -211,6 +215,7 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
         .fs = entry_of(l, s),
         .cgroup = &s->cgroup,
         .netns = s->netns,
+        .ipcns_joined = s->ipcns >= 0,
         .userns = s->userns,
         .landlock_abi = l->n->landlock_abi,
         .filter = filter,

@@ -10,6 +10,7 @@
 #include "engine/native/helper.h"
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
+#include "engine/native/ipcns.h"
 #include "engine/native/netns.h"
 
 enum { REMOVE_MS = 10000 };
@@ -18,6 +19,8 @@ static const struct slot empty = {
     .userns = -1,
     .netns = -1,
     .sockets = -1,
+    .ipcns = -1,
+    .queues = -1,
     .cgroup = CGROUP_EMPTY,
     .trees = IMAGE_TREES_EMPTY,
     .root = ROOTFS_EMPTY,
@@ -39,6 +42,8 @@ void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
             helper_forget(helper, s->group);
     }
     fd_close(&s->waiting);
+    fd_close(&s->queues);
+    fd_close(&s->ipcns);
     fd_close(&s->sockets);
     fd_close(&s->netns);
     fd_close(&s->userns);
@@ -62,13 +67,16 @@ static int make_parts(struct native *n, const struct helper *helper,
     if (r == 0)
         r = helper_ask(helper, HELPER_NETNS, 0, err);
     if (r == 0)
+        r = helper_ask(helper, HELPER_IPCNS, 0, err);
+    if (r == 0)
         r = helper_watch(helper, s->group, err);
     if (r < 0)
         return r;
     r = make_group(n, limits, s, err);
     s->userns = helper_take(helper, r < 0 ? &other : err);
     r = r < 0 ? r : MIN(s->userns, 0);
-    s->netns = helper_take_netns(helper, &s->sockets, r < 0 ? &other : err);
+    s->netns = helper_take_pair(helper, &s->sockets, r < 0 ? &other : err);
+    s->ipcns = helper_take_pair(helper, &s->queues, &other);
     return r < 0 ? r : MIN(s->netns, 0);
 }
 
@@ -149,5 +157,7 @@ int slot_recycle(struct slot *s) {
     s->state = SLOT_IDLE;
     if (cgroup_is_idle(&s->cgroup) != 1)
         return -EBUSY;
-    return netns_is_clean(s->sockets) == 1 ? 0 : -EBUSY;
+    if (netns_is_clean(s->sockets) != 1)
+        return -EBUSY;
+    return s->ipcns < 0 || ipcns_is_clean(s->ipcns, s->queues) == 1 ? 0 : -EBUSY;
 }

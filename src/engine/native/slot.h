@@ -1,7 +1,7 @@
 /* Slots: the parts of a sandbox that cost most to make and hold nothing of whoever used them last:
- * a user namespace with its id range, an empty network namespace, a control group. A slot is leased
- * to one sandbox at a time. Beside it lies a root made ready for the next sandbox, which is used
- * once. */
+ * a user namespace with its id range, an empty network and IPC namespace, a control group. A slot
+ * is leased to one sandbox at a time. Beside it lies a root made ready for the next sandbox, which
+ * is used once. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,6 +26,8 @@ struct slot {
     int userns;
     int netns;
     int sockets; /* for netns_is_clean */
+    int ipcns;   /* -1: this kernel cannot tell whether one is empty, each sandbox gets its own */
+    int queues;  /* for ipcns_is_clean */
     struct cgroup cgroup;
     uint64_t oom_before; /* the group's count when the lease began */
     bool has_root;
@@ -56,5 +58,6 @@ bool slot_fits(const struct slot *s, const struct sandbox_spec *spec);
 void slot_drop_root(struct slot *s);
 
 /* After the sandbox has ended: 0 if the slot can be leased again, negative if it must be freed
- * (somebody is left in its group, or connections in its network namespace). */
+ * (somebody is left in its group, connections in its network namespace, or objects in its IPC
+ * namespace). */
 int slot_recycle(struct slot *s);
