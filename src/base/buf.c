@@ -17,11 +17,14 @@ static int grow(struct buf *b, size_t len) {
         return 0;
     size_t cap = MAX(b->cap * 2, (size_t)128) - 1;
     cap = MAX(MIN(cap, b->max), need) + 1;
-    char *data = realloc(b->data, cap);
+    char *data = realloc(b->borrowed ? NULL : b->data, cap);
     if (data == NULL) {
         b->failed = true;
         return -ENOMEM;
     }
+    if (b->borrowed)
+        memcpy(data, b->data, b->len);
+    b->borrowed = false;
     b->data = data;
     b->cap = cap;
     return 0;
@@ -90,18 +93,21 @@ void buf_clear(struct buf *b) {
 }
 
 void buf_free(struct buf *b) {
-    free(b->data);
+    if (!b->borrowed)
+        free(b->data);
     *b = BUF_INIT(b->max);
 }
 
 const char *buf_text(const struct buf *b) {
-    return b->data != NULL ? b->data : "";
+    return b->len > 0 ? b->data : "";
 }
 
 char *buf_take(struct buf *b) {
     if (b->failed)
         return NULL;
-    if (b->data == NULL && buf_append(b, "", 0) < 0)
+    if (b->borrowed)
+        b->cap = 0; /* so that it gets memory of its own */
+    if (b->cap == 0 && buf_append(b, "", 0) < 0)
         return NULL;
     char *data = b->data;
     *b = BUF_INIT(b->max);

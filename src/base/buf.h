@@ -10,14 +10,18 @@
 #include "base/auto.h"
 
 struct buf {
-    char *data; /* always NUL-terminated once anything was appended; NULL before */
+    char *data; /* always NUL-terminated once anything was appended */
     size_t len;
     size_t cap;
     size_t max;
     bool failed;
+    bool borrowed; /* data is somebody else's; given up when it is too small */
 };
 
 #define BUF_INIT(maximum) ((struct buf){.max = (maximum)})
+/* Over an array of the caller's, which must outlive it. */
+#define BUF_OVER(array, maximum)                                                                   \
+    ((struct buf){.data = (array), .cap = sizeof(array), .max = (maximum), .borrowed = true})
 
 /* Each returns 0, or -ENOBUFS (beyond the maximum) or -ENOMEM. */
 int buf_append(struct buf *b, const void *data, size_t len);

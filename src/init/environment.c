@@ -1,4 +1,5 @@
-/* The environment of commands: what the host wants, and what only the sandbox knows. */
+/* Arguments and environment of commands: what the host wants, and what only the sandbox knows. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/auto.h"
@@ -33,27 +34,45 @@ static void add(const char **env, size_t *count, const char *entry) {
     env[*count] = NULL;
 }
 
-const char **op_environment(const struct op_conn *c, const struct wire_message *m) {
-    static char home[sizeof "HOME=" + sizeof((struct user *)0)->home];
+void op_strings_free(struct op_strings *s) {
+    if (s->v != s->few)
+        free(s->v);
+}
+
+/* Those of the request, with room for more. */
+static int take_strings(const struct wire_message *m, enum wire_tag tag, size_t more,
+                        struct op_strings *ret) {
+    size_t room = (size_t)m->count[tag] + more + 1;
+    ret->v = room <= ARRAY_LEN(ret->few) ? ret->few : calloc(room, sizeof *ret->v);
+    if (ret->v == NULL)
+        return -ENOMEM;
+    wire_copy_strings(m, tag, ret->v);
+    return 0;
+}
+
+int op_arguments(const struct wire_message *m, struct op_strings *ret) {
+    return take_strings(m, WIRE_TAG_ARG, 0, ret);
+}
+
+static void add_proxies(const char **env, size_t *count, unsigned port) {
     static char proxies[ARRAY_LEN(proxy_names)][PROXY_TEXT_SIZE];
-    size_t count = m->count[WIRE_TAG_ENV];
-    const char **env = wire_string_array(m, WIRE_TAG_ENV);
-    const char **more =
-        env == NULL
-            ? NULL
-            : realloc(env, (count + 2 + ARRAY_LEN(proxy_names) + ARRAY_LEN(direct)) * sizeof *env);
-    if (more == NULL || str_format(home, sizeof home, "HOME=%s", c->home) < 0) {
-        free(more == NULL ? env : more);
-        return NULL;
-    }
-    add(more, &count, home);
-    if (c->proxy_port == 0)
-        return more;
     for (size_t i = 0; i < ARRAY_LEN(proxy_names); i++)
         if (str_format(proxies[i], sizeof proxies[i], "%s=http://127.0.0.1:%u", proxy_names[i],
-                       c->proxy_port) == 0)
-            add(more, &count, proxies[i]);
+                       port) == 0)
+            add(env, count, proxies[i]);
     for (size_t i = 0; i < ARRAY_LEN(direct); i++)
-        add(more, &count, direct[i]);
-    return more;
+        add(env, count, direct[i]);
+}
+
+int op_environment(const struct op_conn *c, const struct wire_message *m, struct op_strings *ret) {
+    static char home[sizeof "HOME=" + sizeof((struct user *)0)->home];
+    size_t count = m->count[WIRE_TAG_ENV];
+    int r = take_strings(m, WIRE_TAG_ENV, 1 + ARRAY_LEN(proxy_names) + ARRAY_LEN(direct), ret);
+    if (r < 0)
+        return r;
+    if (str_format(home, sizeof home, "HOME=%s", c->home) == 0) /* there is room for any */
+        add(ret->v, &count, home);
+    if (c->proxy_port != 0)
+        add_proxies(ret->v, &count, c->proxy_port);
+    return 0;
 }

@@ -193,8 +193,7 @@ static void update_host_ready(struct exec *x) {
 
 /* Forwards what one read gives; closes the stream at its end. True if there was something. */
 static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
-    static char data[WIRE_DATA_MAX];
-    ssize_t n = read(*fd, data, sizeof data);
+    ssize_t n = read(*fd, op_data, sizeof op_data);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (n <= 0) { /* EIO is the end of a terminal whose last user is gone */
@@ -209,7 +208,7 @@ static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
     x->output += len;
     x->quiet_deadline = clock_deadline(x->quiet_ms);
     announce(x);
-    if (!x->host_gone && wire_send_data(x->conn->fd, type, data, len) < 0)
+    if (!x->host_gone && wire_send_data(x->conn->fd, type, op_data, len) < 0)
         x->host_gone = true;
     update_host_ready(x);
     return true;
@@ -217,8 +216,7 @@ static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
 
 /* A report is no output: no limit of the command's counts it, and it is no sign of life. */
 static bool forward_report(struct exec *x) {
-    static char data[WIRE_DATA_MAX];
-    ssize_t n = read(x->cmd.report, data, sizeof data);
+    ssize_t n = read(x->cmd.report, op_data, sizeof op_data);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     x->reported += n > 0 ? (uint64_t)n : 0;
@@ -227,7 +225,7 @@ static bool forward_report(struct exec *x) {
         return false;
     }
     announce(x);
-    if (!x->host_gone && wire_send_data(x->conn->fd, WIRE_REPORT, data, (size_t)n) < 0)
+    if (!x->host_gone && wire_send_data(x->conn->fd, WIRE_REPORT, op_data, (size_t)n) < 0)
         x->host_gone = true;
     update_host_ready(x);
     return true;
@@ -320,7 +318,8 @@ static unsigned end_tree(struct exec *x) {
 }
 
 static int answer(struct exec *x, unsigned left) {
-    _cleanup_(buf_free) struct buf b = BUF_INIT(512);
+    char room[512], started_room[64];
+    _cleanup_(buf_free) struct buf b = BUF_OVER(room, sizeof room);
     bool limit = x->reason != WIRE_REASON_EXIT;
     int number = WIFSIGNALED(x->status) ? WTERMSIG(x->status) : 0;
     if (!limit && number != 0)
@@ -336,7 +335,7 @@ static int answer(struct exec *x, unsigned left) {
         wire_put_number(&b, WIRE_TAG_WATCH, !x->changes.truncated);
     if (x->announced)
         return wire_send(x->conn->fd, WIRE_DONE, &b);
-    _cleanup_(buf_free) struct buf started = BUF_INIT(64);
+    _cleanup_(buf_free) struct buf started = BUF_OVER(started_room, sizeof started_room);
     put_started(x, &started);
     return wire_send_two(x->conn->fd, WIRE_STARTED, &started, WIRE_DONE, &b);
 }
@@ -399,11 +398,10 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
     int r = m->present[WIRE_TAG_PROXY] ? listen_for_proxy(c, m->number[WIRE_TAG_PROXY], err) : 0;
     if (r < 0)
         return r;
-    _cleanup_(freep) const char **argv = wire_string_array(m, WIRE_TAG_ARG);
-    _cleanup_(freep) const char **env = op_environment(c, m);
-    if (argv == NULL || env == NULL)
+    _cleanup_(op_strings_free) struct op_strings argv = {0}, env = {0};
+    if (op_arguments(m, &argv) < 0 || op_environment(c, m, &env) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory for the command's arguments");
-    if (argv[0] == NULL)
+    if (argv.v[0] == NULL)
         return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
     bool given = m->number[WIRE_TAG_PROGRAM] != 0;
     if (given && c->came[0] < 0)
@@ -412,9 +410,9 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
     if (r < 0)
         return r;
     struct spawn_request req = {
-        .argv = argv,
+        .argv = argv.v,
         .program = given ? c->came[0] : 0,
-        .env = env,
+        .env = env.v,
         .user = c->user,
         .tty = x.tty,
         .cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : "/",

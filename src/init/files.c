@@ -204,19 +204,20 @@ static int open_regular(const char *path, struct stat *st, struct cay_error *err
     return TAKE_FD(fd);
 }
 
+OP_ROOM char op_data[WIRE_DATA_MAX];
+
 /* Sends up to `limit` bytes from where fd stands; *ret_sent says how many there were. */
 static int send_content(const struct op_conn *c, int fd, const char *path, uint64_t limit,
                         uint64_t *ret_sent, struct cay_error *err) {
-    static char data[WIRE_DATA_MAX];
     for (*ret_sent = 0; *ret_sent < limit;) {
-        ssize_t n = read(fd, data, (size_t)MIN(limit - *ret_sent, (uint64_t)sizeof data));
+        ssize_t n = read(fd, op_data, (size_t)MIN(limit - *ret_sent, (uint64_t)sizeof op_data));
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return files_error(err, errno, "reading", path);
         if (n == 0)
             break;
-        int r = wire_send_data(c->fd, WIRE_STDOUT, data, (size_t)n);
+        int r = wire_send_data(c->fd, WIRE_STDOUT, op_data, (size_t)n);
         if (r < 0)
             return error_sys(err, -r, "sending the content of '%.256s'", path);
         *ret_sent += (uint64_t)n;

@@ -53,7 +53,23 @@ op_run_fn op_ping, op_exec, op_stat, op_list, op_read, op_write, op_mkdir, op_mo
  * came, and has c->proxy_port set. */
 int listen_for_proxy(struct op_conn *c, uint64_t port, struct cay_error *err);
 
+/* Common symbols lie behind everything else that begins as zero. So what PID 1 of each sandbox
+ * writes to is on one page, and not before and behind large arrays. */
+#define OP_ROOM __attribute__((common))
+
+/* For one piece of content; an operation has use for one at a time. */
+extern char op_data[WIRE_DATA_MAX];
+
+/* Strings of a request. Few of them need no memory of their own: the first use of malloc costs a
+ * process as much as everything else that it does for a command. Must not be moved. */
+struct op_strings {
+    const char **v; /* NULL-terminated */
+    const char *few[48];
+};
+void op_strings_free(struct op_strings *s);
+
+/* 0 or -ENOMEM. */
+int op_arguments(const struct wire_message *m, struct op_strings *ret);
 /* The request's environment, with HOME from the user's entry and the variables that name a proxy,
- * if there is one, where the host did not set them.
- * NULL-terminated; the caller frees the array only. NULL on OOM. */
-const char **op_environment(const struct op_conn *c, const struct wire_message *m);
+ * if there is one, where the host did not set them. 0 or -ENOMEM. */
+int op_environment(const struct op_conn *c, const struct wire_message *m, struct op_strings *ret);

@@ -7,6 +7,8 @@
 #include "init/op.h"
 #include "init/user.h"
 
+OP_ROOM char serve_room[WIRE_DATA_MAX + 4096]; /* for the first bytes: most often all of them */
+
 static const struct op ops[] = {
     {WIRE_OP_PING, "ping", op_ping, false},
     {WIRE_OP_EXEC, "exec", op_exec, true},
@@ -97,6 +99,7 @@ static int serve(struct op_conn *c, struct user *user, const struct wire_frame *
 
 int serve_connection(int fd, int tell, unsigned proxy_port) {
     struct wire_reader reader = WIRE_READER_INIT;
+    reader.in = BUF_OVER(serve_room, reader.in.max);
     struct op_conn c = {
         .fd = fd, .reader = &reader, .came = {-1, -1}, .tell = tell, .proxy_port = proxy_port};
     struct user user = {.home = "/root"}; /* root, who needs no looking up */

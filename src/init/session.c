@@ -109,12 +109,11 @@ int op_session_create(struct op_conn *c, const struct wire_message *m, struct ca
     int r = place_take_name(&s.at, m, err);
     if (r < 0)
         return r;
-    _cleanup_(freep) const char **env = op_environment(c, m);
-    _cleanup_(freep) const char **driver = wire_string_array(m, WIRE_TAG_ARG);
-    if (env == NULL || driver == NULL)
+    _cleanup_(op_strings_free) struct op_strings env = {0}, driver = {0};
+    if (op_environment(c, m, &env) < 0 || op_arguments(m, &driver) < 0)
         return error_sys(err, ENOMEM, "making a session");
-    s.env = env;
-    s.driver = m->count[WIRE_TAG_ARG] > 0 ? driver : NULL;
+    s.env = env.v;
+    s.driver = m->count[WIRE_TAG_ARG] > 0 ? driver.v : NULL;
     s.cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : c->home;
     s.shell = m->string[WIRE_TAG_PATH];
     r = make_session(&s, err);

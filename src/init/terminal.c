@@ -75,15 +75,14 @@ int op_terminal_create(struct op_conn *c, const struct wire_message *m, struct c
     int r = place_take_name(&s.at, m, err);
     if (r < 0)
         return r;
-    _cleanup_(freep) const char **argv = wire_string_array(m, WIRE_TAG_ARG);
-    _cleanup_(freep) const char **env = op_environment(c, m);
-    if (argv == NULL || env == NULL)
+    _cleanup_(op_strings_free) struct op_strings argv = {0}, env = {0};
+    if (op_arguments(m, &argv) < 0 || op_environment(c, m, &env) < 0)
         return error_sys(err, ENOMEM, "making a terminal");
-    s.is_shell = argv[0] == NULL;
+    s.is_shell = argv.v[0] == NULL;
     s.is_lazy = m->number[WIRE_TAG_LAZY] != 0;
     s.program = (struct spawn_request){
-        .argv = s.is_shell ? shell : argv,
-        .env = env,
+        .argv = s.is_shell ? shell : argv.v,
+        .env = env.v,
         .cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : c->home,
         .user = c->user,
         .tty = true,

@@ -332,13 +332,16 @@ const char *wire_next_string(const struct wire_message *m, enum wire_tag tag,
     return NULL;
 }
 
+void wire_copy_strings(const struct wire_message *m, enum wire_tag tag, const char **v) {
+    for (const char *s = wire_next_string(m, tag, NULL); s != NULL; s = wire_next_string(m, tag, s))
+        *v++ = s;
+    *v = NULL;
+}
+
 const char **wire_string_array(const struct wire_message *m, enum wire_tag tag) {
     const char **v = calloc((size_t)m->count[tag] + 1, sizeof *v);
-    if (v == NULL)
-        return NULL;
-    size_t n = 0;
-    for (const char *s = wire_next_string(m, tag, NULL); s != NULL; s = wire_next_string(m, tag, s))
-        v[n++] = s;
+    if (v != NULL)
+        wire_copy_strings(m, tag, v);
     return v;
 }
 

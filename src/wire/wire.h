@@ -243,6 +243,8 @@ const char *wire_next_string(const struct wire_message *m, enum wire_tag tag, co
 
 /* Fills out (NULL-terminated, pointing into m; caller frees the array only), or NULL on OOM. */
 const char **wire_string_array(const struct wire_message *m, enum wire_tag tag);
+/* The same into an array that has room for all of them and the NULL. */
+void wire_copy_strings(const struct wire_message *m, enum wire_tag tag, const char **v);
 
 /* The error of a request that the other version at the end of the line does not know. */
 int wire_refuse_foreign(struct cay_error *err);

@@ -30,6 +30,9 @@ static const char *const masked[] = {
     "latency_stats", "mdstat",     "modules",    "pagetypeinfo", "pressure",    "sched_debug",
     "scsi",          "slabinfo",   "swaps",      "timer_list",   "timer_stats", "vmallocinfo",
 };
+/* Where the box is until it is covered; seen from the root. */
+#define BOX_PLACE "dev/shm"
+
 /* Read-only where the sandbox's root owns it (a user namespace that owns the other namespaces). */
 static const char *const read_only[] = {"bus", "fs", "irq", "sys"};
 
@@ -174,14 +177,26 @@ static int attach_made_dev(const struct rootfs_entry *e, int root) {
 }
 
 /* A mount that was never attached costs a grace period of the kernel when its last descriptor is
- * closed; one that goes with its namespace does not. So the box itself goes below /dev/shm, covered
- * by the folder of it that is meant to be there. */
+ * closed; one that goes with its namespace does not. So the box itself goes below /dev/shm, and
+ * cover_box() covers it with the folder of it that is meant to be there. */
 static int attach_shm(const struct rootfs_entry *e, int dev) {
     bool detached = e->root->overlay >= 0;
-    int r = detached ? mounts_attach(e->root->box, dev, "shm") : 0;
-    if (r < 0)
-        return r;
+    if (detached)
+        return mounts_attach(e->root->box, dev, "shm");
     return mounts_attach_clone(e->root->box, "shm", dev, "shm", MOUNT_ATTR_NOEXEC);
+}
+
+/* Meanwhile files of the box can be bound by name, which is half the work of a clone that is made
+ * detached. Both names are in our own /dev, where nobody could have put a symlink. The work folder
+ * is the root. */
+static int cover_box(const struct rootfs_entry *e) {
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOEXEC};
+    if (e->root->overlay < 0)
+        return 0;
+    if (mount(BOX_PLACE "/shm", BOX_PLACE, NULL, MS_BIND, NULL) < 0 ||
+        mount_setattr(AT_FDCWD, BOX_PLACE, 0, &attr, sizeof attr) < 0)
+        return -errno;
+    return 0;
 }
 
 static int attach_dev(const struct rootfs_entry *e, int root) {
@@ -216,6 +231,15 @@ static int mask_with(int from, const char *with, unsigned attributes, int proc, 
     return move_mount(tree, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
+static int mask_boot_id(const struct rootfs_entry *e, int proc) {
+    static const char name[] = "sys/kernel/random/boot_id";
+    if (e->root->overlay >= 0 && !e->own_userns)
+        return mount("../" BOX_PLACE "/boot_id", name, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
+    /* Root of its own user namespace owns the box too; elsewhere this belongs to the host. */
+    unsigned attributes = e->own_userns ? MOUNT_ATTR_RDONLY : 0;
+    return mask_with(e->root->box, "boot_id", attributes, proc, name);
+}
+
 /* The first file and the first folder get a clone of what hides, the others a bind of that one: it
  * is in this namespace already, so it needs no tree and no descriptor of its own. The work folder
  * is /proc meanwhile. */
@@ -236,9 +260,7 @@ static int mask_proc(const struct rootfs_entry *e, int proc) {
             return -errno;
         }
     }
-    /* Root of its own user namespace owns the box too; elsewhere this belongs to the host. */
-    unsigned attributes = e->own_userns ? MOUNT_ATTR_RDONLY : 0;
-    return mask_with(e->root->box, "boot_id", attributes, proc, "sys/kernel/random/boot_id");
+    return mask_boot_id(e, proc);
 }
 
 static int protect_proc(int proc) {
@@ -252,15 +274,27 @@ static int protect_proc(int proc) {
     return 0;
 }
 
+static int open_proc(int root) {
+    int fd = openat(root, "proc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* The one mount that is not made detached first, which would be more work: it is of use here only.
+ * A descriptor of it. */
+static int mount_proc(int root) {
+    _cleanup_(closep) int at = open_proc(root);
+    if (at < 0)
+        return at;
+    if (fchdir(at) < 0 || mount("proc", ".", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0)
+        return -errno;
+    return open_proc(root);
+}
+
 static int attach_proc(const struct rootfs_entry *e, int root) {
-    const char *none[] = {NULL};
-    _cleanup_(closep) int proc =
-        mounts_simple("proc", none, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+    _cleanup_(closep) int proc = mount_proc(root);
     if (proc < 0)
         return proc;
-    int r = mounts_attach(proc, root, "proc");
-    if (r == 0)
-        r = mask_proc(e, proc);
+    int r = mask_proc(e, proc);
     if (r == 0 && fchdir(root) < 0)
         r = -errno;
     return r == 0 && e->own_userns ? protect_proc(proc) : r;
@@ -358,6 +392,9 @@ int rootfs_enter(const struct rootfs_entry *e, struct cay_error *err) {
     r = attach_proc(e, root);
     if (r < 0)
         return fail(err, r, "mounting /proc");
+    r = cover_box(e);
+    if (r < 0)
+        return fail(err, r, "mounting /dev/shm");
     r = e->spec->read_only ? make_read_only(e, root) : 0;
     if (r < 0)
         return fail(err, r, "making the writable folders");
