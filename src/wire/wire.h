@@ -237,13 +237,12 @@ struct wire_message {
  * length, missing or inner NUL, repeated field, more than WIRE_REPEATED_MAX strings). */
 int wire_parse(const void *payload, size_t len, struct wire_message *m);
 
-/* Walks the values of a WIRE_KIND_STRINGS tag: pass NULL first, then the previous value; NULL at
- * the end. */
+/* Walks the values of a WIRE_KIND_STRINGS tag: pass NULL first, then the previous value. */
 const char *wire_next_string(const struct wire_message *m, enum wire_tag tag, const char *previous);
 
-/* Fills out (NULL-terminated, pointing into m; caller frees the array only), or NULL on OOM. */
+/* All of them (NULL-terminated, pointing into m; caller frees the array only), or NULL on OOM; or
+ * into an array that has room for them and the NULL. */
 const char **wire_string_array(const struct wire_message *m, enum wire_tag tag);
-/* The same into an array that has room for all of them and the NULL. */
 void wire_copy_strings(const struct wire_message *m, enum wire_tag tag, const char **v);
 
 /* The error of a request that the other version at the end of the line does not know. */

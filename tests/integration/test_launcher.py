@@ -256,6 +256,7 @@ for place in places:
         pass
 libc = ctypes.CDLL(None, use_errno=True)
 made = [libc.shmget(4711, 4096, 0o1666), libc.semget(4711, 1, 0o1666), libc.msgget(4711, 0o1666)]
+gone = [libc.shmctl(made[0], 0, None), libc.semctl(made[1], 0, 0), libc.msgctl(made[2], 0, None)]
 if os.fork() == 0:  # stays behind
     s = socket.socket(socket.AF_UNIX)
     s.bind("\\0trace")
@@ -266,7 +267,8 @@ if os.fork() == 0:  # stays behind
     import time
     time.sleep(100)
 base = open("/proc/self/uid_map").read().split()[1]
-print(json.dumps({"found": found, "base": base, "written": written, "made": made}), flush=True)
+print(json.dumps({"found": found, "base": base, "written": written, "made": made, "gone": gone}),
+      flush=True)
 os._exit(0)
 '''
 
@@ -275,8 +277,23 @@ def test_nothing_of_a_sandbox_reaches_the_next_in_its_slot(clean_host):
     looks = [json.loads(text) for text in python(TRACES, "-n", 12, "--ready", 1).outputs()]
     assert len({look["base"] for look in looks}) < 12, "no slot was used again: this says nothing"
     for look in looks:
-        assert look["found"] == []
+        assert look["found"] == [] and look["gone"] == [0, 0, 0]
         assert look["written"] >= 8
+
+
+@pytest.mark.parametrize("kind", ["shm", "sem", "msg"])
+def test_a_slot_with_ipc_objects_left_is_not_used_again(kind, clean_host):
+    makes = {"shm": "libc.shmget(4711, 4096, 0o1666)", "sem": "libc.semget(4711, 1, 0o1666)",
+             "msg": "libc.msgget(4711, 0o1666)"}
+    script = f"""
+import ctypes
+libc = ctypes.CDLL(None)
+before = len(open("/proc/sysvipc/{kind}").read().splitlines())
+print(open("/proc/self/uid_map").read().split()[1], before, {makes[kind]} >= 0)
+"""
+    looks = [text.split() for text in python(script, "-n", 4, "--ready", 1).outputs()]
+    assert [(lines, made) for _, lines, made in looks] == [("1", "True")] * 4
+    assert len({base for base, _, _ in looks}) == 4
 
 
 TIME_WAIT = '''

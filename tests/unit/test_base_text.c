@@ -195,6 +195,30 @@ static void buf_use(void **state) {
     buf_clear(&b);
 }
 
+static void buf_over_an_array(void **state) {
+    (void)state;
+    char room[8];
+    _cleanup_(buf_free) struct buf b = BUF_OVER(room, 20);
+    assert_string_equal(buf_text(&b), "");
+    assert_int_equal(buf_puts(&b, "1234567"), 0); /* and its end: just fits */
+    assert_ptr_equal(buf_text(&b), room);
+    assert_int_equal(buf_putc(&b, '8'), 0);
+    assert_ptr_not_equal(buf_text(&b), room);
+    assert_string_equal(buf_text(&b), "12345678");
+    assert_string_equal(room, "1234567"); /* left as it was */
+    assert_int_equal(buf_printf(&b, "%12s", "z"), 0);
+    assert_int_equal(buf_putc(&b, '!'), -ENOBUFS);
+    buf_free(&b);
+    b = BUF_OVER(room, 20);
+    assert_int_equal(buf_puts(&b, "ab"), 0);
+    _cleanup_(freep) char *taken = buf_take(&b);
+    assert_string_equal(taken, "ab");
+    assert_ptr_not_equal(taken, room);
+    b = BUF_OVER(room, 20);
+    _cleanup_(freep) char *empty = buf_take(&b);
+    assert_string_equal(empty, "");
+}
+
 /* ---- str ---- */
 
 static void sizes(void **state) {
@@ -475,11 +499,12 @@ int main(void) {
         cmocka_unit_test(codes),        cmocka_unit_test(error_classes),
         cmocka_unit_test(errors),       cmocka_unit_test(error_lengths),
         cmocka_unit_test(sanitizing),   cmocka_unit_test(buf_bounds),
-        cmocka_unit_test(buf_use),      cmocka_unit_test(sizes),
-        cmocka_unit_test(durations),    cmocka_unit_test(numbers),
-        cmocka_unit_test(escaping),     cmocka_unit_test(utf8),
-        cmocka_unit_test(small_things), cmocka_unit_test(nearness),
-        cmocka_unit_test(vectors),      cmocka_unit_test(passwd_lines),
+        cmocka_unit_test(buf_use),      cmocka_unit_test(buf_over_an_array),
+        cmocka_unit_test(sizes),        cmocka_unit_test(durations),
+        cmocka_unit_test(numbers),      cmocka_unit_test(escaping),
+        cmocka_unit_test(utf8),         cmocka_unit_test(small_things),
+        cmocka_unit_test(nearness),     cmocka_unit_test(vectors),
+        cmocka_unit_test(passwd_lines),
     };
     return cmocka_run_group_tests_name("base_text", tests, NULL, NULL);
 }

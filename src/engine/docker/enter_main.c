@@ -122,7 +122,8 @@ static int set_process(struct entry *e) {
     (void)setsid(); /* it leads a session already, as a rule */
     if (personality(PER_LINUX) < 0)
         return -errno;
-    return privilege_set_rlimits(0);
+    int r = privilege_set_common_rlimits();
+    return r < 0 ? r : privilege_set_own_rlimits(0);
 }
 
 static int change_ids(struct entry *e) {

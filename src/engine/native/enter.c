@@ -62,7 +62,9 @@ static int set_process(struct enter_plan *p) {
         personality(PER_LINUX) < 0)
         return -errno;
     int r = p->plain_oom_score ? 0 : privilege_reset_oom_score();
-    return r < 0 ? r : privilege_set_rlimits(p->pids_rlimit);
+    if (r == 0 && !p->plain_caller)
+        r = privilege_set_common_rlimits();
+    return r < 0 ? r : privilege_set_own_rlimits(p->pids_rlimit);
 }
 
 static int join_user(struct enter_plan *p) {

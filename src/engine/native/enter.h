@@ -31,7 +31,9 @@ struct enter_plan {
     int connection; /* or -1 */
     bool die_with_parent;
     bool plain_oom_score; /* the caller is not protected from the OOM killer */
-    bool plain_caller;    /* has no terminal to be kept from, and every signal at its default */
+    /* Has no terminal to be kept from, every signal at its default, and what
+     * privilege_set_common_rlimits sets. */
+    bool plain_caller;
     /* The caller has thousands of descriptors: share the table until it is cut off above the first
      * ENTER_LOW_FDS, among which init, listener and connection must be. */
     bool share_descriptors;

@@ -26,6 +26,7 @@
 #include "engine/native/keep.h"
 #include "engine/native/lean.h"
 #include "engine/native/mounts.h"
+#include "engine/native/privilege.h"
 #include "engine/native/slot.h"
 #include "engine/native/syscalls.h"
 
@@ -508,6 +509,12 @@ static int set_up_signals(struct launcher *l, struct cay_error *err) {
     return l->signals < 0 ? error_errno(err, "making a signalfd") : 0;
 }
 
+/* Sandboxes inherit them, and need not set them one by one. */
+static int set_up_limits(struct cay_error *err) {
+    int r = privilege_set_common_rlimits();
+    return r < 0 ? error_sys(err, -r, "setting resource limits") : 0;
+}
+
 /* A client that asks for many sandboxes before it reads an answer must not have both of them wait
  * for each other. */
 static void make_room_for_answers(const struct launcher *l) {
@@ -543,6 +550,8 @@ static int set_up(struct launcher *l, struct cay_error *err) {
     int r = spec_look_up_host(&l->host, err);
     if (r == 0)
         r = set_up_signals(l, err);
+    if (r == 0)
+        r = set_up_limits(err);
     if (r < 0 || l->n->own_userns || l->n->tier < TIER_FULL)
         return r;
     return set_up_slots(l, err);

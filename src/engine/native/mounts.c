@@ -85,6 +85,9 @@ int mounts_overlay(const int *lowers, size_t count, int upper, int work, unsigne
         return -errno;
     if ((flags & OVERLAY_USER_XATTR) != 0 && set_flag(fs, "userxattr") < 0)
         return -errno;
+    /* Nobody looks for the id that the kernel would make up and write to the upper layer. */
+    if (set_string(fs, "uuid", "null") < 0)
+        return -errno;
     if ((flags & OVERLAY_METACOPY) != 0 && set_string(fs, "metacopy", "on") < 0)
         return -errno;
     return finish(fs, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);

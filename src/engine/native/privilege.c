@@ -101,16 +101,21 @@ static int set_rlimit(int resource, rlim_t soft, rlim_t hard) {
     return setrlimit((unsigned)resource, &want) < 0 ? -errno : 0;
 }
 
-int privilege_set_rlimits(uint32_t pids) {
-    static const struct {
-        int resource;
-        rlim_t soft, hard;
-    } limits[] = {
+struct own_rlimit {
+    int resource;
+    rlim_t soft, hard;
+};
+
+static int set_rlimits(const struct own_rlimit *limits, size_t count) {
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = set_rlimit(limits[i].resource, limits[i].soft, limits[i].hard);
+    return r;
+}
+
+int privilege_set_common_rlimits(void) {
+    static const struct own_rlimit limits[] = {
         {RLIMIT_CORE, 0, 0},
-        {RLIMIT_NOFILE, 1024, 65536}, /* soft: what programs expect */
-        {RLIMIT_MEMLOCK, 64 * 1024, 64 * 1024},
-        {RLIMIT_MSGQUEUE, 819200, 819200},
-        {RLIMIT_SIGPENDING, 4096, 4096},
         {RLIMIT_RTPRIO, 0, 0},
         {RLIMIT_NICE, 0, 0},
         {RLIMIT_STACK, 8 * 1024 * 1024, RLIM_INFINITY},
@@ -123,9 +128,17 @@ int privilege_set_rlimits(uint32_t pids) {
         {RLIMIT_FSIZE, RLIM_INFINITY, RLIM_INFINITY},
         {RLIMIT_LOCKS, RLIM_INFINITY, RLIM_INFINITY},
     };
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < ARRAY_LEN(limits); i++)
-        r = set_rlimit(limits[i].resource, limits[i].soft, limits[i].hard);
+    return set_rlimits(limits, ARRAY_LEN(limits));
+}
+
+int privilege_set_own_rlimits(uint32_t pids) {
+    static const struct own_rlimit limits[] = {
+        {RLIMIT_NOFILE, 1024, 65536}, /* soft: what programs expect */
+        {RLIMIT_MEMLOCK, 64 * 1024, 64 * 1024},
+        {RLIMIT_MSGQUEUE, 819200, 819200},
+        {RLIMIT_SIGPENDING, 4096, 4096},
+    };
+    int r = set_rlimits(limits, ARRAY_LEN(limits));
     rlim_t processes = pids == 0 ? RLIM_INFINITY : pids;
     return r < 0 ? r : set_rlimit(RLIMIT_NPROC, processes, processes);
 }

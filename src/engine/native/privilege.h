@@ -21,9 +21,11 @@ int privilege_drop_capabilities(void);
 int privilege_limit_capabilities(bool build, bool set_file_capabilities);
 
 /* The same limits for every sandbox, whatever its maker's are: no core dumps, bounded descriptors,
- * no priority. A hard limit of the maker stays where it may not be raised. pids is for hosts
- * without a pids controller (0: no limit of our own). */
-int privilege_set_rlimits(uint32_t pids);
+ * no priority. A hard limit of the maker stays where it may not be raised. The common ones are
+ * those that a maker can live with itself. pids is for hosts without a pids controller (0: no limit
+ * of our own). 0 or -errno. */
+int privilege_set_common_rlimits(void);
+int privilege_set_own_rlimits(uint32_t pids);
 
 /* Take back what would put a sandbox ahead of the host because its maker is: real time and negative
  * nice values; protection from the OOM killer, for which /proc must be there. */
