@@ -38,7 +38,8 @@ struct init {
     int listener;
     bool is_reachable; /* the listener, for what runs inside */
     int signals;
-    int news[2]; /* a pipe: whoever serves a request tells what is new by it */
+    int news[2]; /* a pipe: whoever serves a request tells what is new by it; none before the first
+                  */
     unsigned proxy_port;
     bool done;
 };
@@ -89,7 +90,8 @@ static void refuse(int connection, int sys) {
 
 /* Forks the process that serves one connection; PID 1 keeps nothing of it. */
 static void serve_in_child(struct init *init, int connection) {
-    pid_t pid = fork();
+    bool can_tell = init->news[0] >= 0 || pipe2(init->news, O_CLOEXEC) == 0;
+    pid_t pid = can_tell ? fork() : -1;
     if (pid == 0) {
         fd_close(&init->listener);
         fd_close(&init->signals);
@@ -167,7 +169,7 @@ static void loop(struct init *init) {
 }
 
 int main(void) {
-    struct init init = {.listener = inherited(LISTENER_FD)};
+    struct init init = {.listener = inherited(LISTENER_FD), .news = {-1, -1}};
     int connection = inherited(CONNECTION_FD);
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
     (void)prctl(PR_SET_NAME, "cay-init", 0, 0, 0);
@@ -177,7 +179,7 @@ int main(void) {
         return connection < 0 ? 1 : serve_connection(connection, -1, 0);
     init.is_reachable = has_abstract_name(init.listener);
     init.signals = block_signals();
-    if (init.signals < 0 || pipe2(init.news, O_CLOEXEC) < 0)
+    if (init.signals < 0)
         return 1;
     if (connection >= 0)
         serve_in_child(&init, connection);

@@ -240,8 +240,7 @@ int wire_parse(const void *payload, size_t len, struct wire_message *m);
 /* Walks the values of a WIRE_KIND_STRINGS tag: pass NULL first, then the previous value. */
 const char *wire_next_string(const struct wire_message *m, enum wire_tag tag, const char *previous);
 
-/* All of them (NULL-terminated, pointing into m; caller frees the array only), or NULL on OOM; or
- * into an array that has room for them and the NULL. */
+/* All, NULL-terminated, pointing into m: in an array to be freed (NULL on OOM), or in the given. */
 const char **wire_string_array(const struct wire_message *m, enum wire_tag tag);
 void wire_copy_strings(const struct wire_message *m, enum wire_tag tag, const char **v);
 

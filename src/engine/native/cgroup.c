@@ -144,7 +144,7 @@ int cgroup_open(const struct cgroup_host *host, const char *id, struct cgroup *r
 static int open_counter(const struct cgroup *cgroup, enum cgroup_controller controller,
                         const char *file, int *ret) {
     const struct cgroup_host *host = cgroup->host;
-    if (!host->support[controller].usable)
+    if (*ret >= 0 || !host->support[controller].usable)
         return 0;
     const struct cgroup_hierarchy *h = &host->hierarchies[host->where[controller]];
     int fd = cgroup_open_file(h, cgroup->id, file, O_RDONLY);

@@ -414,6 +414,7 @@ static void handle_request(struct launcher *l) {
 static void handle_ended(struct launcher *l, struct slot *s, int status) {
     struct launcher_answer a = {.event = LAUNCHER_ENDED, .tag = s->tag, .status = status};
     uint64_t kills;
+    (void)cgroup_keep_counters(&s->cgroup); /* from the first end on; slower without */
     if (cgroup_oom_kills(&s->cgroup, &kills) == 0) {
         a.oom_killed = kills > s->oom_before;
         s->oom_before = kills;

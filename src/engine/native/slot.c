@@ -50,15 +50,6 @@ void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
     *s = empty;
 }
 
-static int make_group(struct native *n, const struct cgroup_limits *limits, struct slot *s,
-                      struct cay_error *err) {
-    int r = cgroup_create(&n->limiting, s->group, limits, &s->cgroup, err);
-    if (r < 0)
-        return r;
-    r = cgroup_keep_counters(&s->cgroup);
-    return r < 0 ? error_sys(err, -r, "opening the counters of %s", s->group) : 0;
-}
-
 /* The helper works on the namespaces meanwhile; both must be taken, whatever else fails. */
 static int make_parts(struct native *n, const struct helper *helper,
                       const struct cgroup_limits *limits, struct slot *s, struct cay_error *err) {
@@ -72,7 +63,7 @@ static int make_parts(struct native *n, const struct helper *helper,
         r = helper_watch(helper, s->group, err);
     if (r < 0)
         return r;
-    r = make_group(n, limits, s, err);
+    r = cgroup_create(&n->limiting, s->group, limits, &s->cgroup, err);
     s->userns = helper_take(helper, r < 0 ? &other : err);
     r = r < 0 ? r : MIN(s->userns, 0);
     s->netns = helper_take_pair(helper, &s->sockets, r < 0 ? &other : err);
