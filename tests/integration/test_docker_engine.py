@@ -276,7 +276,7 @@ def refused_start(state, address, **env):
 @pytest.mark.parametrize("address, parts", [
     ("unix:///nowhere/docker.sock", ["there is no Docker at unix:///nowhere/docker.sock", "dockerd"]),
     ("tcp://127.0.0.1:1", ["Docker at tcp://127.0.0.1:1 does not answer", "dockerd"]),
-    ("ssh://host", ["DOCKER_HOST", "unix:///PATH"]),
+    ("ssh://host", ["DOCKER_HOST", "ssh -N -L 2375:", "tcp://127.0.0.1:2375"]),
 ])
 def test_no_docker(folder, address, parts):
     said = refused_start(folder / "state", address)

@@ -140,6 +140,8 @@ def test_docker_is_away(engine, make):
         status, message, remedy = refusal(other.do, "stop")
         assert status == 503 and "socket" in message and remedy
         assert other.id in rows(engine)
+        status, _, _ = refusal(make, engine="docker")  # of which nothing is left
+        assert status == 503 and set(rows(engine)) == {one.id, other.id}
     finally:
         engine.docker.start()
     assert until(lambda: rows(engine)[other.id]["state"] != "started", 30)

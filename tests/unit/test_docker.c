@@ -26,6 +26,7 @@
 #include "engine/docker/docker_host.h"
 #include "engine/docker/docker_parse.h"
 #include "engine/docker/docker_spec.h"
+#include "image/record.h"
 
 #define ID_A "0123456789abcdef"
 #define ID_B "fedcba9876543210"
@@ -259,6 +260,27 @@ static void test_events(void **state) {
     }
 }
 
+#define HEX_A "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void test_image_ids(void **state) {
+    (void)state;
+    static const char *const good[] = {"{\"Id\":\"sha256:" HEX_A "\"}", "{\"Id\":\"" HEX_A "\"}"};
+    static const char *const bad[] = {"{}",
+                                      "{\"Id\":\"\"}",
+                                      "{\"Id\":7}",
+                                      "{\"Id\":\"sha256:sha256:" HEX_A "\"}",
+                                      "{\"Id\":\"sha256:" HEX_A "0\"}",
+                                      "{\"Id\":\"sha256:../" HEX_A "\"}",
+                                      "nothing"};
+    char id[HEX_SIZE];
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        assert_int_equal(docker_parse_image_id(good[i], strlen(good[i]), id, NULL), 0);
+        assert_string_equal(id, HEX_A);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_true(docker_parse_image_id(bad[i], strlen(bad[i]), id, NULL) < 0);
+}
+
 /* ---- what it is asked for ---- */
 
 static struct json member(const struct json *at, const char *key) {
@@ -411,6 +433,28 @@ static void test_door(void **state) {
     assert_int_equal(rmdir(path), 0);
 }
 
+/* An image of a container starts what the sandbox's image does, and nobody takes it for ours. */
+static void test_commit(void **state) {
+    (void)state;
+    char *entry[] = {(char[]){"/run"}, (char[]){"-x"}, NULL};
+    struct image_record from = {.entrypoint = {.v = entry, .len = 2}, .user = "ann"};
+    _cleanup_(buf_free) struct buf out = BUF_INIT(65536);
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    assert_int_equal(docker_spec_commit(&from, &out, NULL), 0);
+    assert_int_equal(json_parse("body", out.data, out.len, &doc, NULL), 0);
+    struct json root = json_root(doc, ""), words = member(&root, "Entrypoint");
+    struct json labels = member(&root, "Labels"), none = member(&root, "Cmd");
+    const char *text = NULL;
+    assert_true(has_word(&words, "/run") && has_word(&words, "-x"));
+    assert_int_equal(json_count(&none), 0);
+    assert_int_equal(json_get_string(&root, "User", JSON_REQUIRED, &text, NULL), 0);
+    assert_string_equal(text, "ann");
+    assert_int_equal(json_get_string(&root, "WorkingDir", JSON_REQUIRED, &text, NULL), 0);
+    assert_string_equal(text, "/workspace");
+    assert_int_equal(json_get_string(&labels, "cay.id", JSON_REQUIRED, &text, NULL), 0);
+    assert_string_equal(text, "");
+}
+
 static void test_door_that_nobody_uses(void **state) {
     (void)state;
     static struct docker_orders orders;
@@ -432,6 +476,7 @@ int main(void) {
         cmocka_unit_test(test_stats),         cmocka_unit_test(test_loaded),
         cmocka_unit_test(test_events),        cmocka_unit_test(test_create),
         cmocka_unit_test(test_build_profile), cmocka_unit_test(test_create_too_large),
+        cmocka_unit_test(test_image_ids),     cmocka_unit_test(test_commit),
         cmocka_unit_test(test_door),          cmocka_unit_test(test_door_that_nobody_uses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

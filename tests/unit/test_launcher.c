@@ -326,6 +326,23 @@ static void test_refuses_endless_paths_and_odd_flags(void **state) {
     assert_int_equal(launcher_check(&r, launcher_request_size(1)), -EINVAL);
 }
 
+static void test_what_is_kept_has_an_image(void **state) {
+    (void)state;
+    static const uint32_t ops[] = {LAUNCHER_ARCHIVE, LAUNCHER_SNAPSHOT};
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++) {
+        struct launcher_request r = {.op = ops[i]};
+        memcpy(r.spec.id, "0123456789abcdef", ID_SIZE);
+        assert_int_equal(launcher_check(&r, launcher_request_size(0)), -EINVAL);
+        memset(r.image, 'a', HEX_SIZE - 1);
+        assert_int_equal(launcher_check(&r, launcher_request_size(0)), 0);
+        r.image[HEX_SIZE - 1] = 'a';
+        assert_int_equal(launcher_check(&r, launcher_request_size(0)), -EINVAL);
+        r.image[HEX_SIZE - 1] = '\0';
+        r.spec.id[0] = '\0';
+        assert_int_equal(launcher_check(&r, launcher_request_size(0)), -EINVAL);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepts_what_clients_send),
@@ -336,6 +353,7 @@ int main(void) {
         cmocka_unit_test(test_keep_has_a_listener_an_id_and_an_image),
         cmocka_unit_test(test_the_others_name_one_and_bring_nothing),
         cmocka_unit_test(test_a_list_begins_anywhere),
+        cmocka_unit_test(test_what_is_kept_has_an_image),
         cmocka_unit_test(test_refuses_mounts),
         cmocka_unit_test(test_names_near_reserved_ones_are_fine),
         cmocka_unit_test(test_refuses_endless_paths_and_odd_flags),

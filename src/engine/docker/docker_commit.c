@@ -21,6 +21,7 @@
 #include "image/store.h"
 
 #define ARCHIVE "cay-archive" /* repository of archives; the tag is the sandbox's id */
+#define MARK    "archive-"    /* in STATE/docker, with the id */
 
 enum { BODY_MAX = 1 << 20 };
 
@@ -63,6 +64,28 @@ static int remove_image(struct docker_engine *d, const char *name, struct cay_er
 
 /* ---- archives ---- */
 
+/* A file of ours says that there may be one, so that nobody else asks Docker for it. */
+static int mark(const struct docker_engine *d, const char *id, bool on, struct cay_error *err) {
+    char name[sizeof MARK + ID_SIZE];
+    if (str_format(name, sizeof name, MARK "%s", id) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    if (!on)
+        return unlinkat(d->folder, name, 0) < 0 && errno != ENOENT
+                   ? error_errno(err, "forgetting the archive of sandbox %s", id)
+                   : 0;
+    _cleanup_(closep) int fd =
+        openat(d->folder, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 || fsync(d->folder) < 0
+               ? error_errno(err, "noting that sandbox %s has an archive", id)
+               : 0;
+}
+
+static bool is_marked(const struct docker_engine *d, const char *id) {
+    char name[sizeof MARK + ID_SIZE];
+    return str_format(name, sizeof name, MARK "%s", id) == 0 &&
+           faccessat(d->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 int docker_archive(struct engine *e, const char *id, const char *image, uint64_t *ret_bytes,
                    struct cay_error *err) {
     struct docker_engine *d = docker_of(e);
@@ -71,6 +94,8 @@ int docker_archive(struct engine *e, const char *id, const char *image, uint64_t
     int r = docker_inspect(d, id, "/json?size=1", &c, err);
     if (r == 0 && str_format(more, sizeof more, "&repo=" ARCHIVE "&tag=%s", id) < 0)
         r = error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    if (r == 0)
+        r = mark(d, id, true, err);
     if (r == 0)
         r = commit(d, id, image, more, made, err);
     if (r == 0)
@@ -85,6 +110,8 @@ int docker_archive_find(struct docker_engine *d, const char *id,
     if (!id_is_valid(id) || str_format(name, DOCKER_ARCHIVE_SIZE, ARCHIVE ":%s", id) < 0 ||
         str_format(path, sizeof path, "/images/%s/json", name) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    if (!is_marked(d, id))
+        return 0;
     int r = docker_ask(d->api, &(struct docker_call){.method = "GET", .path = path}, &a, err);
     if (r < 0 || a.status == 404)
         return r;
@@ -97,6 +124,8 @@ int docker_unarchive(struct engine *e, const char *id, struct cay_error *err) {
     int r = docker_archive_find(d, id, name, err);
     if (r > 0)
         r = remove_image(d, name, err);
+    if (r >= 0)
+        r = mark(d, id, false, err);
     return r < 0 ? r : image_store_unpin(d->home, id, err);
 }
 

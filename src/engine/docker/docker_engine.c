@@ -127,6 +127,8 @@ static int remove_container(struct docker_engine *d, const char *id, struct cay_
 static int engine_remove(struct engine *e, const char *id, struct cay_error *err) {
     struct docker_engine *d = docker_of(e);
     int r = remove_container(d, id, err);
+    if (r == -CAY_UNAVAILABLE && faccessat(d->folder, id, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+        r = 0; /* a container is made after its folder: this one never was */
     if (r < 0)
         return r;
     docker_bridge_close(d, id);

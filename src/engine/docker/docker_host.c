@@ -17,6 +17,15 @@ static int refuse(const char *text, const char *why, struct cay_error *err) {
     return error_remedy(err, "use unix:///PATH or tcp://HOST:PORT");
 }
 
+/* As the docker command does it, a program would have to be run there for each connection. */
+static int refuse_ssh(const char *text, struct cay_error *err) {
+    char shown[200];
+    error_set(err, CAY_INVALID_ARGUMENT, "DOCKER_HOST '%s': Docker is not reached by ssh here",
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "forward a port: ssh -N -L 2375:/var/run/docker.sock HOST, and use "
+                             "tcp://127.0.0.1:2375; whoever is on this machine can use it then");
+}
+
 static int use_socket(const char *path, struct docker_host *ret, struct cay_error *err) {
     if (path[0] != '/')
         return refuse(path, "names no absolute path", err);
@@ -95,5 +104,7 @@ int docker_host_find(const struct docker_host_env *env, struct docker_host *ret,
         return use_tcp(env, text, false, ret, err);
     if (str_starts(text, "https://"))
         return use_tcp(env, text, true, ret, err);
+    if (str_starts(text, "ssh://"))
+        return refuse_ssh(text, err);
     return refuse(text, "has a form that is not known", err);
 }

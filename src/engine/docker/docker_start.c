@@ -12,6 +12,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/path.h"
 #include "base/program.h"
 #include "base/str.h"
 #include "engine/docker/docker_bridge.h"
@@ -43,6 +44,7 @@ struct starting {
     char *sources[SPEC_MOUNTS_MAX]; /* real paths of the mounts */
     struct docker_orders orders;
     bool had;                                  /* a container, before this start */
+    bool asked;                                /* Docker, to make one */
     char from[DOCKER_ARCHIVE_SIZE + HEX_SIZE]; /* the image, as Docker knows it */
 };
 
@@ -291,6 +293,7 @@ static int create(struct starting *st, struct cay_error *err) {
         return r;
     struct docker_call call = {
         .method = "POST", .path = path, .body = buf_text(&body), .body_len = body.len};
+    st->asked = true;
     r = docker_do(st->d->api, &call, &a, err);
     return r < 0 ? r : remember(st, err);
 }
@@ -395,6 +398,8 @@ static int run(struct starting *st, int listener, struct cay_error *err) {
 /* Of a sandbox that never ran nothing is left; another one's container stays, stopped. */
 static void undo(struct starting *st, bool ran) {
     struct engine *e = &st->d->engine;
+    if (!st->had && !st->asked) /* which is all that there is, whether or not Docker is there */
+        (void)path_remove_tree(st->d->folder, st->spec.id);
     if (!st->had)
         (void)e->ops->remove(e, st->spec.id, NULL);
     else if (ran)
