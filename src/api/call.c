@@ -33,6 +33,7 @@ void call_init(struct call *c, struct manager *manager) {
 void call_free(struct call *c) {
     buf_free(&c->body);
     buf_free(&c->fault_list);
+    buf_free(&c->fault_output);
     buf_free(&c->answer.body);
     strv_free(&c->answer.headers);
     if (c->sink != NULL)

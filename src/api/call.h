@@ -82,7 +82,8 @@ struct call {
     /* Of a toolbox's error, if its class does not say it: toolbox_fault() */
     const char *fault;
     unsigned fault_status;
-    struct buf fault_list; /* an array in JSON: each of the errors, if there are several */
+    struct buf fault_list;   /* an array in JSON: each of the errors, if there are several */
+    struct buf fault_output; /* what a command printed that was ended before it was answered */
     struct answer answer;
 };
 

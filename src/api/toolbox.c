@@ -108,5 +108,9 @@ void toolbox_write_error(struct buf *out, const struct call *c, const struct cay
     toolbox_write_path(&w, &c->target);
     jsonw_put_string(&w, "method", c->method);
     put_list(&w, &c->fault_list);
+    if (c->fault_output.len > 0) {
+        jsonw_key(&w, "result");
+        jsonw_bytes(&w, c->fault_output.data, c->fault_output.len);
+    }
     jsonw_end_object(&w);
 }

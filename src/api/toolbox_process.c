@@ -74,7 +74,10 @@ static int read_request(const struct call *c, const char *key, struct request *q
 
 /* ---- answering ---- */
 
-static int refuse_timeout(struct call *c, const struct request *q, struct cay_error *err) {
+static int refuse_timeout(struct call *c, const struct request *q, struct toolbox_output *out,
+                          struct cay_error *err) {
+    c->fault_output = out->all;
+    out->all = BUF_INIT(0);
     error_set(err, CAY_TIMEOUT, "the command was ended after its timeout of %lld s",
               (long long)q->timeout_s);
     (void)error_remedy(err, "give it more time, or use a session with runAsync");
@@ -107,7 +110,7 @@ static int answer(struct call *c, const struct request *q, struct toolbox_output
                   const struct exec_outcome *outcome, const struct cay_python_result *report,
                   struct cay_error *err) {
     if (outcome->reason == WIRE_REASON_TIMEOUT)
-        return refuse_timeout(c, q, err);
+        return refuse_timeout(c, q, out, err);
     bool is_oom = ran_out_of_memory(c, q, outcome);
     put_notes(out, is_oom);
     struct jsonw w = JSONW_INIT(&c->answer.body);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
@@ -16,6 +17,7 @@
 #include "cli/python_output.h"
 #include "cli/python_tell.h"
 #include "client/daemon.h"
+#include "client/oom.h"
 #include "lib/code.h"
 #include "lib/language.h"
 #include "lib/python.h"
@@ -369,6 +371,12 @@ static int run_python_inside(struct run *r, const struct cay_exec *exec) {
                        &r->err);
 }
 
+static int run_code_inside(struct run *r, const struct cay_exec *exec) {
+    const struct command_defaults defaults = defaults_inside(r);
+    const struct cay_program code = make_code(r);
+    return code_exec(&r->connection.fd, &code, exec, &defaults, &r->result, &r->err);
+}
+
 static int run_inside(struct run *r) {
     const struct verb_common *common = &r->o->common;
     const struct daemon_choice choice = {
@@ -382,11 +390,11 @@ static int run_inside(struct run *r) {
     if (failed < 0)
         return failed;
     const struct cay_exec exec = make_exec(r);
-    if (is_python(r))
-        return run_python_inside(r, &exec);
-    const struct command_defaults defaults = defaults_inside(r);
-    const struct cay_program code = make_code(r);
-    return code_exec(&r->connection.fd, &code, &exec, &defaults, &r->result, &r->err);
+    int64_t began = clock_us();
+    failed = is_python(r) ? run_python_inside(r, &exec) : run_code_inside(r, &exec);
+    if (failed == 0)
+        oom_judge(&r->daemon, r->o->in, began, &r->result.program.run);
+    return failed;
 }
 
 /* ---- telling ---- */

@@ -280,6 +280,8 @@ def _cay_context():
     def tell_error(error, name):
         kind = type(error)
         trace = own_part(error, name)
+        if isinstance(error, SyntaxError) and error.filename == name:
+            trace = None  # it was never run
         if isinstance(error, RecursionError):
             lines = traceback.format_exception(kind, error, trace, limit=50)
         else:

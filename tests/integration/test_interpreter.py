@@ -186,6 +186,11 @@ def test_errors(python, code, name, value):
     assert python.out("1") == "1\n"
 
 
+def test_a_syntax_error_is_told_as_python_tells_it(python):
+    told = python.run("x = 1\na = (").error["traceback"]
+    assert told == "  File \"<code 1>\", line 2\n    a = (\n        ^\nSyntaxError: '(' was never closed\n"
+
+
 def test_exit_ends_the_run_only(python):
     python.out("v = 1")
     assert python.run("exit()").error is None

@@ -356,6 +356,13 @@ def test_the_daemon_wakes_an_interpreter_in_a_sandbox_that_stays(box):
 
 
 @needs_ids
+def test_a_memory_hog_in_a_sandbox_that_stays(box):
+    told = inside(box, "print('x', flush=True)\nimport os, signal\na = bytearray(1 << 30)\nprint(len(a))")
+    assert told["stdout"] == "x\n", told
+    assert told["oom_killed"] or told["exception"]["type"] == "MemoryError", told
+
+
+@needs_ids
 def test_a_sandbox_whose_python_has_changed(box):
     daemon_of = box[:2]
     done = cay("create", *daemon_of, "--name", "changed")

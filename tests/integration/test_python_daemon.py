@@ -261,6 +261,14 @@ def test_code_is_run_by_a_copy(box):
                     '  File "<string>", line 2, in f\nValueError: x\n')
 
 
+def test_code_that_was_ended_tells_what_it_printed(python):
+    made = python.daemon.create(name="ended")["id"]
+    for path, body in (("code-run", {"code": "print('begun', flush=True)\nwhile True: pass", "language": "python"}),
+                       ("execute", {"command": "echo begun; exec sleep 600"})):
+        answer = python.daemon.ask("POST", f"/toolbox/{made}/process/{path}", {**body, "timeout": 2})
+        assert (answer.status, answer.json()["result"]) == (408, "begun\n"), answer.text
+
+
 def test_code_with_variables(box):
     assert box("import os; print(os.environ['A'])", envs={"A": "b"}) == ("warm", 0, "b\n")
     kind, code, text = box("print(1)", envs={"PYTHONX": "1"})
