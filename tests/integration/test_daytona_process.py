@@ -287,9 +287,10 @@ def test_languages_of_the_table(box):
         failed = run_code(box, "c", "int main(void) { return x; }")
         assert failed["exitCode"] == 1 and failed["result"].startswith("code.c: In function")
         assert run_code(box, "c", "int main(void) { return 7; }")["exitCode"] == 7
-    if not shutil.which("ruby"):
-        assert "ruby" in box.bad("POST", "/process/code-run", {"language": "ruby", "code": "x"},
-                                 status=501)["message"]
+    for language in "ruby", "go":
+        if not shutil.which(language):
+            assert language in box.bad("POST", "/process/code-run", {"language": language, "code": "x"},
+                                       status=501)["message"]
     assert box.execute("ls -d /tmp/cay-* 2>/dev/null")["result"] == ""  # nothing is left behind
 
 
