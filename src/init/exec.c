@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "init/changes.h"
+#include "init/last_word.h"
 #include "init/op.h"
 #include "init/spawn.h"
 #include "init/tree.h"
@@ -45,6 +46,7 @@ struct exec {
     int64_t started_us;
     bool announced; /* WIRE_STARTED was sent */
     uint64_t reported;
+    struct last_word last_word;
     struct changes changes;
 };
 
@@ -214,6 +216,16 @@ static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
     return true;
 }
 
+/* Believed where the sandbox ends with this operation, and with it whatever goes on in spite of its
+ * word. Elsewhere the next command may need what this one still holds: a port, a lock. */
+static void heed_last_word(struct exec *x, const char *data, size_t len) {
+    int code = x->conn->tell < 0 && !x->exited ? last_word_find(&x->last_word, data, len) : -1;
+    if (code < 0)
+        return;
+    x->exited = true;
+    x->status = code << 8; /* as waitpid(2) has it */
+}
+
 /* A report is no output: no limit of the command's counts it, and it is no sign of life. */
 static bool forward_report(struct exec *x) {
     ssize_t n = read(x->cmd.report, op_data, sizeof op_data);
@@ -224,6 +236,7 @@ static bool forward_report(struct exec *x) {
         fd_close(&x->cmd.report);
         return false;
     }
+    heed_last_word(x, data, (size_t)n);
     announce(x);
     if (!x->host_gone && wire_send_data(x->conn->fd, WIRE_REPORT, op_data, (size_t)n) < 0)
         x->host_gone = true;

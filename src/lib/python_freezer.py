@@ -11,6 +11,8 @@ def _cay_freeze():
     import _imp
     import _weakref
 
+    ENDED = 0
+
     def read(count):
         parts = b""
         while len(parts) < count:
@@ -145,7 +147,7 @@ def _cay_freeze():
             names = [name for name in reversed(sys.modules) if name not in known]
         return names if "__main__" in names else names + ["__main__"]
 
-    def end(status):
+    def end(status, report):
         """Ends the process as the interpreter would, but does not take apart what there was before
         the program: that takes longer than most programs. Returns where that would be seen."""
         if sys.stdout is not output or output.closed or os.getpid() != pid:
@@ -167,6 +169,7 @@ def _cay_freeze():
             if module is not None:
                 clear(module.__dict__)
         gc.collect()
+        report(ENDED, bytes([status & 255]))
         os._exit(status & 255)
 
     return end

@@ -114,6 +114,8 @@ static int take_item(const struct record *r, char **items, size_t *count) {
 
 static int take_record(struct record *r, struct cay_python_result *ret) {
     switch (r->kind) {
+    case PYTHON_ENDED:
+        return 0;
     case PYTHON_VERSION:
         return take_text(r, &ret->version);
     case PYTHON_TYPE:

@@ -8,6 +8,7 @@
 struct buf;
 
 enum python_record {
+    PYTHON_ENDED = 0, /* its exit code, a byte: the last record, for cay-init (last_word.h) */
     PYTHON_VERSION = 1,
     PYTHON_TYPE = 2,
     PYTHON_MESSAGE = 3,

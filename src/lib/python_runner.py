@@ -205,7 +205,7 @@ def _cay_run(end=None):
         status = 0 if failure is None else failure.code
         if status is None or type(status) is int and abs(status) < 1 << 31:
             exits, failure, trace, main = failure is not None, None, None, None
-            end(status or 0)  # with nothing of the program held here
+            end(status or 0, report)  # with nothing of the program held here
             if exits:
                 sys.exit(status)
     if failure is None:
