@@ -1,11 +1,16 @@
 #include "init/changes.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/fsuid.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/str.h"
 #include "init/files.h"
 #include "init/walk.h"
@@ -55,12 +60,29 @@ static bool is_watched(const struct walk_entry *e) {
     return S_ISREG(e->st->st_mode) || S_ISLNK(e->st->st_mode);
 }
 
+/* Most work folders are empty, before and after; then a look takes a third of a walk. */
+static bool is_empty(const char *folder) {
+    _cleanup_(closep) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    _Alignas(struct dirent) char entries[1024];
+    ssize_t n = fd < 0 ? -1 : 1;
+    while (n > 0 && (n = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {
+        const struct dirent *e;
+        for (ssize_t at = 0; at < n; at += e->d_reclen) {
+            e = (const struct dirent *)(entries + at);
+            if (!str_equal(e->d_name, ".") && !str_equal(e->d_name, ".."))
+                return false;
+        }
+    }
+    return n == 0;
+}
+
+/* Nothing of an empty folder is visited. */
 static int walk_as_user(const struct op_conn *c, const char *folder, walk_fn *visit, void *arg,
                         struct cay_error *err) {
     static const struct walk_options options = {.forgiving = true, .below_only = true};
     (void)setfsgid(c->gid);
     (void)setfsuid(c->uid);
-    int r = walk_tree(folder, folder, options, visit, arg, err);
+    int r = is_empty(folder) ? 0 : walk_tree(folder, folder, options, visit, arg, err);
     (void)setfsuid(geteuid());
     (void)setfsgid(getegid());
     return r;

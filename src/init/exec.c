@@ -23,7 +23,13 @@
 #include "init/tree.h"
 #include "init/user.h"
 
-enum { TERM_GRACE_MS = 250, KILL_MS = 3000, ANNOUNCE_MS = 5, REPORT_MAX = 64 * 1024 * 1024 };
+enum {
+    TERM_GRACE_MS = 250,
+    KILL_MS = 3000,
+    ANNOUNCE_MS = 5,
+    REPORT_MAX = 64 * 1024 * 1024,
+    HANG_UP_MS = 20,
+};
 
 struct exec {
     struct op_conn *conn;
@@ -47,6 +53,7 @@ struct exec {
     bool announced; /* WIRE_STARTED was sent */
     uint64_t reported;
     struct last_word last_word;
+    bool lives_on; /* its last word was heeded */
     struct changes changes;
 };
 
@@ -222,7 +229,7 @@ static void heed_last_word(struct exec *x, const char *data, size_t len) {
     int code = x->conn->tell < 0 && !x->exited ? last_word_find(&x->last_word, data, len) : -1;
     if (code < 0)
         return;
-    x->exited = true;
+    x->exited = x->lives_on = true;
     x->status = code << 8; /* as waitpid(2) has it */
 }
 
@@ -353,6 +360,12 @@ static int answer(struct exec *x, unsigned left) {
     return wire_send_two(x->conn->fd, WIRE_STARTED, &started, WIRE_DONE, &b);
 }
 
+/* Ending a sandbox is work, and the host may need the processor to read the answer. */
+static void await_hang_up(const struct exec *x) {
+    struct pollfd p = {.fd = x->conn->fd, .events = POLLRDHUP};
+    (void)poll(&p, 1, HANG_UP_MS);
+}
+
 static int run(struct exec *x, struct cay_error *err) {
     if (take_frames(x) < 0) /* what came together with the request */
         return error_set(err, CAY_INVALID_ARGUMENT, "malformed frame after the request");
@@ -373,6 +386,8 @@ static int run(struct exec *x, struct cay_error *err) {
         changes_send(x->conn, &x->changes);
     }
     int r = answer(x, left);
+    if (r == 0 && x->lives_on)
+        await_hang_up(x);
     return r < 0 ? error_sys(err, -r, "answering") : 0;
 }
 

@@ -121,8 +121,8 @@ static void fill_result(const struct exec_outcome *o, int64_t begin, struct cay_
 
 /* Carries the streams of a command that was sent. */
 static int carry(int fd, const struct cay_exec *exec, const struct command_defaults *defaults,
-                 const struct command_extras *extras, int64_t begin, struct cay_result *ret,
-                 struct cay_error *err) {
+                 const struct command_extras *extras, const struct buf *opening, int64_t begin,
+                 struct cay_result *ret, struct cay_error *err) {
     struct exec_streams s = {
         .in = exec->stdin_fd,
         .out = {exec->stdout_fd, exec->stderr_fd},
@@ -131,6 +131,7 @@ static int carry(int fd, const struct cay_exec *exec, const struct command_defau
         .client = defaults->client,
         .first = extras->first,
         .first_len = extras->first_len,
+        .opening = opening,
         .report = extras->report,
         .holds_input = extras->holds_input,
         .changed = extras->changed,
@@ -245,10 +246,16 @@ int command_exec_with(int *fd, const struct cay_exec *asked,
         exec.stdin_fd = input;
     struct exec_request req = make_request(&exec, &place, defaults, extras);
     int64_t begin = clock_us();
-    r = extras->waits ? exec_send_limits(*fd, &req, err) : exec_send(*fd, &req, err);
+    _cleanup_(buf_free) struct buf opening = BUF_INIT(WIRE_DATA_MAX);
+    if (extras->waits)
+        exec_put_limits(&req, &opening);
+    else
+        r = exec_send(*fd, &req, err);
+    if (opening.failed)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (r < 0)
         return r;
-    r = carry(*fd, &exec, defaults, extras, begin, ret, err);
+    r = carry(*fd, &exec, defaults, extras, &opening, begin, ret, err);
     fd_close(fd);
     return r;
 }

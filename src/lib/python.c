@@ -16,6 +16,7 @@ extern const char python_runner[], python_extras[], context_charts[];
 
 /* The beginning of a frozen interpreter counts there how often it tried. */
 static const char *const warm_argv[] = {"python3", "cay-a", NULL};
+static const char *const waiting_argv[] = {"python3", "cay-a", "waits", NULL};
 const char *const python_kept_argv[] = {"python3", "cay-a", "kept", NULL};
 
 enum { CODE_MAX = 64 * 1024 * 1024, OPTIONS_MAX = 64 * 1024 };
@@ -122,7 +123,7 @@ static int wake(int fd, int warm, const char *const *argv, const struct command_
 }
 
 int python_wake(int fd, int warm, const struct command_defaults *defaults, struct cay_error *err) {
-    return wake(fd, warm, warm_argv, defaults, err);
+    return wake(fd, warm, waiting_argv, defaults, err);
 }
 
 int python_wake_kept(int fd, int warm, const struct command_defaults *defaults,

@@ -9,6 +9,8 @@ def _cay_freeze():
     import os
     import sys
     import _imp
+    import _signal
+    import _thread
     import _weakref
 
     ENDED = 0
@@ -98,7 +100,7 @@ def _cay_freeze():
     for name in [name for name in sys.path_importer_cache if name not in sys.path]:
         del sys.path_importer_cache[name]
     del sys.modules["gc"], sys.modules["atexit"]
-    callbacks = atexit._ncallbacks()
+    callbacks, signals = atexit._ncallbacks(), _signal.valid_signals()
     known, last = frozenset(sys.modules) - {"__main__"}, next(reversed(sys.modules))
     count = len(sys.modules)
     gc.collect()
@@ -147,6 +149,24 @@ def _cay_freeze():
             names = [name for name in reversed(sys.modules) if name not in known]
         return names if "__main__" in names else names + ["__main__"]
 
+    def forget(names):
+        modules = [(name, _weakref.ref(sys.modules[name])) for name in names
+                   if type(sys.modules.get(name)) is type(sys)]
+        for name, _ in modules:
+            del sys.modules[name]
+        gc.collect()
+        for _, module in modules:
+            module = module()
+            if module is not None:
+                clear(module.__dict__)
+        gc.collect()
+
+    def rehearse(report):
+        name = "cay-rehearsal"
+        sys.modules[name] = type(sys)(name)
+        forget(new_modules()[:1])
+        report(ENDED, bytes([0]))
+
     def end(status, report):
         """Ends the process as the interpreter would, but does not take apart what there was before
         the program: that takes longer than most programs. Returns where that would be seen."""
@@ -158,20 +178,17 @@ def _cay_freeze():
         if atexit._ncallbacks() > callbacks:
             return
         atexit._run_exitfuncs()
-        modules = [(name, _weakref.ref(sys.modules[name])) for name in new_modules()
-                   if type(sys.modules.get(name)) is type(sys)]
-        for name, _ in modules:
-            del sys.modules[name]
         threading = None
-        gc.collect()
-        for _, module in modules:
-            module = module()
-            if module is not None:
-                clear(module.__dict__)
-        gc.collect()
-        report(ENDED, bytes([status & 255]))
+        forget(new_modules())
+        if _thread._count() == 0 and words[2] != b"kept":
+            # The sandbox ends now, and this process with it. To exit is work for the processor,
+            # which others need for the answer.
+            report(ENDED, bytes([status & 255]))
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, signals)
+            _signal.sigtimedwait((), 0.005)
         os._exit(status & 255)
 
+    end.waits, end.rehearse = words[2] == b"waits", rehearse
     return end
 
 

@@ -94,15 +94,13 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
     return r < 0 ? error_sys(err, -r, "sending the command to the sandbox") : 0;
 }
 
-int exec_send_limits(int fd, const struct exec_request *req, struct cay_error *err) {
+void exec_put_limits(const struct exec_request *req, struct buf *ret) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_DATA_MAX);
     wire_put_number(&b, WIRE_TAG_TIMEOUT_MS, (uint64_t)req->timeout_ms);
     wire_put_number(&b, WIRE_TAG_QUIET_MS, (uint64_t)req->quiet_ms);
     wire_put_number(&b, WIRE_TAG_OUTPUT_MAX, req->output_max);
-    int r = wire_send(fd, WIRE_LIMITS, &b);
-    if (r == -EPIPE)
-        return 0; /* why it reads nothing is in its answer */
-    return r < 0 ? error_sys(err, -r, "sending limits to the sandbox") : 0;
+    wire_put_frame(ret, WIRE_LIMITS, b.data, b.len);
+    ret->failed |= b.failed;
 }
 
 /* ---- to the sandbox ---- */
@@ -148,18 +146,27 @@ static void forward_input(struct carry *c) {
     (void)wire_send(c->fd, WIRE_INPUT_END, NULL);
 }
 
-/* What comes before the caller's own input; its end is the end of all if there is none. */
+/* What comes before the caller's own input; its end is the end of all if there is none. In one
+ * piece, so that the other side wakes up once. */
 static void send_first(struct carry *c) {
     struct exec_streams *s = c->s;
-    if (s->first_len == 0 || c->credit == 0 || c->ended)
+    _cleanup_(buf_free) struct buf out = BUF_INIT(2 * WIRE_DATA_MAX);
+    size_t n = MIN(MIN(s->first_len, (size_t)c->credit), (size_t)WIRE_DATA_MAX);
+    if (s->opening != NULL)
+        (void)buf_append(&out, s->opening->data, s->opening->len);
+    wire_put_frame(&out, WIRE_INPUT, s->first, n);
+    if (n == s->first_len && s->in < 0)
+        wire_put_frame(&out, WIRE_INPUT_END, NULL, 0);
+    if (out.failed) {
+        c->ended = true;
+        c->result = error_set(c->err, CAY_RESOURCE_EXHAUSTED, "no memory for the input");
         return;
-    size_t n = MIN(s->first_len, (size_t)c->credit);
-    (void)wire_send_data(c->fd, WIRE_INPUT, s->first, n);
+    }
+    (void)wire_send_frames(c->fd, &out); /* why it is not taken is in the answer */
+    s->opening = NULL;
     c->credit -= n;
     s->first = (const char *)s->first + n;
     s->first_len -= n;
-    if (s->first_len == 0 && s->in < 0)
-        (void)wire_send(c->fd, WIRE_INPUT_END, NULL);
 }
 
 /* ---- from the sandbox ---- */
@@ -333,7 +340,8 @@ static bool takes_input(const struct carry *c) {
 
 static int wait_and_move(struct carry *c, int64_t deadline) {
     struct exec_streams *s = c->s;
-    send_first(c);
+    while (s->first_len > 0 && c->credit > 0 && !c->ended)
+        send_first(c);
     size_t pending = c->pending[0].len + c->pending[1].len;
     struct pollfd fds[] = {
         {.fd = c->ended || pending >= PENDING_MAX ? -1 : c->fd, .events = POLLIN},

@@ -34,7 +34,8 @@ struct exec_streams {
     int in;            /* -1: none */
     const void *first; /* first_len bytes of input that come before */
     size_t first_len;
-    int out[2]; /* stdout and stderr; -1: captured */
+    const struct buf *opening; /* frames that go out in front of it; NULL: none */
+    int out[2];                /* stdout and stderr; -1: captured */
     struct buf captured[2];
     int signals;        /* signalfd; -1: none */
     int client;         /* a socket: who hangs up there gives the command up; 0 or less: nobody */
@@ -69,8 +70,8 @@ void exec_read_end(const struct wire_message *m, struct exec_outcome *ret);
 /* Sends the request. The answer is read by exec_carry. */
 int exec_send(int fd, const struct exec_request *req, struct cay_error *err);
 
-/* Gives a command that was sent before its limits, which count from now. */
-int exec_send_limits(int fd, const struct exec_request *req, struct cay_error *err);
+/* Appends the frame that gives a command which was sent before its limits; they count from then. */
+void exec_put_limits(const struct exec_request *req, struct buf *ret);
 
 /* Carries the streams until the command has ended. deadline_ms (0: none) is the host's own limit,
  * later than the inside's: when it passes, the inside lies or hangs, and the outcome is a timeout.

@@ -11,6 +11,8 @@
 #include "base/fd.h"
 #include "base/str.h"
 
+enum { WHOLE_MAX = 4096 }; /* a socket takes so many bytes in one piece */
+
 static const enum wire_kind kinds[WIRE_TAG_COUNT_] = {
 #define ROW(id, number, kind) [number] = (kind),
     WIRE_TAG_TABLE(ROW)
@@ -96,9 +98,9 @@ int wire_send_with(int fd, enum wire_type type, const struct buf *b, const int *
     wire_put_frame(&frame, type, b->data, b->len);
     if (frame.failed)
         return -ENOMEM;
-    int r = fd_send(fd, frame.data, WIRE_HEADER_SIZE, fds, count);
-    return r < 0 ? r
-                 : fd_write_all(fd, frame.data + WIRE_HEADER_SIZE, frame.len - WIRE_HEADER_SIZE);
+    size_t first = MIN(frame.len, (size_t)WHOLE_MAX);
+    int r = fd_send(fd, frame.data, first, fds, count);
+    return r < 0 ? r : fd_write_all(fd, frame.data + first, frame.len - first);
 }
 
 int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
@@ -130,6 +132,13 @@ int wire_send_data(int fd, enum wire_type type, const void *data, size_t len) {
         len -= part;
     }
     return 0;
+}
+
+int wire_send_frames(int fd, const struct buf *frames) {
+    if (frames->failed)
+        return -ENOBUFS;
+    struct iovec iov = {.iov_base = frames->data, .iov_len = frames->len};
+    return write_vectors(fd, &iov, 1);
 }
 
 void wire_put_frame(struct buf *out, enum wire_type type, const void *data, size_t len) {

@@ -190,6 +190,8 @@ int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
                   enum wire_type second_type, const struct buf *second);
 /* Sends bytes as frames of at most WIRE_DATA_MAX. */
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len);
+/* Sends whole frames that wire_put_frame() put there. */
+int wire_send_frames(int fd, const struct buf *frames);
 /* Appends a frame to out, for who may not block; failures are sticky in out->failed. */
 void wire_put_frame(struct buf *out, enum wire_type type, const void *data, size_t len);
 /* The fields of a WIRE_ERROR; and a whole one, sent. */
