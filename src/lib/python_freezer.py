@@ -41,6 +41,13 @@ def _cay_freeze():
             import time
             time.tzset()
 
+    def seed():
+        ssl, numpy = sys.modules.get("ssl"), sys.modules.get("numpy.random")
+        if ssl is not None:
+            ssl.RAND_add(os.urandom(32), 32.0)
+        if numpy is not None:
+            numpy.seed()
+
     def new_main(old):
         # A module of its own for the program: what is frozen is never collected, nor what it holds.
         main = type(old)("__main__")
@@ -59,6 +66,7 @@ def _cay_freeze():
                          dont_inherit=True), names, {"print": lambda *args, **more: None})
             (str(number) + os.fsdecode(b"-c")).encode("utf-8", "backslashreplace")
             frozenset(sys.modules)
+            seed()
 
     def places():
         """Files and folders that an interpreter which starts here would look at: another one that
@@ -118,11 +126,7 @@ def _cay_freeze():
 
     # woken
     take_environment()
-    ssl, numpy = sys.modules.get("ssl"), sys.modules.get("numpy.random")
-    if ssl is not None:
-        ssl.RAND_add(os.urandom(32), 32.0)
-    if numpy is not None:
-        numpy.seed()
+    seed()
     main = new_main(sys.modules["__main__"])
     sys.modules["__main__"] = main
     output, pid = sys.stdout, os.getpid()
@@ -189,6 +193,7 @@ def _cay_freeze():
         os._exit(status & 255)
 
     end.waits, end.rehearse = words[2] == b"waits", rehearse
+    end.seen = seen  # to free it here would touch, and so copy, each page where it lies
     return end
 
 
