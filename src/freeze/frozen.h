@@ -16,6 +16,7 @@ enum {
     FROZEN_SEGMENTS_MAX = 4000,
     FROZEN_FILES_MAX = 512,
     FROZEN_KERNEL_MAX = 8,
+    FROZEN_HOT_MAX = 2048,
     FROZEN_FD = 4, /* where thaw finds its own file */
 };
 
@@ -41,6 +42,12 @@ struct frozen_kernel {
     uint64_t len;
 };
 
+/* Pages that the program before all others wrote to: they are copied at once, which takes less than
+ * to do so one by one when each is first touched. A hint: wrong ones do no harm. */
+struct frozen_hot {
+    uint64_t start, len;
+};
+
 struct frozen {
     uint64_t magic;
     uint64_t rsp, rip; /* where it goes on */
@@ -51,6 +58,8 @@ struct frozen {
     struct frozen_file file[FROZEN_FILES_MAX];
     uint64_t segment_count;
     struct frozen_segment segment[FROZEN_SEGMENTS_MAX];
+    uint64_t hot_count; /* this and the next are known when it has been woken once */
+    struct frozen_hot hot[FROZEN_HOT_MAX];
 };
 
 _Static_assert(sizeof(struct frozen) <= FROZEN_HEAD_SIZE, "struct frozen has its place");

@@ -96,6 +96,13 @@ static void map_segments(void) {
             (void)CALL(SYS_close, files[i]);
 }
 
+static void copy_hot(void) {
+    enum { UNKNOWN = -22 }; /* EINVAL: before Linux 5.14 */
+    for (uint64_t i = 0; i < head->hot_count; i++)
+        if (CALL(SYS_madvise, head->hot[i].start, head->hot[i].len, MADV_POPULATE_WRITE) == UNKNOWN)
+            return;
+}
+
 static uint64_t find_vdso(const Elf64_auxv_t *aux) {
     while (aux->a_type != AT_NULL && aux->a_type != AT_SYSINFO_EHDR)
         aux++;
@@ -108,7 +115,7 @@ static void map_head(void) {
     head = (const struct frozen *)at;
     if ((uint64_t)at != head_place || head->magic != FROZEN_MAGIC ||
         head->segment_count > FROZEN_SEGMENTS_MAX || head->kernel_count > FROZEN_KERNEL_MAX ||
-        head->file_count > FROZEN_FILES_MAX)
+        head->file_count > FROZEN_FILES_MAX || head->hot_count > FROZEN_HOT_MAX)
         give_up();
 }
 
@@ -144,6 +151,7 @@ __attribute__((noreturn, used)) void thaw(uint64_t *stack) {
     move_kernel(vdso, aside);
     map_segments();
     move_kernel(aside, head->vdso);
+    copy_hot();
     (void)CALL(SYS_close, FROZEN_FD);
     uint64_t rsp = head->rsp, rip = head->rip;
     (void)CALL(SYS_munmap, head_place, FROZEN_HEAD_SIZE);

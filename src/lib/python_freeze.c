@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -178,4 +179,25 @@ int python_freeze(python_exec_fn *run, void *arg, const char *const *preload, in
         argv[4 + i] = preload[i];
     }
     return freeze_by(run, arg, argv, out, err);
+}
+
+/* ---- waking it once, before anybody relies on it ---- */
+
+struct cay_python python_proof(int warm) {
+    return (struct cay_python){.name = "<hot>", .code = "", .warm = warm};
+}
+
+int python_judge_proof(const struct cay_python_result *result, int file, struct cay_error *err) {
+    const struct cay_result *run = &result->run;
+    if (run->exit_code != 0)
+        return error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be woken (%d)",
+                         run->exit_code);
+    uint64_t count = MIN(run->out_len / sizeof(struct frozen_hot), (size_t)FROZEN_HOT_MAX);
+    size_t len = (size_t)count * sizeof(struct frozen_hot);
+    off_t at = FROZEN_THAW_SIZE;
+    if (pwrite(file, &count, sizeof count, at + (off_t)offsetof(struct frozen, hot_count)) !=
+            (ssize_t)sizeof count ||
+        pwrite(file, run->out, len, at + (off_t)offsetof(struct frozen, hot)) != (ssize_t)len)
+        return error_errno(err, "writing the frozen interpreter");
+    return 0;
 }

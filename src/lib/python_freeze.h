@@ -22,6 +22,11 @@ typedef int python_exec_fn(void *arg, const struct cay_exec *exec, struct cay_re
 int python_freeze(python_exec_fn *run, void *arg, const char *const *preload, int out,
                   struct cay_error *err);
 
+/* A program that shows whether it can be woken, and which pages a program needs. */
+struct cay_python python_proof(int warm);
+/* Whether it could, by the result; file, from which warm was copied, then knows the pages. */
+int python_judge_proof(const struct cay_python_result *result, int file, struct cay_error *err);
+
 /* A file in memory that may be executed. */
 int python_memory(struct cay_error *err);
 /* Makes it one that nobody can write to: what runs from it may belong to whoever owns a file. It

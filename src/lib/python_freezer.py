@@ -33,9 +33,11 @@ def _cay_freeze():
 
     def take_environment():
         entries = [entry.partition(b"=") for entry in contents("/proc/self/environ").split(b"\0")]
-        os.environ.clear()
-        for name, equals, value in entries:
-            if equals:
+        entries = [(name, value) for name, equals, value in entries if equals]
+        if [name for name, _ in entries] != list(os.environb):
+            os.environ.clear()
+        for name, value in entries:
+            if os.environb.get(name) != value:
                 os.environb[name] = value
         if b"TZ" in os.environb:
             import time
@@ -90,47 +92,6 @@ def _cay_freeze():
             return None
         return found.st_mtime_ns, found.st_mode, found.st_mode >> 12 == 8 and found.st_size
 
-    path = "/tmp/cay_freeze.so"
-    with open(path, "wb") as file:
-        file.write(read(int.from_bytes(read(4), "little")))
-    for name in sys.argv[1:]:
-        __import__(name)
-
-    class Spec:
-        name, origin = "cay_freeze", path
-
-    # In a child, which has one thread whatever was imported.
-    child = os.fork()
-    if child:
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
-    train()
-    seen = places()
-    for name in [name for name in sys.path_importer_cache if name not in sys.path]:
-        del sys.path_importer_cache[name]
-    del sys.modules["gc"], sys.modules["atexit"]
-    callbacks, signals = atexit._ncallbacks(), _signal.valid_signals()
-    known, last = frozenset(sys.modules) - {"__main__"}, next(reversed(sys.modules))
-    count = len(sys.modules)
-    gc.collect()
-    gc.freeze()
-    try:
-        _imp.create_dynamic(Spec)
-    except SystemError:
-        pass
-    words = contents("/proc/self/cmdline").split(b"\0")
-    if words[0] != b"python3" or words[1][:4] != b"cay-":
-        os._exit(3)
-    # In a sandbox that others have used, what was frozen may not be what would be started.
-    if words[2] == b"kept" and any(look(name) != before for name, before in seen):
-        os._exit(123)
-
-    # woken
-    take_environment()
-    seed()
-    main = new_main(sys.modules["__main__"])
-    sys.modules["__main__"] = main
-    output, pid = sys.stdout, os.getpid()
-
     def clear(names):
         for name in list(names):
             if name[:1] == "_" and name[1:2] != "_":
@@ -171,6 +132,29 @@ def _cay_freeze():
         forget(new_modules()[:1])
         report(ENDED, bytes([0]))
 
+    def tell_hot():
+        """Prints which pages have been copied so far, as pairs of start and length. The kernel says
+        of each page that is there (bit 63) whether it is a file's (bit 61)."""
+        fd, looks = os.open("/proc/self/pagemap", os.O_RDONLY), []
+        for line in contents("/proc/self/maps").splitlines():
+            if line.split()[1] == b"rw-p" and b"[" not in line:
+                first, last = [int(part, 16) >> 12 for part in line.split()[0].split(b"-")]
+                looks.append((first, os.pread(fd, min(last - first, 1 << 16) * 8, first * 8)))
+        runs = []
+        for page, flags in looks:
+            for at in range(7, len(flags), 8):
+                if flags[at] & 0xa0 == 0x80:
+                    if runs and runs[-1][1] == page:
+                        runs[-1][1] += 1
+                    else:
+                        runs.append([page, page + 1])
+                page += 1
+        told = b"".join((page << 12).to_bytes(8, "little")
+                        for first, last in runs for page in (first, last - first))
+        while told:
+            told = told[os.write(1, told):]
+        os._exit(0)
+
     def end(status, report):
         """Ends the process as the interpreter would, but does not take apart what there was before
         the program: that takes longer than most programs. Returns where that would be seen."""
@@ -192,8 +176,50 @@ def _cay_freeze():
             _signal.sigtimedwait((), 0.005)
         os._exit(status & 255)
 
-    end.waits, end.rehearse = words[2] == b"waits", rehearse
-    end.seen = seen  # to free it here would touch, and so copy, each page where it lies
+    path = "/tmp/cay_freeze.so"
+    with open(path, "wb") as file:
+        file.write(read(int.from_bytes(read(4), "little")))
+    for name in sys.argv[1:]:
+        __import__(name)
+
+    class Spec:
+        name, origin = "cay_freeze", path
+
+    # In a child, which has one thread whatever was imported.
+    child = os.fork()
+    if child:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
+    train()
+    seen = places()
+    for name in [name for name in sys.path_importer_cache if name not in sys.path]:
+        del sys.path_importer_cache[name]
+    del sys.modules["gc"], sys.modules["atexit"]
+    callbacks, signals = atexit._ncallbacks(), _signal.valid_signals()
+    known, last = frozenset(sys.modules) - {"__main__"}, next(reversed(sys.modules))
+    count = len(sys.modules)
+    output = sys.stdout
+    end.rehearse, end.tell_hot = rehearse, tell_hot
+    end.seen = seen  # to free it when woken would touch, and so copy, each page where it lies
+    gc.collect()
+    gc.freeze()
+    try:
+        _imp.create_dynamic(Spec)
+    except SystemError:
+        pass
+    words = contents("/proc/self/cmdline").split(b"\0")
+    if words[0] != b"python3" or words[1][:4] != b"cay-":
+        os._exit(3)
+    # In a sandbox that others have used, what was frozen may not be what would be started.
+    if words[2] == b"kept" and any(look(name) != before for name, before in seen):
+        os._exit(123)
+
+    # woken
+    take_environment()
+    seed()
+    main = new_main(sys.modules["__main__"])
+    sys.modules["__main__"] = main
+    pid = os.getpid()
+    end.waits = words[2] == b"waits"
     return end
 
 

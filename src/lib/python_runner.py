@@ -9,6 +9,7 @@ def _cay_run(end=None):
 
     VERSION, TYPE, MESSAGE, TRACEBACK, FRAME, FIGURE, CHART = range(1, 8)
     REPORT, FRAMES_MAX, FIGURES_MAX, TEXT_MAX, CHART_MAX = 200, 50, 16, 1 << 16, 1 << 20
+    HOT = "<hot>"  # in place of a program: python_proof()
 
     def read(count):
         parts = []
@@ -191,7 +192,7 @@ def _cay_run(end=None):
     options = items.pop(0)
     name, code = os.fsdecode(items[0]), items[1]
     main.pop("_cay_run", None)
-    path = {"-c": "<string>", "-": "<stdin>"}.get(name)
+    path = {"-c": "<string>", "-": "<stdin>", HOT: HOT}.get(name)
     if path is None:
         path = keep_script(name)
         main["__file__"], main["__cached__"] = path, None
@@ -206,6 +207,9 @@ def _cay_run(end=None):
     else:
         sys.orig_argv = ["python3"] + sys.argv
     put(VERSION, sys.version.split()[0])
+    if name == HOT and end is not None:
+        rehearse()
+        end.tell_hot()
     names, told, undo = globals(), [], []
     tools = {name: names.pop(name) for name in list(names) if name[:5] == "_cay_"}
     check = tools["_cay_extras"](options, report) if options else None

@@ -148,14 +148,16 @@ static int prove(const struct warm *w, int file, struct cay_error *err) {
     int r = cay_sandbox_create(w->engine, &spec, &box, err);
     if (r < 0)
         return r;
-    const struct cay_python nothing = {.name = "-c", .code = "", .warm = copy};
+    const struct cay_python proof = python_proof(copy);
     struct cay_exec exec = CAY_EXEC_INIT;
     exec.timeout_ms = PYTHON_FREEZE_MS;
     struct cay_python_result result;
-    r = cay_sandbox_python(box, &nothing, &exec, &result, err);
-    if (r < 0 || result.run.exit_code != 0)
+    r = cay_sandbox_python(box, &proof, &exec, &result, err);
+    if (r < 0)
         r = error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be woken (%d)",
                       result.run.exit_code);
+    else
+        r = python_judge_proof(&result, file, err);
     cay_python_result_free(&result);
     cay_sandbox_destroy(box);
     return r;

@@ -161,18 +161,24 @@ static int freeze(struct making *m, int memory, struct cay_error *err) {
 }
 
 /* Wakes it once, in another sandbox, before anybody relies on it. */
-static int prove(struct making *m, int sealed, struct cay_error *err) {
+static int prove(struct making *m, int memory, struct cay_error *err) {
+    off_t size = lseek(memory, 0, SEEK_END);
+    _cleanup_(closep) int copy = python_copy_sealed(memory, (uint64_t)MAX(size, 0), err);
+    if (copy < 0)
+        return copy;
     int r = open_box(m, err);
     if (r < 0)
         return r;
-    const struct cay_python nothing = {.name = "-c", .code = "", .warm = sealed};
+    const struct cay_python proof = python_proof(copy);
     struct cay_exec exec = CAY_EXEC_INIT;
     exec.timeout_ms = PYTHON_FREEZE_MS;
     struct cay_python_result result;
-    r = python_exec(&m->box.fd, &nothing, &exec, &m->defaults, &result, err);
-    if (r < 0 || result.run.exit_code != 0)
+    r = python_exec(&m->box.fd, &proof, &exec, &m->defaults, &result, err);
+    if (r < 0)
         r = error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be woken (%d)",
                       result.run.exit_code);
+    else
+        r = python_judge_proof(&result, memory, err);
     cay_python_result_free(&result);
     end_box(m);
     return r;
@@ -197,13 +203,12 @@ static int make(struct making *m, const char *image, int *ret, struct cay_error 
     if (memory < 0)
         return r < 0 ? r : -(int)err->code;
     r = freeze(m, memory, err);
-    _cleanup_(closep) int sealed = r < 0 ? -1 : python_seal(memory, err);
-    if (sealed < 0)
-        return r < 0 ? r : -(int)err->code;
-    r = prove(m, sealed, err);
     if (r == 0)
-        *ret = TAKE_FD(sealed);
-    return r;
+        r = prove(m, memory, err);
+    if (r < 0)
+        return r;
+    *ret = python_seal(memory, err);
+    return MIN(*ret, 0);
 }
 
 /* With the lock held. What was made under other rules, or of an image that nobody wants any more,
