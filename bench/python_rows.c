@@ -14,6 +14,7 @@
 #include "bench.h"
 #include "box.h"
 #include "lib/python.h"
+#include "lib/python_freeze.h"
 
 enum { READY = 4 };
 
@@ -34,6 +35,8 @@ int python_host_open(struct python_host *h, const struct bench_options *o,
         r = cay_engine_open(state, &engine, err);
     if (r == 0)
         r = cay_python_warm(engine, &spec, preload, &h->warm, err);
+    if (r == 0)
+        python_gather(h->warm); /* as the daemon does */
     cay_engine_close(engine);
     return r;
 }

@@ -21,7 +21,10 @@ extern const char python_runner[], python_extras[], python_freezer[], context_ch
 extern const char python_freeze_begin[], python_freeze_end[];
 extern const char python_thaw_begin[], python_thaw_end[];
 
-enum { PRELOAD_MAX = 64 };
+enum { PRELOAD_MAX = 64, LARGE_PAGE = 2 << 20 };
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* since Linux 6.1 */
+#endif
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x10U
 #endif
@@ -106,6 +109,23 @@ int python_copy_sealed(int file, uint64_t size, struct cay_error *err) {
                           : error_errno(err, "copying the frozen interpreter");
     }
     return python_seal(copy, err);
+}
+
+void python_gather(int sealed) {
+    struct stat st;
+    if (fstat(sealed, &st) < 0)
+        return;
+    size_t len = (size_t)st.st_size & ~((size_t)LARGE_PAGE - 1);
+    /* Its place must begin where a large page can. */
+    char *room = len == 0 ? MAP_FAILED
+                          : mmap(NULL, len + LARGE_PAGE, PROT_NONE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return;
+    char *at = room + (-(uintptr_t)room & (LARGE_PAGE - 1));
+    if (mmap(at, len, PROT_READ, MAP_SHARED | MAP_FIXED, sealed, 0) != MAP_FAILED)
+        (void)madvise(at, len, MADV_COLLAPSE); /* else they stay small */
+    (void)munmap(room, len + LARGE_PAGE);
 }
 
 /* ---- making it ---- */

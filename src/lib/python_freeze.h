@@ -35,3 +35,6 @@ int python_memory(struct cay_error *err);
 int python_seal(int memory, struct cay_error *err);
 /* The same of a copy. */
 int python_copy_sealed(int file, uint64_t size, struct cay_error *err);
+/* Has the kernel keep its bytes in large pages where it can. Takes longer than a program gains by
+ * it, some milliseconds: for one that many programs are woken from. */
+void python_gather(int sealed);

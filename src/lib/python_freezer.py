@@ -58,6 +58,18 @@ def _cay_freeze():
         main.__annotations__ = {}
         return main
 
+    def practise():
+        """Uses what is preloaded as many programs do, since what that makes once and for all need
+        not be made in each copy."""
+        numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
+        if numpy is not None:
+            numbers = numpy.arange(6.0).reshape(2, 3)
+            str(numbers[numbers > 1].mean() + numbers.T.sum())
+        if pandas is not None:
+            table = pandas.DataFrame({"a": [1, 2, 1], "b": [1.5, 2.5, 3.5], "c": ["x", "y", "z"]})
+            str(table[table.b > 2].groupby("a").b.sum())
+            str(table.sort_values("b"))
+
     def train():
         """Does once what every program will need: the compiler makes its types when it is first
         used, dictionaries grow, bytecode is specialised. Else each copy would do it anew."""
@@ -185,6 +197,8 @@ def _cay_freeze():
     class Spec:
         name, origin = "cay_freeze", path
 
+    for _ in range(4):
+        practise()
     # In a child, which has one thread whatever was imported.
     child = os.fork()
     if child:

@@ -208,6 +208,8 @@ static int make(struct making *m, const char *image, int *ret, struct cay_error 
     if (r < 0)
         return r;
     *ret = python_seal(memory, err);
+    if (*ret >= 0)
+        python_gather(*ret);
     return MIN(*ret, 0);
 }
 
