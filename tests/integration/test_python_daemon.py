@@ -107,6 +107,29 @@ def test_limits_count_from_the_program_on(python):
     assert 1900 < told["duration_ms"] < 30000
 
 
+LAST_WORD = "import os, time\nos.write(200, bytes([0, 1, 0, 0, 0, 7]))\n"
+
+
+@pytest.mark.parametrize("more", [{}, {"cwd": "/tmp"}])
+def test_a_program_that_says_that_it_has_ended_is_ended(python, more):
+    told = python.run("print('a')\n" + LAST_WORD + "time.sleep(1000)", timeout=120, **more)
+    assert (told["exit_code"], told["stdout"], told["timed_out"]) == (7, "a\n", False)
+    assert python.run("print(1)")["stdout"] == "1\n"
+
+
+@pytest.mark.parametrize("exits, at_exit", [("atexit.register(print, 'atexit')", "atexit\n"), ("pass", "")])
+def test_all_that_a_program_leaves_is_told(python, exits, at_exit):
+    """Its answer does not wait for it to exit, but for this."""
+    python.wait()
+    code = ("import atexit, threading, time\nkept = open('kept', 'w')\nkept.write('x' * 5)\n"
+            "class Last:\n    def __del__(self):\n        print('del')\nlast = Last()\n"
+            "threading.Thread(target=lambda: (time.sleep(0.01), print('thread'))).start()\n"
+            f"{exits}\nprint('end')")
+    told = python.run(code)
+    assert told["stdout"] == f"end\nthread\n{at_exit}del\n" and told["exit_code"] == 0
+    assert [(file["path"], file["size"]) for file in told["files"]] == [("kept", 5)]
+
+
 def test_more_at_once_than_wait(python):
     with ThreadPoolExecutor(8) as pool:
         told = list(pool.map(lambda n: python.run(f"print({n})"), range(24)))
@@ -278,6 +301,13 @@ def test_code_with_variables(box):
 def test_long_code_and_no_input(box):
     long = "#" * 300000 + "\nimport sys; print(repr(sys.stdin.read()), __name__)"
     assert box(long) == ("warm", 0, "'' __main__\n")
+
+
+def test_code_has_ended_when_it_is_told(box):
+    assert box("try:\n    exec(%r)\nexcept OSError:\n    pass\nraise SystemExit(3)" % LAST_WORD)[1] == 3
+    bind = "import socket\nkept = socket.create_server(('127.0.0.1', 4000), reuse_port=False)\nprint(1)"
+    for _ in range(10):  # whoever comes next finds the port free
+        assert box(bind) == ("warm", 0, "1\n")
 
 
 def test_a_sandbox_whose_python_has_changed_starts_its_own(python):
