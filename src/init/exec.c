@@ -338,7 +338,7 @@ static unsigned end_tree(struct exec *x) {
 }
 
 static int answer(struct exec *x, unsigned left) {
-    char room[512], started_room[64];
+    char room[512], started_room[64], both_room[640];
     _cleanup_(buf_free) struct buf b = BUF_OVER(room, sizeof room);
     bool limit = x->reason != WIRE_REASON_EXIT;
     int number = WIFSIGNALED(x->status) ? WTERMSIG(x->status) : 0;
@@ -356,8 +356,11 @@ static int answer(struct exec *x, unsigned left) {
     if (x->announced)
         return wire_send(x->conn->fd, WIRE_DONE, &b);
     _cleanup_(buf_free) struct buf started = BUF_OVER(started_room, sizeof started_room);
+    _cleanup_(buf_free) struct buf both = BUF_OVER(both_room, sizeof both_room);
     put_started(x, &started);
-    return wire_send_two(x->conn->fd, WIRE_STARTED, &started, WIRE_DONE, &b);
+    wire_put_frame(&both, WIRE_STARTED, started.data, started.len);
+    wire_put_frame(&both, WIRE_DONE, b.data, b.len);
+    return started.failed || b.failed ? -ENOBUFS : wire_send_frames(x->conn->fd, &both);
 }
 
 /* Ending a sandbox is work, and the host may need the processor to read the answer. */

@@ -103,24 +103,6 @@ int wire_send_with(int fd, enum wire_type type, const struct buf *b, const int *
     return r < 0 ? r : fd_write_all(fd, frame.data + first, frame.len - first);
 }
 
-int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
-                  enum wire_type second_type, const struct buf *second) {
-    unsigned char headers[2][WIRE_HEADER_SIZE];
-    if (first->failed || second->failed)
-        return -ENOBUFS;
-    if (first->len > WIRE_MESSAGE_MAX || second->len > WIRE_MESSAGE_MAX)
-        return -EMSGSIZE;
-    fill_header(headers[0], first_type, first->len);
-    fill_header(headers[1], second_type, second->len);
-    struct iovec iov[4] = {
-        {.iov_base = headers[0], .iov_len = WIRE_HEADER_SIZE},
-        {.iov_base = first->data, .iov_len = first->len},
-        {.iov_base = headers[1], .iov_len = WIRE_HEADER_SIZE},
-        {.iov_base = second->data, .iov_len = second->len},
-    };
-    return write_vectors(fd, iov, (int)ARRAY_LEN(iov));
-}
-
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len) {
     const char *p = data;
     while (len > 0) {

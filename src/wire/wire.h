@@ -185,12 +185,9 @@ void wire_put_number(struct buf *b, enum wire_tag tag, uint64_t value);
  * -EMSGSIZE if it is more than the other side takes. Descriptors go with its first bytes. */
 int wire_send(int fd, enum wire_type type, const struct buf *b);
 int wire_send_with(int fd, enum wire_type type, const struct buf *b, const int *fds, size_t count);
-/* Sends two frames at once, so that the other side is woken once. */
-int wire_send_two(int fd, enum wire_type first_type, const struct buf *first,
-                  enum wire_type second_type, const struct buf *second);
 /* Sends bytes as frames of at most WIRE_DATA_MAX. */
 int wire_send_data(int fd, enum wire_type type, const void *data, size_t len);
-/* Sends whole frames that wire_put_frame() put there. */
+/* Sends frames that wire_put_frame() made at once, so that the other side is woken once. */
 int wire_send_frames(int fd, const struct buf *frames);
 /* Appends a frame to out, for who may not block; failures are sticky in out->failed. */
 void wire_put_frame(struct buf *out, enum wire_type type, const void *data, size_t len);
