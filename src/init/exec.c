@@ -243,7 +243,7 @@ static bool forward_report(struct exec *x) {
         fd_close(&x->cmd.report);
         return false;
     }
-    heed_last_word(x, data, (size_t)n);
+    heed_last_word(x, op_data, (size_t)n);
     announce(x);
     if (!x->host_gone && wire_send_data(x->conn->fd, WIRE_REPORT, op_data, (size_t)n) < 0)
         x->host_gone = true;
