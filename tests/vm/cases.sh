@@ -108,7 +108,7 @@ traces() {
 # left_behind FILE: waits a little for what ends in the background, then shows the difference.
 left_behind() {
     local try
-    for ((try = 0; try < 20; try++)); do
+    for ((try = 0; try < 40; try++)); do
         traces >"$work/after"
         cmp -s "$1" "$work/after" && return 1
         sleep 0.25
@@ -118,7 +118,7 @@ left_behind() {
 
 no_process() {
     local try
-    for ((try = 0; try < 20; try++)); do
+    for ((try = 0; try < 40; try++)); do
         pgrep -f "$1" >/dev/null || return 0
         sleep 0.25
     done
@@ -213,7 +213,7 @@ while True:
     except OSError:
         pass'
     expect_code 124 || return
-    ((SECONDS - started < 30)) || fail "took $((SECONDS - started)) s"
+    ((SECONDS - started < 50)) || fail "took $((SECONDS - started)) s"
 }
 
 case_cpu() {
@@ -290,10 +290,10 @@ case_volumes() {
 
 case_timeout_kills_the_tree() {
     local started=$SECONDS
-    box --timeout 4 -- bash -c 'trap "" TERM; echo begin; (setsid sleep 98701 &)
+    box --timeout 10 -- bash -c 'trap "" TERM; echo begin; (setsid sleep 98701 &)
         (trap "" TERM HUP; exec sleep 98702) & sleep 98703; sleep 98704'
     expect_code 124 && expect_out begin || return
-    ((SECONDS - started < 20)) || fail "took $((SECONDS - started)) s" || return
+    ((SECONDS - started < 50)) || fail "took $((SECONDS - started)) s" || return
     no_process 'sleep 9870[1-4]'
 }
 
@@ -304,7 +304,7 @@ case_interrupt() {
         trap "echo interrupted; exit 5" INT; echo ready; while :; do sleep 0.2; done' \
         >"$work/out" 2>"$work/err" </dev/null &
     pid=$!
-    for ((try = 0; try < 100; try++)); do
+    for ((try = 0; try < 500; try++)); do
         grep -q ready "$work/out" && break
         kill -0 "$pid" 2>/dev/null || break
         sleep 0.1
