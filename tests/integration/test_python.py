@@ -346,7 +346,7 @@ def test_the_daemon_wakes_an_interpreter_in_a_sandbox_that_stays(box):
     assert (told["exit_code"], told["stdout"]) == (1, "['-c'] 1\n")
     assert told["exception"]["frames"][-1]["line"] == 4
     assert [(f["path"], f["size"]) for f in told["files"]] == [("warm", 2)]
-    told = inside(box, "print('x')\nwhile True: pass", "--timeout", "1")
+    told = inside(box, "print('x')\nwhile True: pass", "--timeout", "5")
     assert told["interpreter"]["warm"] and (told["exit_code"], told["stdout"]) == (124, "x\n")
     done = cay("python", *box, "-c", "print(input())\nraise SystemExit(3)", input=b"the program's own")
     assert (done.returncode, done.stdout) == (3, b"the program's own\n")
