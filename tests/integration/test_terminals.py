@@ -378,9 +378,11 @@ def test_full_screen_programs_are_painted_again(terminals):
     """One on the other screen, longer there than is kept: who comes gets there, and it paints."""
     terminals.make("t", "bash", "-c", r"""
         trap 'printf "\e[Hpainted"' WINCH
-        printf '\e[?1049h\e[?25l\e[2J'; head -c 400000 /dev/zero | tr '\0' .; printf 'ready'
+        printf '\e[?1049h\e[?25l\e[2J'; head -c 400000 /dev/zero | tr '\0' .; printf 'ready'; : >/tmp/full
         while :; do sleep 0.02; done""")
-    assert until(lambda: terminals.list()["t"]["kept_bytes"] >= KEPT, 20)
+    # what it is asked to paint while it prints comes before its last word, and once
+    assert until(lambda: "full" in terminals.exec("ls /tmp").split())
+    assert until(lambda: terminals.list()["t"]["kept_bytes"] >= KEPT)
     with terminals.attach("t") as t:
         t.expect(r"\x1b\[\?1049h\x1b\[\?25l\.\.\.")
         t.expect("ready")
