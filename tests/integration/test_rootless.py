@@ -44,7 +44,8 @@ def build():
     helpers = Path("tests/helpers")
     (folder / helpers).mkdir(parents=True)
     shutil.copy(CAY, folder)
-    for program in ("cay-egress", "cay-image", "cay-launcher", "cay-remote", "cayd", helpers / "deny", helpers / "keep"):
+    for program in ("cay-docker", "cay-egress", "cay-image", "cay-launcher", "cay-remote", "cayd",
+                    helpers / "deny", helpers / "keep"):
         if (BUILD / program).exists():
             shutil.copy(BUILD / program, folder / program)
     yield folder
