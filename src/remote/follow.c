@@ -95,10 +95,20 @@ static int pass_signal(struct follow *f, int number, struct cay_error *err) {
     return MIN(r, 0); /* it may have ended meanwhile */
 }
 
-/* That a command which has ended takes no more input is no failure. */
+/* Looks until it has ended, for a while: 1, or 0 if it runs still. */
+static int await_end(struct follow *f, struct cay_error *err) {
+    int64_t deadline = clock_deadline(ENDING_MS);
+    int r;
+    while ((r = follow_ask(f, err)) == 0 && !clock_expired(deadline))
+        (void)poll(NULL, 0, LOOK_MS);
+    return r;
+}
+
+/* That a command which has ended takes no more input is no failure. It removes the folder of its
+ * input a moment before that. */
 static int judge_feed(struct follow *f, int r) {
     struct cay_error ignored;
-    if (r == 0 || follow_ask(f, &ignored) <= 0)
+    if (r == 0 || await_end(f, &ignored) <= 0)
         return r;
     f->feed->ended = true;
     feed_free(f->feed);
@@ -197,16 +207,11 @@ int follow_ask(struct follow *f, struct cay_error *err) {
 
 /* Its exit code may come a moment after its last output. */
 static int await_code(struct follow *f, struct cay_error *err) {
-    int64_t deadline = clock_ms() + ENDING_MS;
-    int r;
-    while ((r = follow_ask(f, err)) == 0) {
-        if (clock_expired(deadline)) {
-            error_set(err, CAY_UNAVAILABLE, "the connection to the command broke off");
-            return error_remedy(err, "it may go on: look before it is run again");
-        }
-        (void)poll(NULL, 0, LOOK_MS);
-    }
-    return MIN(r, 0);
+    int r = await_end(f, err);
+    if (r != 0)
+        return MIN(r, 0);
+    error_set(err, CAY_UNAVAILABLE, "the connection to the command broke off");
+    return error_remedy(err, "it may go on: look before it is run again");
 }
 
 int follow_run(struct follow *f, struct cay_error *err) {

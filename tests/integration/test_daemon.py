@@ -740,7 +740,8 @@ def test_nothing_acknowledged_is_lost(daemon):
         thread.join(60)
     assert promised
     assert until(daemon.serves, 20)
-    assert until(lambda: {s["state"] for s in daemon.list()} == {"started"}), daemon.list()
+    assert until(lambda: {s["state"] for s in daemon.list()} == {"started"}), \
+        [(s["id"], s["state"], s.get("errorReason")) for s in daemon.list() if s["state"] != "started"]
     assert set(promised) <= {s["id"] for s in daemon.list()}
 
 

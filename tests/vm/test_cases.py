@@ -39,7 +39,7 @@ def in_machine(options, *command):
     print(result.stdout)
     if result.returncode == SKIPPED:
         pytest.skip(result.stdout.strip().splitlines()[-1])
-    assert result.returncode == 0, "cases failed in the machine; their lines are above"
+    assert result.returncode == 0, "in the machine:\n" + result.stdout[-4000:]
 
 
 @USERS
