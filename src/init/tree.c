@@ -201,31 +201,16 @@ static void pause_briefly(void) {
     (void)nanosleep(&(struct timespec){.tv_nsec = 400000}, NULL);
 }
 
-static bool sleeps(const char *status) {
-    return strstr(status, "\nState:\tS") != NULL;
-}
-
-/* Stops the group and looks. A shell that has made its child but does not wait for it yet takes an
- * interrupt for its own: it leaves the child alone, or hears it once more in the next command. If
- * it slept before, and its child still runs, it waits. */
-static enum moment stop_and_look(pid_t leader, bool late) {
-    enum { LOOKS = 10 };
-    char status[STATUS_MAX];
-    if (!late && read_status(leader, status) && !sleeps(status))
-        return MOMENT_BAD;
-    (void)kill(-leader, SIGSTOP);
-    enum moment moment = MOMENT_TOO_EARLY;
-    for (int i = 0; i < LOOKS && moment == MOMENT_TOO_EARLY; i++)
-        moment = look(leader, late);
-    return moment;
-}
-
 /* Stops the group at a good moment, or at any if there is none. A shell that starts one short
  * program after the other has few: with 20 tries about one interrupt in 250 was lost. */
 static void hold_still(pid_t leader) {
-    enum { TRIES = 100, EARLY_TRIES = 40 };
+    enum { TRIES = 100, EARLY_TRIES = 40, LOOKS = 10 };
     for (int i = 0;; i++) {
-        if (stop_and_look(leader, i >= EARLY_TRIES) == MOMENT_GOOD || i == TRIES)
+        (void)kill(-leader, SIGSTOP);
+        enum moment moment = MOMENT_TOO_EARLY;
+        for (int j = 0; j < LOOKS && moment == MOMENT_TOO_EARLY; j++)
+            moment = look(leader, i >= EARLY_TRIES);
+        if (moment == MOMENT_GOOD || i == TRIES)
             return;
         (void)kill(-leader, SIGCONT);
         pause_briefly();
@@ -239,9 +224,30 @@ static void interrupt_leader(pid_t leader) {
     (void)kill(leader, SIGINT);
     (void)kill(leader, SIGCONT);
     for (int i = 0; i < LOOKS && read_status(leader, status); i++) {
-        if (sleeps(status) && !has_signal(status, "\nShdPnd:\t", SIGINT))
+        bool waits = strstr(status, "\nState:\tS") != NULL;
+        if (waits && !has_signal(status, "\nShdPnd:\t", SIGINT))
             return;
         pause_briefly();
+    }
+}
+
+static bool ends_by_interrupt(const char *status) {
+    return !has_signal(status, "\nSigCgt:\t", SIGINT) && !has_signal(status, "\nSigIgn:\t", SIGINT);
+}
+
+/* A shell that finds later on that its child ended by an interrupt takes it for one of the command
+ * that it runs then. So nothing is asked of it before it has waited for those. */
+static void await_children(pid_t leader, const struct tree *now, const struct tree *before) {
+    enum { LOOKS = 250 };
+    char status[STATUS_MAX];
+    for (size_t i = 0, looks = 0; i < now->count; i++) {
+        const struct tree_process *p = &now->list[i];
+        if (p->parent != leader || has_process(before, p))
+            continue;
+        while (looks < LOOKS && read_status(p->pid, status) && ends_by_interrupt(status)) {
+            pause_briefly();
+            looks++;
+        }
     }
 }
 
@@ -253,6 +259,7 @@ void tree_interrupt(pid_t leader, const struct tree *before) {
         if (now.list[i].pid != leader && !has_process(before, &now.list[i]))
             (void)kill(now.list[i].pid, SIGINT); /* gone already is fine */
     (void)kill(-leader, SIGCONT);
+    await_children(leader, &now, before);
 }
 
 /* A shell at a prompt, on a terminal or of a session, ignores SIGTERM, but not this. */
