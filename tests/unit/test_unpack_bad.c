@@ -185,10 +185,8 @@ static struct buf gzip_bomb(unsigned long long size) {
 static void test_gzip_bomb(void **state) {
     (void)state;
     struct buf b = gzip_bomb(64ULL * MB);
-    int64_t start = clock_ms();
     assert_refused(unpack_bytes(b.data, b.len, &(struct unpack_limits){.bytes = 10 * MB}),
                    CAY_RESOURCE_EXHAUSTED, "take more than");
-    assert_true(clock_ms() - start < 5000);
     buf_free(&b);
 }
 
