@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,14 @@ int store_open_folder(const char *state_dir) {
 
 int store_folder(const struct image_store *store, const char *path) {
     return path_open_no_symlinks(store->dir, path, O_RDONLY | O_DIRECTORY, 0);
+}
+
+int store_folder_alone(const struct image_store *store, const char *path) {
+    _cleanup_(closep) int folder = store_folder(store, path);
+    while (folder >= 0 && flock(folder, LOCK_EX) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return TAKE_FD(folder);
 }
 
 int store_open_file(int folder, const char *name, int flags) {

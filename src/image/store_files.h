@@ -20,6 +20,10 @@ int store_open_folder(const char *state_dir);
 /* A folder of the store ("blobs", "names/docker.io"), to read and to sync. An fd or -errno. */
 int store_folder(const struct image_store *store, const char *path);
 
+/* Waits until this process alone may change the folder of the store (one of those that are always
+ * there). The fd, which holds the lock until it is closed, or -errno. */
+int store_folder_alone(const struct image_store *store, const char *path);
+
 /* Opens a regular file of a folder. An fd or -errno (-EBADMSG: it is something else). */
 int store_open_file(int folder, const char *name, int flags);
 

@@ -1,7 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -167,13 +166,11 @@ static int move_aside(int layers, int folder, const char *chain, char aside[stat
 
 /* As move_aside, for one process at a time: a second one could take the first's new layer for the
  * hollow one. No sandbox is on a layer that is not whole, since none outlives a boot. */
-static int displace(int layers, int folder, const char *chain) {
+static int displace(const struct image_store *store, int folder, const char *chain) {
     char aside[ASIDE_SIZE] = "";
-    while (flock(layers, LOCK_EX) < 0)
-        if (errno != EINTR)
-            return -errno;
-    int r = move_aside(layers, folder, chain, aside);
-    (void)flock(layers, LOCK_UN);
+    _cleanup_(closep) int layers = store_folder_alone(store, "layers");
+    int r = layers < 0 ? layers : move_aside(layers, folder, chain, aside);
+    fd_close(&layers);
     return r == 0 && aside[0] != '\0' ? path_remove_tree(folder, aside) : r;
 }
 
@@ -189,7 +186,7 @@ static int give_name(const struct image_store *store, const struct layer_work *w
             return 0;
         if (errno != EEXIST && errno != ENOTEMPTY)
             return -errno;
-        int r = displace(layers, folder, chain);
+        int r = displace(store, folder, chain);
         if (r != 0)
             return r;
     }

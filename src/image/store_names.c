@@ -113,48 +113,47 @@ int image_store_find(const struct image_store *store, const char *text, char id[
 
 /* ---- giving and taking ---- */
 
-/* Another process may remove the folder as empty just before the file is in it: then again. */
+/* To be called alone: another process would remove the folder as empty before the file is in it. */
 static int write_name(const struct image_store *store, const char *path, const char *leaf,
                       const char *id) {
     char text[HEX_SIZE + 1];
-    int r = str_format(text, sizeof text, "%s\n", id);
-    for (int attempt = 0; attempt < 64 && (r == 0 || r == -ENOENT); attempt++) {
-        _cleanup_(closep) int made = path_make_dirs(store->dir, path);
-        _cleanup_(closep) int folder = made < 0 ? made : store_folder(store, path);
-        r = folder < 0 ? folder : store_write_file(folder, leaf, text, strlen(text));
-        if (r == 0)
-            return 0;
-    }
-    return r;
+    (void)snprintf(text, sizeof text, "%s\n", id);
+    _cleanup_(closep) int made = path_make_dirs(store->dir, path);
+    _cleanup_(closep) int folder = made < 0 ? made : store_folder(store, path);
+    return folder < 0 ? folder : store_write_file(folder, leaf, text, strlen(text));
 }
 
 /* The names of the folders must be as durable as the file in them. */
-static int sync_folders(const struct image_store *store, const struct reference *ref) {
+static int sync_folders(const struct image_store *store, const struct reference *ref, int names) {
     char path[PATH_SIZE];
     (void)snprintf(path, sizeof path, "names/%s", ref->registry);
     _cleanup_(closep) int registry = store_folder(store, path);
-    _cleanup_(closep) int names = store_folder(store, "names");
-    if (names < 0)
-        return names;
-    if (registry < 0) /* somebody has taken the name again, and the folder with it */
-        return registry == -ENOENT ? 0 : registry;
+    if (registry < 0)
+        return registry;
     return fsync(registry) < 0 || fsync(names) < 0 ? -errno : 0;
+}
+
+/* Writes the files of a name: 0 or -errno. */
+static int write_names(const struct image_store *store, const struct reference *ref,
+                       const char *id) {
+    char path[PATH_SIZE], leaf[LEAF_SIZE];
+    folder_of(ref, path);
+    digest_leaf(ref, leaf);
+    _cleanup_(closep) int names = store_folder_alone(store, "names");
+    int r = MIN(names, 0);
+    if (r == 0 && ref->digest[0] != '\0')
+        r = write_name(store, path, leaf, id);
+    if (r == 0 && ref->tag[0] != '\0')
+        r = write_name(store, path, ref->tag, id);
+    return r == 0 ? sync_folders(store, ref, names) : r;
 }
 
 int image_store_set_name(const struct image_store *store, const struct reference *ref,
                          const char *id, struct cay_error *err) {
-    char path[PATH_SIZE], leaf[LEAF_SIZE], text[REFERENCE_TEXT_SIZE];
-    folder_of(ref, path);
-    digest_leaf(ref, leaf);
+    char text[REFERENCE_TEXT_SIZE];
     if (!hex_is_valid(id) || !has_record(store, id))
         return not_found(id, err);
-    int r = 0;
-    if (ref->digest[0] != '\0')
-        r = write_name(store, path, leaf, id);
-    if (r == 0 && ref->tag[0] != '\0')
-        r = write_name(store, path, ref->tag, id);
-    if (r == 0)
-        r = sync_folders(store, ref);
+    int r = write_names(store, ref, id);
     return r < 0 ? store_fail(err, -r, "writing the name", reference_familiar(ref, text)) : 0;
 }
 
@@ -196,7 +195,8 @@ int image_store_remove_name(const struct image_store *store, const struct refere
                             struct cay_error *err) {
     char path[PATH_SIZE], text[REFERENCE_TEXT_SIZE];
     folder_of(ref, path);
-    int r = remove_leaves(store, path, ref);
+    _cleanup_(closep) int names = store_folder_alone(store, "names");
+    int r = names < 0 ? names : remove_leaves(store, path, ref);
     if (r == -ENOENT)
         return not_found(reference_familiar(ref, text), err);
     if (r < 0)

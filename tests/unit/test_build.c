@@ -82,6 +82,9 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     struct place *p = *state;
+    /* waits for whom a build leaves behind to bring its layers to the disk */
+    assert_int_equal(
+        image_store_prune(&p->store, true, false, 60000, &(struct prune_result){0}, NULL), 0);
     image_store_close(&p->store);
     (void)close(p->context);
     (void)close(p->log);
