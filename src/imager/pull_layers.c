@@ -11,7 +11,7 @@
 #include "imager/progress.h"
 #include "imager/pull_blobs.h"
 #include "imager/thread.h"
-#include "imager/unpack.h"
+#include "imager/unpacker.h"
 
 enum { LABEL_LEN = 12, PIPE_SIZE = 1024 * 1024 };
 
@@ -22,6 +22,7 @@ struct job {
     struct progress *progress;
     struct image_record *record;
     struct pull_blobs *blobs;
+    struct unpacker unpacker;
     unsigned items[RECORD_LAYERS_MAX]; /* of the progress, for each layer */
     size_t index[RECORD_LAYERS_MAX];   /* in the blobs, for each layer; NO_BLOB: it is there */
     bool retry;                        /* what failed may go well the next time */
@@ -71,7 +72,7 @@ static int unpack_blob(struct job *job, size_t i, int root, struct unpack_result
     }
     struct watcher watcher = {job->progress, job->items[i]};
     progress_update(job->progress, job->items[i], "unpacking", 0);
-    r = unpack_layer(in, root, NULL, tell, &watcher, ret, err);
+    r = unpacker_run(&job->unpacker, in, root, tell, &watcher, ret, err);
     fd_close(&in); /* ends the feeder, if it still has something */
     (void)pthread_join(thread, NULL);
     return r;
@@ -209,15 +210,19 @@ static int attempt(struct job *job, struct registry *registry, struct cay_error 
 
 int pull_layers(const struct image_store *store, struct registry *registry,
                 struct progress *progress, struct image_record *record, struct cay_error *err) {
-    struct job job = {.store = store, .progress = progress, .record = record};
+    struct job job = {
+        .store = store, .progress = progress, .record = record, .unpacker = UNPACKER_NONE};
     for (size_t i = 0; i < record->layer_count; i++) {
         char label[LABEL_LEN + 1];
         (void)snprintf(label, sizeof label, "%.*s", LABEL_LEN, record->layers[i].blob);
         job.items[i] = progress_item(progress, label, record->layers[i].blob_size);
     }
-    int r = attempt(&job, registry, err);
+    int r = unpacker_start(&job.unpacker, err);
+    if (r == 0)
+        r = attempt(&job, registry, err);
     if (r < 0 && job.retry)
         r = attempt(&job, registry, err);
+    unpacker_stop(&job.unpacker);
     for (size_t i = 0; r == 0 && i < record->layer_count; i++)
         forget_missing_blob(store, &record->layers[i]);
     return r;

@@ -127,24 +127,21 @@ static int start_child(struct child *c, const struct unpack_job *job, enum unpac
     return c->pid < 0 ? error_sys(err, saved, "unpacking a layer: fork") : 0;
 }
 
-/* A child that an archive took over may write what it likes. */
-static void take_report(struct child *c) {
-    struct unpack_report *r = &c->last;
-    if (fd_read_all(c->report, r, sizeof *r) != 1) {
-        c->ended = true;
-        r->kind = UNPACK_FAILED;
+bool unpack_take_report(int fd, struct unpack_report *r) {
+    if (fd_read_all(fd, r, sizeof *r) != 1) {
+        *r = (struct unpack_report){.kind = UNPACK_FAILED};
         (void)error_set(&r->err, CAY_INTERNAL,
                         "unpacking a layer: its process ended without a report");
         (void)error_remedy(&r->err, "the archive may be hostile or memory short; see the kernel "
                                     "log");
-        return;
+        return true;
     }
     r->result.blob[HEX_SIZE - 1] = r->result.diff_id[HEX_SIZE - 1] = '\0';
-    c->ended = r->kind != UNPACK_PROGRESS;
     if (r->kind == UNPACK_FAILED)
         error_sanitize(&r->err);
     else if (r->kind != UNPACK_DONE)
         r->kind = UNPACK_PROGRESS;
+    return r->kind != UNPACK_PROGRESS;
 }
 
 static void follow(struct child children[static 2], unpack_progress progress, void *user) {
@@ -158,7 +155,7 @@ static void follow(struct child children[static 2], unpack_progress progress, vo
         for (int i = 0; i < 2; i++) {
             if (fds[i].revents == 0)
                 continue;
-            take_report(&children[i]);
+            children[i].ended = unpack_take_report(children[i].report, &children[i].last);
             if (i == UNPACK_READER && children[i].last.kind != UNPACK_FAILED && progress != NULL)
                 progress(user, children[i].last.result.blob_size);
         }

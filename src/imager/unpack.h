@@ -31,7 +31,8 @@ typedef void (*unpack_progress)(void *user, uint64_t bytes_in);
 /* Reads a tar from in (a file or a pipe; gzip, zstd or plain, told by its first bytes) to its end
  * and applies it to root with OCI's rules: whiteouts remove, a folder over a folder replaces its
  * attributes, everything else replaces. root is a descriptor of a folder: either an empty one, or
- * the merged folder of an overlay over the layers below. */
+ * the merged folder of an overlay over the layers below. The caller has one thread; others ask an
+ * unpacker (unpacker.h). */
 int unpack_layer(int in, int root, const struct unpack_limits *limits, unpack_progress progress,
                  void *user, struct unpack_result *ret, struct cay_error *err);
 

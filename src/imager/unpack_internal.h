@@ -20,10 +20,8 @@ enum { UNPACK_DEPTH_MAX = 512 }; /* what a caller may ask for */
 /* A layer of an image, by OCI's rules; or a sandbox's writable layer as it is. */
 enum unpack_form { UNPACK_LAYER, UNPACK_RAW };
 
-/* What both children are told; made before the fork, because a child of a process with threads may
- * take no lock that one of them could hold: OpenSSL looks up the algorithm when a digest is begun,
- * and locales are loaded under a lock. malloc is safe there, as glibc makes it anew in the child;
- * zlib, zstd and libarchive have no locks. */
+/* What both children are told; made before the fork, because a confined process can load neither
+ * what OpenSSL looks up when a digest is begun nor a locale. */
 struct unpack_job {
     int in, root;
     struct unpack_limits limits; /* with the defaults filled in */
@@ -71,6 +69,10 @@ int unpack_apply(int in, int root, enum unpack_form form, const struct unpack_li
 /* Fills in all but the limits, with descriptors of its own; confined.c needs it too. */
 int unpack_prepare_job(struct unpack_job *job, int in, int root, struct cay_error *err);
 void unpack_release_job(struct unpack_job *job);
+
+/* The next report of a child; true if it is the last. A child that an archive took over may write
+ * what it likes; one that says nothing any more has failed. */
+bool unpack_take_report(int fd, struct unpack_report *ret);
 
 /* The limits with defaults in place of zeroes. */
 struct unpack_limits unpack_fill_limits(const struct unpack_limits *limits);

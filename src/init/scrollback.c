@@ -44,6 +44,12 @@ void scrollback_append(struct scrollback *s, const char *data, size_t len) {
     }
 }
 
+void scrollback_make_room(struct scrollback *s) {
+    uint64_t room = s->size - (s->end - s->begin);
+    if (room < SCROLLBACK_CHUNK)
+        drop(s, SCROLLBACK_CHUNK - room);
+}
+
 size_t scrollback_at(const struct scrollback *s, uint64_t position, const char **ret) {
     size_t at = (size_t)(position % s->size);
     *ret = s->data + at;

@@ -16,13 +16,18 @@ struct scrollback {
     struct vt at_end;
 };
 
-enum { SCROLLBACK_KEPT = 256 * 1024, SCROLLBACK_CHUNK = 16 * 1024 };
+/* A chunk is what one read of a terminal brings. */
+enum { SCROLLBACK_KEPT = 256 * 1024, SCROLLBACK_CHUNK = 64 * 1024 };
 
 /* Room for kept bytes, whatever is cut. 0 or -ENOMEM. */
 int scrollback_init(struct scrollback *s, size_t kept);
 void scrollback_free(struct scrollback *s);
 
 void scrollback_append(struct scrollback *s, const char *data, size_t len);
+
+/* Lets go of what is kept beyond what was asked for. The next chunk then pushes nothing out, so
+ * that one who begins to read at the beginning does not lose it before he has read a byte. */
+void scrollback_make_room(struct scrollback *s);
 
 /* The bytes at a position of what is kept, as far as they lie in one piece. */
 size_t scrollback_at(const struct scrollback *s, uint64_t position, const char **ret);

@@ -151,6 +151,7 @@ static int attach(struct terminal *t, struct viewer *v, const struct wire_messag
         return r;
     unsigned rows = t->rows, cols = t->cols;
     v->writes = m->number[WIRE_TAG_STDIN] != 0;
+    scrollback_make_room(&t->past);
     v->position = t->past.begin;
     v->used = ++t->uses;
     v->attached = true;
@@ -297,6 +298,7 @@ static void put_credit(struct viewer *v) {
 static void skip_what_is_lost(struct terminal *t, struct viewer *v) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(MESSAGE_MAX);
     _cleanup_(buf_free) struct buf modes = BUF_INIT(MESSAGE_MAX);
+    scrollback_make_room(&t->past);
     wire_put_number(&b, WIRE_TAG_SIZE, t->past.begin - v->position);
     put_message(v, WIRE_ENTRY, &b);
     vt_put_all_modes(&t->past.at_begin, &modes);

@@ -397,6 +397,31 @@ def test_full_screen_programs_are_painted_again(terminals):
         assert t.end() == 0
 
 
+PAINTS_AT_ONCE = r"""
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
+print("\033[?1049h\033[?25l" + 400000 * "." + "ready", end="", flush=True)
+while signal.sigwait([signal.SIGWINCH]):
+    print("\033[Hpainted", end="", flush=True)
+"""
+
+
+def test_who_comes_is_shown_all_that_is_kept(terminals, daemon):
+    """Also if the program answers to his coming before he has read anything."""
+    terminals.make("t", "python3", "-c", PAINTS_AT_ONCE)
+    with terminals.attach("t") as t:
+        t.expect("ready")
+        terminals.leave(t)
+    for _ in range(20):
+        with attached(daemon, terminals.box, "t", ROWS=30, COLS=90) as viewer:
+            kind, output = viewer.receive()
+            assert (kind, output) == (STDOUT, b"\x1b[?1049h\x1b[?25l")
+            while len(output) < KEPT or not output.endswith(b"painted"):
+                kind, payload = viewer.receive()
+                assert kind == STDOUT  # ENTRY: he has missed something
+                output += payload
+
+
 def test_much_input(terminals):
     """More than the credit, into a program that reads slowly, and nothing is lost."""
     terminals.make("t", "sh", "-c", "stty raw -echo; echo ready; sleep 0.3; head -c 300000 | wc -c; "

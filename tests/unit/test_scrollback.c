@@ -110,12 +110,55 @@ static void an_endless_sequence_is_cut(void **state) {
     scrollback_free(&s);
 }
 
+/* One who comes while a program prints: what he was promised is still there when he reads it. */
+static void room_keeps_the_beginning(void **state) {
+    (void)state;
+    struct scrollback s;
+    static char chunk[SCROLLBACK_CHUNK];
+    memset(chunk, '.', sizeof chunk);
+    assert_int_equal(scrollback_init(&s, KEPT), 0);
+    scrollback_make_room(&s);
+    assert_int_equal(s.end, 0);
+    for (int i = 0; i < 4; i++)
+        scrollback_append(&s, chunk, sizeof chunk);
+    uint64_t begin = s.begin;
+    scrollback_append(&s, "painted", 7);
+    assert_int_not_equal(s.begin, begin); /* full: each byte pushes one out */
+    scrollback_make_room(&s);
+    begin = s.begin;
+    assert_true(s.end - begin >= KEPT);
+    scrollback_append(&s, chunk, sizeof chunk);
+    assert_int_equal(s.begin, begin);
+    scrollback_free(&s);
+}
+
+/* Room is made at a place where the stream may be cut, and what was promised stays. */
+static void room_tears_nothing(void **state) {
+    (void)state;
+    struct scrollback s;
+    static char junk[TOTAL];
+    memset(junk, 'x', sizeof junk);
+    assert_int_equal(scrollback_init(&s, KEPT), 0);
+    scrollback_append(&s, junk, s.size);
+    memcpy(junk, "\x1b]0;",
+           4); /* a sequence of the greatest length, just where room would be made */
+    scrollback_append(&s, junk, SCROLLBACK_CHUNK);
+    scrollback_append(&s, junk + 4, KEPT + VT_SEQUENCE_MAX - 1);
+    scrollback_make_room(&s);
+    assert_true(vt_is_between(&s.at_begin));
+    assert_true(s.end - s.begin >= KEPT);
+    assert_true(s.end - s.begin + SCROLLBACK_CHUNK <= s.size);
+    scrollback_free(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_the_last_and_tears_nothing),
         cmocka_unit_test(takes_more_than_it_keeps_at_once),
         cmocka_unit_test(remembers_the_modes_of_what_is_gone),
         cmocka_unit_test(an_endless_sequence_is_cut),
+        cmocka_unit_test(room_keeps_the_beginning),
+        cmocka_unit_test(room_tears_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
