@@ -246,7 +246,7 @@ static int build(struct call *c, const char *name, const char *as_asked,
         r = daytona_add_build(c, name, wish, &one, err);
     if (r == 0)
         r = builds_start(one, &view, err);
-    if (r < 0)
+    if (r != 0)
         return r;
     struct jsonw w = JSONW_INIT(&c->answer.body);
     put_build(&w, &view, as_asked);

@@ -184,9 +184,11 @@ static void test_inspect(void **state) {
     assert_int_equal(c.cpu_quota_us, 8);
     assert_int_equal(c.pids, 0);
     assert_string_equal(c.error, "no\\x0a");
-    static const char *const bad[] = {"{}", "{\"State\":{}}",
-                                      "{\"State\":{\"Status\":\"x\"},"
-                                      "\"SizeRw\":-1}"};
+    static const char *const bad[] = {
+        "{}",
+        "{\"State\":{}}",
+        "{\"State\":{\"Status\":\"x\"},\"SizeRw\":-1}",
+    };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         assert_true(docker_parse_inspect(bad[i], strlen(bad[i]), &c, NULL) < 0);
 }
