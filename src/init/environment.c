@@ -11,7 +11,7 @@ enum { PROXY_TEXT_SIZE = 64 };
 
 /* Both spellings are looked for by programs. ALL_PROXY is HTTP too: libraries that do not know
  * SOCKS refuse to work at all if it is named there. */
-static const char *const proxy_names[] = {
+OP_PAGE static const char *const proxy_names[] = {
     "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy",
 };
 static const char *const direct[] = {
@@ -54,12 +54,13 @@ int op_arguments(const struct wire_message *m, struct op_strings *ret) {
     return take_strings(m, WIRE_TAG_ARG, 0, ret);
 }
 
+OP_ROOM char environment_proxies[ARRAY_LEN(proxy_names)][PROXY_TEXT_SIZE];
+
 static void add_proxies(const char **env, size_t *count, unsigned port) {
-    static char proxies[ARRAY_LEN(proxy_names)][PROXY_TEXT_SIZE];
     for (size_t i = 0; i < ARRAY_LEN(proxy_names); i++)
-        if (str_format(proxies[i], sizeof proxies[i], "%s=http://127.0.0.1:%u", proxy_names[i],
-                       port) == 0)
-            add(env, count, proxies[i]);
+        if (str_format(environment_proxies[i], PROXY_TEXT_SIZE, "%s=http://127.0.0.1:%u",
+                       proxy_names[i], port) == 0)
+            add(env, count, environment_proxies[i]);
     for (size_t i = 0; i < ARRAY_LEN(direct); i++)
         add(env, count, direct[i]);
 }

@@ -29,6 +29,7 @@
 #include "init/op.h"
 #include "init/serve.h"
 #include "init/spawn.h"
+#include "init/stack.h"
 #include "wire/wire.h"
 
 enum { LISTENER_FD = 3, CONNECTION_FD = 4 };
@@ -168,7 +169,7 @@ static void loop(struct init *init) {
     }
 }
 
-int main(void) {
+static int run(void) {
     struct init init = {.listener = inherited(LISTENER_FD), .news = {-1, -1}};
     int connection = inherited(CONNECTION_FD);
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -185,4 +186,8 @@ int main(void) {
         serve_in_child(&init, connection);
     loop(&init);
     return 0;
+}
+
+int main(void) {
+    stack_run(run);
 }
