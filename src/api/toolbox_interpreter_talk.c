@@ -109,7 +109,7 @@ static int ask(struct run *r, struct cay_error *err) {
                            : wire_session_exec(&r->box.wire, q->name, &exec, err);
     if (failed == 0)
         failed = wire_call_receive_exactly(&r->box.wire, &first, &f, err);
-    if (failed < 0)
+    if (failed != 0)
         return failed;
     struct wire_message m;
     if (f.type != WIRE_STARTED || wire_parse(f.data, f.len, &m) < 0)
