@@ -408,10 +408,20 @@ static void put_phases(struct jsonw *w, const struct run *r) {
     jsonw_end_object(w);
 }
 
+static bool has_later_label(const struct strv *labels, size_t at) {
+    size_t len = strcspn(labels->v[at], "=") + 1;
+    for (size_t i = at + 1; i < labels->len; i++)
+        if (strncmp(labels->v[i], labels->v[at], len) == 0)
+            return true;
+    return false;
+}
+
 static void put_labels(struct jsonw *w, const struct strv *labels) {
     jsonw_key(w, "labels");
     jsonw_begin_object(w);
     for (size_t i = 0; i < labels->len; i++) {
+        if (has_later_label(labels, i))
+            continue;
         char *equals = strchr(labels->v[i], '=');
         *equals = '\0';
         jsonw_put_string(w, labels->v[i], equals + 1);

@@ -78,7 +78,8 @@ const char **command_env(const struct command_defaults *d, const struct cay_exec
         if (!overrides(exec->env, *under))
             env[n++] = *under;
     for (const char *const *p = exec->env; p != NULL && *p != NULL; p++)
-        env[n++] = *p;
+        if (!overrides(p + 1, *p)) /* programs would look at the first, people mean the last */
+            env[n++] = *p;
     return env;
 }
 

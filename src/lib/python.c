@@ -72,27 +72,10 @@ void python_take_change(void *arg, const char *path, uint64_t size, bool created
 
 void cay_python_result_free(struct cay_python_result *r) {
     cay_result_free(&r->run);
-    for (size_t i = 0; i < r->frame_count; i++) {
-        free(r->frames[i].file);
-        free(r->frames[i].function);
-        free(r->frames[i].source);
-    }
+    python_report_free(r);
     for (size_t i = 0; i < r->file_count; i++)
         free(r->files[i].path);
-    for (size_t i = 0; i < r->figure_count; i++) {
-        free(r->figures[i].format);
-        free(r->figures[i].data);
-        free(r->figures[i].chart);
-    }
-    python_report_free(&r->report);
-    free(r->not_installed);
-    free(r->version);
-    free(r->type);
-    free(r->message);
-    free(r->traceback);
-    free(r->frames);
     free(r->files);
-    free(r->figures);
     *r = (struct cay_python_result){.run = {.exit_code = r->run.exit_code}};
 }
 

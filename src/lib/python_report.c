@@ -150,12 +150,33 @@ static void free_items(char **items, size_t count) {
         free(items[i]);
 }
 
-void python_report_free(struct cay_python_report *r) {
+static void free_document(struct cay_python_report *r) {
     free(r->path);
     free(r->text);
     free_items(r->sections, r->section_count);
     free_items(r->figures, r->figure_count);
     free_items(r->problems, r->problem_count);
+}
+
+void python_report_free(struct cay_python_result *r) {
+    for (size_t i = 0; i < r->frame_count; i++) {
+        free(r->frames[i].file);
+        free(r->frames[i].function);
+        free(r->frames[i].source);
+    }
+    for (size_t i = 0; i < r->figure_count; i++) {
+        free(r->figures[i].format);
+        free(r->figures[i].data);
+        free(r->figures[i].chart);
+    }
+    free_document(&r->report);
+    free(r->not_installed);
+    free(r->version);
+    free(r->type);
+    free(r->message);
+    free(r->traceback);
+    free(r->frames);
+    free(r->figures);
 }
 
 int python_report_read(const struct buf *report, struct cay_python_result *ret) {

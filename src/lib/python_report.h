@@ -32,5 +32,5 @@ enum {
 /* Fills the members of ret that a report tells of. 0, or -ENOMEM. */
 int python_report_read(const struct buf *report, struct cay_python_result *ret);
 
-/* Frees what there is of it. */
-void python_report_free(struct cay_python_report *r);
+/* Frees what python_report_read() filled. */
+void python_report_free(struct cay_python_result *r);

@@ -12,27 +12,6 @@ static size_t length(const char *text) {
     return text != NULL ? strlen(text) : 0;
 }
 
-static void free_all(struct cay_python_result *r) {
-    for (size_t i = 0; i < r->frame_count; i++) {
-        free(r->frames[i].file);
-        free(r->frames[i].function);
-        free(r->frames[i].source);
-    }
-    for (size_t i = 0; i < r->figure_count; i++) {
-        free(r->figures[i].format);
-        free(r->figures[i].data);
-        free(r->figures[i].chart);
-    }
-    python_report_free(&r->report);
-    free(r->not_installed);
-    free(r->version);
-    free(r->type);
-    free(r->message);
-    free(r->traceback);
-    free(r->frames);
-    free(r->figures);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct cay_python_result r = {0};
     struct buf b = {.data = (char *)(uintptr_t)data, .len = size, .cap = size, .max = size};
@@ -44,6 +23,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         total += r.figures[i].len;
     if (total > size)
         abort();
-    free_all(&r);
+    python_report_free(&r);
     return 0;
 }

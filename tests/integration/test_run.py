@@ -242,6 +242,23 @@ def test_environment_is_given():
     assert sum(line.startswith("PATH=") for line in lines) == 1
 
 
+def test_what_is_given_last_counts():
+    out = ok(run("-e", "A=1", "-e", "AB=2", "-e", "A=3", "--", "env")).splitlines()
+    assert [line for line in out if line.startswith("A")] == ["AB=2", "A=3"]
+    answer = json.loads(run("-l", "a=1", "-l", "b=2", "-l", "a=3", "-o", "json", "--", "true").stdout,
+                        object_pairs_hook=list)
+    assert dict(answer)["labels"] == [("b", "2"), ("a", "3")]
+
+
+@pytest.mark.skipif(is_sanitized(), reason="a sanitizer needs the first stack")
+def test_init_is_small():
+    """The first stack is gone, and with it the page tables that only it needed."""
+    status = ok(run("--", "cat", "/proc/1/status"))
+    assert re.search(r"^Name:\s+cay-init$", status, re.M)
+    assert re.search(r"^VmStk:\s+0 kB$", status, re.M), status
+    assert int(re.search(r"^RssAnon:\s+(\d+) kB$", status, re.M)[1]) <= 64, status
+
+
 @needs_ids
 @pytest.mark.parametrize("user, expected", [
     ("0", "0:0:/root"), ("root", "0:0:/root"), ("user", "1000:1000:/home/user"),
