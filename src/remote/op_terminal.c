@@ -247,8 +247,8 @@ static int take_frame(struct view *v, const struct wire_frame *f, struct cay_err
 
 static int take_frames(struct view *v, struct cay_error *err) {
     struct wire_frame f;
-    int r = 0, n;
-    while (r == 0 && (n = wire_reader_next(&v->op->reader, &f)) > 0)
+    int r = 0;
+    while (r == 0 && wire_reader_next(&v->op->reader, &f) > 0)
         r = take_frame(v, &f, err);
     return r;
 }

@@ -32,7 +32,7 @@ static int receive_entries(const struct wire_call *c, uint64_t max, entry_fn *ea
             r = wire_call_parse(&f, ANSWER_MAX, &m, err);
         if (r == 0)
             r = each(arg, &m, err);
-        if (r < 0)
+        if (r != 0)
             return r;
     }
 }

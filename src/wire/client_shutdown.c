@@ -11,7 +11,7 @@ int wire_shutdown(const struct wire_call *c, int64_t grace_ms, struct cay_error 
     int r = wire_call_send(c, WIRE_REQUEST, &b, err);
     if (r == 0)
         r = wire_call_receive(c, &reader, &f, err);
-    if (r < 0)
+    if (r != 0)
         return r;
     return f.type == WIRE_DONE ? 0 : wire_call_broken(err, "an unexpected frame");
 }
