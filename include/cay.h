@@ -79,6 +79,12 @@ int cay_image_ensure(const char *state_dir, const char *config, const char *imag
                      enum cay_pull pull, bool quiet, char id[CAY_IMAGE_ID_SIZE],
                      struct cay_error *err);
 
+/* The same for the sandboxes of an engine by its name: "native", or "docker", where Docker's own
+ * images come first and Docker does the pull (docs/engines.md); the program is cay-docker then. */
+int cay_image_ensure_as(const char *engine, const char *state_dir, const char *config,
+                        const char *image, enum cay_pull pull, bool quiet,
+                        char id[CAY_IMAGE_ID_SIZE], struct cay_error *err);
+
 /* What the makers of an image meant it to do; empty for the host image. */
 struct cay_image_config {
     const char *const *entrypoint; /* NULL-terminated, never NULL */

@@ -16,8 +16,8 @@ const char *fresh_tier(int chosen, const struct config *config) {
 }
 
 int fresh_ensure_image(const struct verb_common *common, const struct config *config,
-                       const char *image, const char *pull, char id[static CAY_IMAGE_ID_SIZE],
-                       struct cay_error *err) {
+                       const char *engine, const char *image, const char *pull,
+                       char id[static CAY_IMAGE_ID_SIZE], struct cay_error *err) {
     if (fresh_is_host(image))
         return 0;
     char other[REFERENCE_TEXT_SIZE];
@@ -30,6 +30,6 @@ int fresh_ensure_image(const struct verb_common *common, const struct config *co
     enum cay_pull when = str_equal(policy, "always")  ? CAY_PULL_ALWAYS
                          : str_equal(policy, "never") ? CAY_PULL_NEVER
                                                       : CAY_PULL_MISSING;
-    return cay_image_ensure(common->state_dir, common->config, r > 0 ? other : image, when,
-                            common->quiet, id, err);
+    return cay_image_ensure_as(engine, common->state_dir, common->config, r > 0 ? other : image,
+                               when, common->quiet, id, err);
 }

@@ -16,7 +16,7 @@ bool fresh_is_host(const char *image);
 const char *fresh_tier(int chosen, const struct config *config);
 
 /* Makes sure that an image is here, fetching it as pull (one of fresh_pulls) says. Nothing happens
- * for the host image. Before the engine is opened. */
+ * for the host image. Before the engine, of this name, is opened. */
 int fresh_ensure_image(const struct verb_common *common, const struct config *config,
-                       const char *image, const char *pull, char id[static CAY_IMAGE_ID_SIZE],
-                       struct cay_error *err);
+                       const char *engine, const char *image, const char *pull,
+                       char id[static CAY_IMAGE_ID_SIZE], struct cay_error *err);

@@ -293,7 +293,7 @@ static struct cay_program make_code(const struct run *r) {
 }
 
 static int run_fresh(struct run *r) {
-    int failed = fresh_ensure_image(&r->o->common, r->config, image_name(r),
+    int failed = fresh_ensure_image(&r->o->common, r->config, "native", image_name(r),
                                     fresh_pulls[r->o->pull], r->image, &r->err);
     if (failed == 0)
         failed = command_catch_signals(&r->signals, &r->err);

@@ -278,8 +278,8 @@ static int start(struct run *r, int argc) {
     if (is_host_image(r) && argc == 0 && r->o->entrypoint == NULL)
         code = no_command(r);
     if (code == 0)
-        code = fresh_ensure_image(&r->o->common, r->config, image_name(r), fresh_pulls[r->o->pull],
-                                  r->image, &r->err);
+        code = fresh_ensure_image(&r->o->common, r->config, engine_name(r), image_name(r),
+                                  fresh_pulls[r->o->pull], r->image, &r->err);
     if (code == 0)
         code = command_catch_signals(&r->signals, &r->err);
     if (code < 0)

@@ -12,8 +12,7 @@ enum control_op {
     CONTROL_READY = 1,  /* it serves */
     CONTROL_FAILED = 2, /* it could not start: err; it ends next */
     CONTROL_PULL = 3,   /* make sure that image `name` is there; with two descriptors: one for the
-                         * answer of cay-image, one for its progress. `number` is not 0: it is not
-                         * fetched */
+                         * answer, one for its progress. `number` is enum pull_how */
     CONTROL_RECORD = 4, /* the record of the image whose id is `name`; with a socket, which gets it
                          * as a descriptor, or is closed if there is none */
     /* Of these, where `other` is "backup", it is not about the archive but the backup. */
@@ -37,6 +36,13 @@ enum control_op {
     CONTROL_DRAIN = 17,    /* finish */
     CONTROL_RELOAD = 18, /* configuration `number`, packed, and perhaps a certificate; or only err:
                           * it is broken, and everything stays as it is */
+};
+
+/* Of CONTROL_PULL. */
+enum pull_how {
+    PULL_BY_CAY,    /* cay-image fetches it, if the policy says so */
+    PULL_NOT,       /* it is not fetched */
+    PULL_BY_DOCKER, /* cay-docker does, or takes what Docker has */
 };
 
 /* Of CONTROL_STORE. */

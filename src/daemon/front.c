@@ -90,18 +90,26 @@ static int drop(const struct settings *s, struct cay_error *err) {
 
 /* ---- the manager ---- */
 
-static int ensure(void *user, const char *name, bool is_local, int progress, int cancel,
-                  char id[static HEX_SIZE], struct cay_error *err) {
+static int ensure(void *user, const struct image_wish *wish, char id[static HEX_SIZE],
+                  struct cay_error *err) {
     struct front *f = user;
+    struct image_wish meant = *wish;
     char other[REFERENCE_TEXT_SIZE];
-    if (builds_is_name(name))
-        return builds_run(f->builds, name, cancel, id, err);
+    if (builds_is_name(wish->name))
+        return builds_run(f->builds, wish->name, wish->cancel_fd, id, err);
     (void)pthread_rwlock_rdlock(&f->config_lock);
-    int r = image_alias(&f->config->images.aliases, name, other, err);
+    int r = image_alias(&f->config->images.aliases, wish->name, other, err);
     (void)pthread_rwlock_unlock(&f->config_lock);
-    return r < 0 ? r
-                 : pulls_ask(f->options->control, r == 1 ? other : name, is_local, progress, cancel,
-                             id, err);
+    if (r == 1)
+        meant.name = other;
+    return r < 0 ? r : pulls_ask(f->options->control, &meant, id, err);
+}
+
+/* The same for nobody in particular. */
+static int ensure_for(struct front *f, const char *name, enum engine_kind engine,
+                      char id[static HEX_SIZE], struct cay_error *err) {
+    struct image_wish wish = {.name = name, .engine = engine, .progress_fd = -1, .cancel_fd = -1};
+    return ensure(f, &wish, id, err);
 }
 
 static int describe(void *user, struct sandbox_record *r, struct cay_error *err) {
@@ -203,7 +211,7 @@ static int list_images(void *user, struct buf *text, struct cay_error *err) {
 
 static int name_image(void *user, const char *image, const char *name, struct cay_error *err) {
     char id[HEX_SIZE];
-    int r = ensure(user, image, false, -1, -1, id, err);
+    int r = ensure_for(user, image, ENGINE_NATIVE, id, err);
     return r < 0 ? r : change_store(user, STORE_NAME, id, name, err);
 }
 
@@ -419,7 +427,7 @@ static void *fetch_ahead(void *user) {
     for (size_t i = 0; i < a->names.len; i++) {
         struct cay_error err;
         char id[HEX_SIZE];
-        if (ensure(a->front, a->names.v[i], false, -1, -1, id, &err) == 0)
+        if (ensure_for(a->front, a->names.v[i], a->front->options->settings->engine, id, &err) == 0)
             log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", a->names.v[i]);
         else
             log_event(LOG_LEVEL_WARN, "image could not be fetched", "why", "%s; %s", err.message,

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/program.h"
+#include "image/answer.h"
 
 enum { ANSWER_MAX = 8192 };
 
@@ -33,18 +34,16 @@ static int spawn(const char *program, const char *const *argv, const struct imag
 int imager_spawn(const char *const *argv, const struct imager_streams *streams, pid_t *ret,
                  struct cay_error *err) {
     char program[PATH_MAX];
-    int r = program_find("cay-image", program, sizeof program, err);
+    int r = program_find(argv[0], program, sizeof program, err);
     return r < 0 ? r : spawn(program, argv, streams, ret, err);
 }
 
 void imager_answer(int answer, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(ANSWER_MAX);
-    if (err->code == CAY_OK) {
+    if (err->code == CAY_OK)
         (void)buf_puts(&b, "ok\n");
-    } else {
-        error_sanitize(err);
-        (void)buf_printf(&b, "%s\n%s\n%s\n", cay_code_name(err->code), err->message, err->remedy);
-    }
+    else
+        image_answer_error(&b, err);
     (void)fd_set_nonblocking(answer, true); /* whatever the front has made of it */
     (void)fd_write_all(answer, buf_text(&b), b.len);
 }

@@ -1,11 +1,12 @@
-/* Starting cay-image, for the supervisor: its answer comes on a descriptor, as lines. */
+/* Starting cay-image, or whoever answers as it does, for the supervisor: its answer comes on a
+ * descriptor, as lines. */
 #pragma once
 
 #include <sys/types.h>
 
 struct cay_error;
 
-/* Starts `cay-image` with these arguments (argv[0] included, NULL-terminated); its standard output
+/* Starts the program argv[0] of ours with these arguments (NULL-terminated); its standard output
  * is `answer`, its standard error `progress` and its standard input `input` (-1: ours). `more`, if
  * it is not -1, is its descriptor IMAGER_MORE. All stay open here. */
 enum { IMAGER_MORE = 3 };

@@ -16,7 +16,9 @@
 #include "base/str.h"
 #include "daemon/control.h"
 #include "daemon/imager.h"
+#include "engine/docker/docker_program.h"
 #include "image/answer.h"
+#include "manager/manager.h"
 
 enum { ANSWER_MAX = 8192 };
 
@@ -42,9 +44,15 @@ static size_t put_place(const struct settings *s, const char *verb, const char *
 
 static void put_ensure(const struct settings *s, const struct control_message *m, bool is_quiet,
                        const char **argv) {
-    size_t n = put_place(s, "ensure", argv);
+    if (m->number == PULL_BY_DOCKER) {
+        docker_program_ensure(s->state_dir, s->config_file, s->config->images.pull, is_quiet,
+                              m->name, argv);
+        return;
+    }
+    argv[0] = "cay-image";
+    size_t n = put_place(s, "ensure", argv + 1) + 1;
     argv[n++] = "--pull";
-    argv[n++] = m->number != 0 ? "never" : s->config->images.pull;
+    argv[n++] = m->number == PULL_NOT ? "never" : s->config->images.pull;
     if (is_quiet)
         argv[n++] = "--quiet";
     argv[n++] = "--";
@@ -102,6 +110,8 @@ static int check(const struct control_message *m, const int *fds, struct cay_err
     struct reference ref;
     if (m->op == CONTROL_STORE)
         return check_store(m, err);
+    if (m->op == CONTROL_PULL && m->number > PULL_BY_DOCKER)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is no way to get an image");
     if (m->op == CONTROL_PULL)
         return check_name(m->name, err);
     if (fds[1] < 0 || fds[2] < 0)
@@ -120,7 +130,7 @@ static int start(const struct settings *s, const struct control_message *m, cons
     else if (m->op == CONTROL_BUILD)
         put_build(s, m, fds[3] >= 0, argv + 1);
     else
-        put_ensure(s, m, fds[1] < 0, argv + 1);
+        put_ensure(s, m, fds[1] < 0, argv);
     return imager_spawn(argv, &(struct imager_streams){fds[0], fds[1], fds[2], fds[3]}, ret, err);
 }
 
@@ -232,12 +242,18 @@ static int ask(int control, const struct control_message *m, const struct questi
     return text->data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
-int pulls_ask(int control, const char *name, bool is_local, int progress, int cancel,
-              char id[static HEX_SIZE], struct cay_error *err) {
-    struct control_message m = {.op = CONTROL_PULL, .number = is_local};
-    struct question q = {.progress = progress, .input = -1, .more = -1, .cancel = cancel};
+/* What is here and nowhere else is no business of Docker's. */
+static enum pull_how how_to_pull(const struct image_wish *wish) {
+    return wish->is_local ? PULL_NOT : wish->engine == ENGINE_DOCKER ? PULL_BY_DOCKER : PULL_BY_CAY;
+}
+
+int pulls_ask(int control, const struct image_wish *wish, char id[static HEX_SIZE],
+              struct cay_error *err) {
+    struct control_message m = {.op = CONTROL_PULL, .number = how_to_pull(wish)};
+    struct question q = {
+        .progress = wish->progress_fd, .input = -1, .more = -1, .cancel = wish->cancel_fd};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
-    if (str_copy(m.name, sizeof m.name, name) < 0)
+    if (str_copy(m.name, sizeof m.name, wish->name) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
     int r = ask(control, &m, &q, &text, err);
     return r < 0 ? r : image_answer(text.data, id, err);

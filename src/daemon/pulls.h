@@ -1,4 +1,5 @@
-/* What the supervisor has done with images for the front, by cay-image. */
+/* What the supervisor has done with images for the front, by cay-image, and by
+ * cay-docker where it is Docker that shall have one. */
 #pragma once
 
 #include <poll.h>
@@ -31,10 +32,11 @@ void pulls_tend(const struct pulls *p, const struct pollfd fds[static PULLS_MAX]
 /* Ends all that are under way. */
 void pulls_cancel(const struct pulls *p);
 
-/* The front's side: asks for one over its control socket, and waits for the answer, or until cancel
- * (or -1) is readable: -CAY_CONFLICT then. */
-int pulls_ask(int control, const char *name, bool is_local, int progress, int cancel,
-              char id[static 65], struct cay_error *err);
+/* The front's side: asks for one over its control socket, and waits for the answer, or until
+ * it is given up: -CAY_CONFLICT then. */
+struct image_wish;
+int pulls_ask(int control, const struct image_wish *wish, char id[static 65],
+              struct cay_error *err);
 
 /* The same for a build; beyond timeout_ms it is given up: -CAY_TIMEOUT. */
 struct image_build_order;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/auto.h"
+#include "base/buf.h"
 #include "base/error.h"
 
 int image_answer(char *text, char id[static HEX_SIZE], struct cay_error *err) {
@@ -26,4 +27,9 @@ int image_answer(char *text, char id[static HEX_SIZE], struct cay_error *err) {
     (void)error_remedy(err, "%s", line[2]);
     error_sanitize(err);
     return -(int)err->code;
+}
+
+void image_answer_error(struct buf *out, struct cay_error *err) {
+    error_sanitize(err);
+    (void)buf_printf(out, "%s\n%s\n%s\n", cay_code_name(err->code), err->message, err->remedy);
 }

@@ -12,10 +12,10 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "image/progress.h"
 #include "imager/digest.h"
 #include "imager/gzip.h"
 #include "imager/layer.h"
-#include "imager/progress.h"
 #include "imager/spool.h"
 #include "imager/unpack.h"
 

@@ -18,7 +18,7 @@ static const struct {
     {&verb_image_make, do_make},       {&verb_image_login, do_login},
     {&verb_image_logout, do_logout},   {&verb_image_snapshot, do_snapshot},
     {&verb_image_archive, do_archive}, {&verb_image_restore, do_restore},
-    {&verb_image_store, do_store},
+    {&verb_image_store, do_store},     {&verb_image_credential, do_credential},
 };
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {

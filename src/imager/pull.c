@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "image/progress.h"
 #include "imager/digest.h"
-#include "imager/progress.h"
 #include "imager/pull_layers.h"
 #include "imager/settle.h"
 

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "image/progress.h"
 #include "imager/digest.h"
-#include "imager/progress.h"
 #include "imager/thread.h"
 
 enum { THREADS_MAX = 4, CHUNK = 256 * 1024 };

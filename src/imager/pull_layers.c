@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/str.h"
+#include "image/progress.h"
 #include "imager/layer.h"
 #include "imager/measure.h"
-#include "imager/progress.h"
 #include "imager/pull_blobs.h"
 #include "imager/thread.h"
 #include "imager/unpacker.h"

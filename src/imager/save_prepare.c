@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "image/progress.h"
 #include "imager/digest.h"
 #include "imager/gzip.h"
 #include "imager/layer_tar.h"
-#include "imager/progress.h"
 #include "imager/save.h"
 
 static const char gzip_type[] = "application/vnd.oci.image.layer.v1.tar+gzip";

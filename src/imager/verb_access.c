@@ -8,6 +8,7 @@
 #include "base/fd.h"
 #include "config/config.h"
 #include "image/alias.h"
+#include "imager/credentials.h"
 #include "imager/pull.h"
 #include "imager/runner.h"
 #include "imager/verbs.h"
@@ -83,7 +84,14 @@ static int split_credential(const char *text, const char *registry, struct crede
     return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
 }
 
-/* The configuration, then what the caller's own files say. */
+int access_find_credential(const struct access *access, const char *registry,
+                           struct credential *ret, struct cay_error *err) {
+    const char *text = configured(access, registry);
+    return text != NULL ? split_credential(text, registry, ret, err)
+                        : credential_find(registry, ret, err);
+}
+
+/* The same from within the world: its parent reads the caller's files. */
 static int find_credential(void *user, const char *registry, struct credential *ret,
                            struct cay_error *err) {
     const struct access *access = user;

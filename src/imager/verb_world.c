@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/state.h"
+#include "image/answer.h"
 #include "imager/runner_serve.h"
 #include "imager/verbs.h"
 
@@ -124,10 +125,8 @@ int verbs_print_id(const struct verb_common *common, const char *id, const struc
 
 int verbs_answer(int r, const char *const *lines, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
-    if (r < 0) {
-        error_sanitize(err);
-        (void)buf_printf(&b, "%s\n%s\n%s\n", cay_code_name(err->code), err->message, err->remedy);
-    }
+    if (r < 0)
+        image_answer_error(&b, err);
     for (size_t i = 0; r >= 0 && lines[i] != NULL; i++)
         (void)buf_printf(&b, "%s\n", lines[i]);
     int code = verb_print(&b);

@@ -8,13 +8,14 @@
 #include <stddef.h>
 
 #include "base/jsonw.h"
+#include "image/progress.h"
 #include "image/reference.h"
-#include "imager/progress.h"
 #include "imager/world.h"
 #include "verb/image_verbs.h"
 
 struct cay_error;
 struct config;
+struct credential;
 struct pull_options;
 struct registry_options;
 
@@ -25,6 +26,7 @@ int do_tag(const void *values, int argc, char **argv);
 int do_prune(const void *values, int argc, char **argv);
 int do_pull(const void *values, int argc, char **argv);
 int do_ensure(const void *values, int argc, char **argv);
+int do_credential(const void *values, int argc, char **argv);
 int do_load(const void *values, int argc, char **argv);
 int do_save(const void *values, int argc, char **argv);
 int do_import(const void *values, int argc, char **argv);
@@ -82,6 +84,10 @@ int access_open(const struct image_registry_options *options, struct access *ret
 void access_close(struct access *access);
 /* How this registry is to be talked to; it points into access. */
 void access_to(const struct access *access, const char *registry, struct registry_options *ret);
+/* Who we are to this registry, by the configuration, then by the caller's own files; not in the
+ * world. */
+int access_find_credential(const struct access *access, const char *registry,
+                           struct credential *ret, struct cay_error *err);
 /* All of pull's options but the policy; the world's parent is asked for credentials. They point
  * into access. */
 int access_pull_options(struct access *access, const struct image_registry_options *options,

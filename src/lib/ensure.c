@@ -17,8 +17,11 @@
 #include "base/program.h"
 #include "base/state.h"
 #include "base/str.h"
+#include "engine/docker/docker_program.h"
 #include "image/answer.h"
 #include "image/store.h"
+
+enum { WORDS_MAX = 12 };
 
 static const char *const policies[] = {"missing", "always", "never"};
 
@@ -55,15 +58,12 @@ static int start(const char *program, const char *const *argv, int out, pid_t *r
     return r == 0 ? 0 : error_sys(err, r, "starting %s", program);
 }
 
-static int fetch(const char *state_dir, const char *config, const char *image, enum cay_pull pull,
-                 bool quiet, char *id, struct cay_error *err) {
-    char program[PATH_MAX];
-    int r = program_find("cay-image", program, sizeof program, err);
-    if (r < 0)
-        return r;
-    const char *argv[12] = {"cay-image", "ensure", "--state-dir",
-                            state_dir,   "--pull", policies[pull]};
-    size_t n = 6;
+/* The words of `cay-image ensure`. */
+static void put_words(const char *state_dir, const char *config, const char *policy, bool quiet,
+                      const char *image, const char *argv[static WORDS_MAX]) {
+    const char *const begin[] = {"cay-image", "ensure", "--state-dir", state_dir, "--pull", policy};
+    size_t n = ARRAY_LEN(begin);
+    memcpy(argv, begin, sizeof begin);
     if (config != NULL) {
         argv[n++] = "--config";
         argv[n++] = config;
@@ -72,7 +72,15 @@ static int fetch(const char *state_dir, const char *config, const char *image, e
         argv[n++] = "--quiet";
     argv[n++] = "--";
     argv[n] = image;
+}
+
+/* Starts what fetches images (argv[0]), and waits for its answer. */
+static int fetch(const char *const *argv, char *id, struct cay_error *err) {
+    char program[PATH_MAX];
     int pipe_fds[2];
+    int r = program_find(argv[0], program, sizeof program, err);
+    if (r < 0)
+        return r;
     if (pipe2(pipe_fds, O_CLOEXEC) < 0)
         return error_errno(err, "making a pipe");
     _cleanup_(closep) int in = pipe_fds[0];
@@ -89,7 +97,7 @@ static int fetch(const char *state_dir, const char *config, const char *image, e
         if (errno != EINTR)
             return error_errno(err, "waiting for %s", program);
     if (WIFSIGNALED(status))
-        return error_set(err, CAY_INTERNAL, "cay-image was ended by signal %d", WTERMSIG(status));
+        return error_set(err, CAY_INTERNAL, "%s was ended by signal %d", argv[0], WTERMSIG(status));
     return answer.data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory")
                                : image_answer(answer.data, id, err);
 }
@@ -97,11 +105,23 @@ static int fetch(const char *state_dir, const char *config, const char *image, e
 int cay_image_ensure(const char *state_dir, const char *config, const char *image,
                      enum cay_pull pull, bool quiet, char id[CAY_IMAGE_ID_SIZE],
                      struct cay_error *err) {
+    return cay_image_ensure_as("native", state_dir, config, image, pull, quiet, id, err);
+}
+
+int cay_image_ensure_as(const char *engine, const char *state_dir, const char *config,
+                        const char *image, enum cay_pull pull, bool quiet,
+                        char id[CAY_IMAGE_ID_SIZE], struct cay_error *err) {
     char path[PATH_MAX];
+    const char *argv[WORDS_MAX] = {NULL};
+    bool is_docker = str_equal(engine, "docker");
     int r = state_dir_make(state_dir, path, sizeof path, err);
     if (r < 0)
         return r;
-    if (pull != CAY_PULL_ALWAYS && find_here(path, image, id, err) == 0)
+    if (!is_docker && pull != CAY_PULL_ALWAYS && find_here(path, image, id, err) == 0)
         return 0;
-    return fetch(path, config, image, pull, quiet, id, err);
+    if (is_docker)
+        docker_program_ensure(path, config, policies[pull], quiet, image, argv);
+    else
+        put_words(path, config, policies[pull], quiet, image, argv);
+    return fetch(argv, id, err);
 }

@@ -32,11 +32,18 @@ struct manager_limits {
     int64_t minute_ms; /* of the intervals of sandboxes; 0: 60 s, as all but tests have it */
 };
 
-/* Makes sure that an image is there: id of "NAME", progress lines to progress_fd (or -1). May take
- * minutes, in the caller's thread, but gives up when cancel_fd (or -1) becomes readable; "host" is
- * not asked for. is_local: it is not fetched, -CAY_NOT_FOUND if it is not there. */
-typedef int (*ensure_image)(void *user, const char *name, bool is_local, int progress_fd,
-                            int cancel_fd, char id[static HEX_SIZE], struct cay_error *err);
+/* An image that shall be there. */
+struct image_wish {
+    const char *name;        /* not "host" */
+    enum engine_kind engine; /* of the sandboxes that it is for */
+    bool is_local;           /* it is not fetched: -CAY_NOT_FOUND if it is not there */
+    int progress_fd;         /* where lines of progress go, or -1 */
+    int cancel_fd;           /* it is given up when this becomes readable; or -1 */
+};
+
+/* Makes sure that it is there, and tells its id. May take minutes, in the caller's thread. */
+typedef int (*ensure_image)(void *user, const struct image_wish *wish, char id[static HEX_SIZE],
+                            struct cay_error *err);
 
 /* What commands get by the image of a new sandbox: fills user, work_dir and what is missing in env
  * of its record. */

@@ -102,14 +102,15 @@ static int take_description(struct manager *m, struct sandbox *s, struct cay_err
 static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
                       struct cay_error *err) {
     char id[HEX_SIZE] = "";
-    int cancel = s->building != NULL ? s->building->cancel : -1;
+    struct image_wish wish = {.name = s->record.image_name,
+                              .engine = s->record.engine,
+                              .is_local = s->record.is_local,
+                              .progress_fd = progress_fd,
+                              .cancel_fd = s->building != NULL ? s->building->cancel : -1};
     (void)pthread_mutex_lock(&m->lock);
     s->deadline = 0; /* a pull takes what it takes */
     (void)pthread_mutex_unlock(&m->lock);
-    int r = str_equal(s->record.image_name, "host")
-                ? 0
-                : m->ensure(m->user, s->record.image_name, s->record.is_local, progress_fd, cancel,
-                            id, err);
+    int r = str_equal(s->record.image_name, "host") ? 0 : m->ensure(m->user, &wish, id, err);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&m->lock);

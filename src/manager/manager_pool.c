@@ -79,10 +79,14 @@ static bool is_worth_a_look(struct manager *m, const struct sandbox_record *want
 
 static int look_up_image(struct manager *m, struct sandbox_record *wanted) {
     struct cay_error ignored; /* whoever makes one fails in the same way, and tells */
+    struct image_wish wish = {.name = wanted->image_name,
+                              .engine = wanted->engine,
+                              .is_local = wanted->is_local,
+                              .progress_fd = -1,
+                              .cancel_fd = -1};
     int r = str_equal(wanted->image_name, "host")
                 ? 0
-                : m->ensure(m->user, wanted->image_name, wanted->is_local, -1, -1, wanted->image,
-                            &ignored);
+                : m->ensure(m->user, &wish, wanted->image, &ignored);
     return r == 0 && m->describe != NULL ? m->describe(m->user, wanted, &ignored) : r;
 }
 
@@ -201,8 +205,9 @@ static int describe_target(struct manager *m, const char *image, struct sandbox_
         return error_set(err, CAY_INVALID_ARGUMENT, "pool_images: the name is too long");
     request.auto_stop_minutes = request.auto_delete_minutes = -1;
     int r = request_complete(m, &request, ret, err);
+    struct image_wish wish = {.name = image, .engine = m->kind, .progress_fd = -1, .cancel_fd = -1};
     if (r == 0 && !str_equal(image, "host"))
-        r = m->ensure(m->user, image, false, -1, -1, ret->image, err);
+        r = m->ensure(m->user, &wish, ret->image, err);
     return r;
 }
 

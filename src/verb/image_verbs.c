@@ -161,6 +161,20 @@ const struct opt_command verb_image_ensure = {
     .defaults = &registry_defaults,
 };
 
+/* What cay-docker starts: who we are to a registry, as Docker wants to hear it. */
+const struct opt_command verb_image_credential = {
+    .name = "credential",
+    .path = "cay image credential",
+    .synopsis = "[OPTIONS] REGISTRY",
+    .summary = "print the credential for a registry",
+    .options = pull_options,
+    .hidden = true,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_size = sizeof(struct image_registry_options),
+    .defaults = &registry_defaults,
+};
+
 const struct opt_command verb_image_snapshot = {
     .name = "snapshot",
     .path = "cay image snapshot",
@@ -455,8 +469,10 @@ const struct opt_command verb_image_make = {
 };
 
 const struct opt_command *const verb_image_all[] = {
-    &verb_image_ls,      &verb_image_inspect, &verb_image_pull,   &verb_image_build,
-    &verb_image_tag,     &verb_image_rm,      &verb_image_prune,  &verb_image_load,
-    &verb_image_save,    &verb_image_import,  &verb_image_export, &verb_image_login,
-    &verb_image_logout,  &verb_image_ensure,  &verb_image_make,   &verb_image_snapshot,
-    &verb_image_archive, &verb_image_restore, &verb_image_store,  NULL};
+    &verb_image_ls,       &verb_image_inspect,    &verb_image_pull,
+    &verb_image_build,    &verb_image_tag,        &verb_image_rm,
+    &verb_image_prune,    &verb_image_load,       &verb_image_save,
+    &verb_image_import,   &verb_image_export,     &verb_image_login,
+    &verb_image_logout,   &verb_image_ensure,     &verb_image_make,
+    &verb_image_snapshot, &verb_image_archive,    &verb_image_restore,
+    &verb_image_store,    &verb_image_credential, NULL};

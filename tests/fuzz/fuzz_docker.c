@@ -48,6 +48,13 @@ static void check_texts(const char *text, size_t len) {
         require(out[0] != '\0' && strpbrk(out, " \r\n\t") == NULL);
 }
 
+static void check_progress(const char *text, size_t len) {
+    struct docker_progress p;
+    if (docker_parse_progress(text, len, &p, NULL) == 0)
+        require(strpbrk(p.id, "\r\n") == NULL && strpbrk(p.status, "\r\n") == NULL &&
+                strpbrk(p.error, "\r\n") == NULL);
+}
+
 /* However it is cut, the same content comes out, and nothing is read beyond the end. */
 static size_t demux_all(const uint8_t *data, size_t size, size_t step) {
     struct demux d = {0};
@@ -86,6 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_version((const char *)data, size);
     check_list((const char *)data, size);
     check_texts((const char *)data, size);
+    check_progress((const char *)data, size);
     check_files((const char *)data, size);
     require(demux_all(data, size, 1) == demux_all(data, size, size + 1));
     (void)docker_parse_info((const char *)data, size, &info, NULL);

@@ -16,11 +16,12 @@ pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
 
 
 class WithoutDaemon:
-    """No daemon: only Docker, and a state folder with an image in it."""
+    """No daemon: only Docker, which has the image, and a state folder with it."""
 
     def start(self):
         super().start()
         self.end_daemon()
+        support.ok(self.cay("run", "--quiet", "--engine", "docker", "--image", self.main, "--", "true"))
 
 
 class Local(WithoutDaemon, DockerEngine):

@@ -32,10 +32,11 @@ struct world {
 };
 
 /* "slow:MS", "bad", or any other name. */
-static int ensure_fake(void *user, const char *name, bool is_local, int progress_fd, int cancel_fd,
-                       char id[static HEX_SIZE], struct cay_error *err) {
+static int ensure_fake(void *user, const struct image_wish *wish, char id[static HEX_SIZE],
+                       struct cay_error *err) {
     (void)user;
-    (void)is_local;
+    const char *name = wish->name;
+    int progress_fd = wish->progress_fd, cancel_fd = wish->cancel_fd;
     int64_t ms = 0;
     if (str_equal(name, "bad"))
         return error_set(err, CAY_NOT_FOUND, "no such image");

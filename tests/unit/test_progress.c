@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "imager/progress.h"
+#include "image/progress.h"
 
 /* All that was written to a memory file; the caller frees it. */
 static char *written(int fd) {

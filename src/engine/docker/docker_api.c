@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "engine/docker/docker_curl.h"
 
-enum { HANDLES_MAX = 8, CONNECT_MS = 10 * 1000 };
+enum { HANDLES_MAX = 8, CONNECT_MS = 5 * 1000, HEADER_MAX = 64 * 1024 };
 
 struct docker_api {
     struct docker_host host;
@@ -244,6 +244,27 @@ int docker_refused(const struct docker_answer *a, const char *what, struct cay_e
                                                             : "the log of dockerd may say more");
 }
 
+/* NULL without memory. */
+static struct curl_slist *make_headers(const struct docker_call *call) {
+    const struct {
+        const char *name, *value;
+    } all[] = {{"Content-Type: ", call->type != NULL ? call->type : "application/json"},
+               {"Expect:", ""},
+               {"X-Registry-Auth: ", call->auth}};
+    struct curl_slist *headers = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(all) && all[i].value != NULL; i++) {
+        _cleanup_(buf_free) struct buf line = BUF_INIT(HEADER_MAX);
+        (void)buf_printf(&line, "%s%s", all[i].name, all[i].value);
+        struct curl_slist *more = line.failed ? NULL : curl_slist_append(headers, buf_text(&line));
+        if (more == NULL) {
+            curl_slist_free_all(headers);
+            return NULL;
+        }
+        headers = more;
+    }
+    return headers;
+}
+
 static int request(struct docker_api *api, const struct docker_call *call, const char *version,
                    struct docker_answer *ret, struct cay_error *err) {
     char url[DOCKER_PATH_SIZE + 600], message[CURL_ERROR_SIZE] = "";
@@ -252,12 +273,7 @@ static int request(struct docker_api *api, const struct docker_call *call, const
                    version, call->path) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "a request to Docker is too long");
     CURL *curl = take_handle(api);
-    char type[128];
-    struct curl_slist *headers = NULL;
-    (void)snprintf(type, sizeof type, "Content-Type: %s",
-                   call->type != NULL ? call->type : "application/json");
-    headers = curl_slist_append(headers, type);
-    headers = headers == NULL ? NULL : curl_slist_append(headers, "Expect:");
+    struct curl_slist *headers = make_headers(call);
     CURLcode code = CURLE_OUT_OF_MEMORY;
     if (curl != NULL && headers != NULL && set_options(curl, &api->host, &a, url, message) &&
         curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers) == CURLE_OK)
@@ -276,7 +292,8 @@ static int ask_version(struct docker_api *api, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     struct docker_version found;
     char version[DOCKER_API_SIZE];
-    int r = request(api, &(struct docker_call){.method = "GET", .path = "/version"}, "", &a, err);
+    struct docker_call call = {.method = "GET", .path = "/version", .timeout_ms = DOCKER_FIRST_MS};
+    int r = request(api, &call, "", &a, err);
     if (r == 0 && a.status >= 400)
         r = docker_refused(&a, "asking for the version", err);
     if (r == 0)

@@ -15,6 +15,7 @@ struct docker_api;
 enum {
     DOCKER_ANSWER_MAX = 16 * 1024 * 1024,
     DOCKER_PATH_SIZE = 1024,
+    DOCKER_FIRST_MS = 5 * 1000,   /* the first answer of all: whether somebody is there */
     DOCKER_QUICK_MS = 120 * 1000, /* quick, but for a machine that is very busy */
     DOCKER_SLOW_MS = 300 * 1000,  /* what reads or writes whole images */
 };
@@ -28,6 +29,7 @@ struct docker_call {
     const char *body;   /* NULL: none */
     size_t body_len;
     const char *type;            /* of the body; NULL is JSON */
+    const char *auth;            /* the header X-Registry-Auth; NULL: none */
     int upload;                  /* descriptor to send instead, to its end; 0: none */
     int timeout_ms;              /* 0: quick; -1: none */
     docker_sink_fn *sink;        /* NULL: the answer is kept */
@@ -52,7 +54,7 @@ int docker_api_new(const struct docker_host *host, const struct cay_error *unusa
                    struct docker_api **ret, struct cay_error *err);
 void docker_api_free(struct docker_api *api);
 
-/* The version to speak; asked for once. */
+/* The version to speak; asked for once. One who does not answer soon is not there. */
 int docker_api_version(struct docker_api *api, char out[static DOCKER_API_SIZE],
                        struct cay_error *err);
 

@@ -2,17 +2,11 @@
  * again, or a snapshot, which comes into cay's store too. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdint.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/program.h"
 #include "base/str.h"
 #include "engine/docker/docker_image.h"
 #include "engine/docker/docker_internal.h"
@@ -131,71 +125,21 @@ int docker_unarchive(struct engine *e, const char *id, struct cay_error *err) {
 
 /* ---- snapshots ---- */
 
-static int spawn_load(const char *state_dir, int in, pid_t *ret, struct cay_error *err) {
-    char program[PATH_MAX];
-    int r = program_find("cay-image", program, sizeof program, err);
-    if (r < 0)
-        return r;
-    const char *argv[] = {program, "load", "--state-dir", state_dir, "-q", NULL};
-    const char *env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
-    posix_spawn_file_actions_t actions;
-    (void)posix_spawn_file_actions_init(&actions);
-    int e = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
-    if (e == 0)
-        e = posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    if (e == 0)
-        e = posix_spawn(ret, program, &actions, NULL, (char *const *)(uintptr_t)argv,
-                        (char *const *)(uintptr_t)env);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return e == 0 ? 0 : error_sys(err, e, "starting %s", program);
-}
-
-static int pass_on(void *user, const char *data, size_t len) {
-    return fd_write_all(*(const int *)user, data, len);
-}
-
-static int send_to_store(struct docker_engine *d, const char *id, int to, struct cay_error *err) {
-    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    char path[DOCKER_PATH_SIZE];
-    if (str_format(path, sizeof path, "/images/sha256:%s/get", id) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of an image");
-    struct docker_call call = {
-        .method = "GET", .path = path, .sink = pass_on, .user = &to, .timeout_ms = DOCKER_SLOW_MS};
-    int r = docker_ask(d->api, &call, &a, err);
-    return r < 0 || a.status < 400 ? r : docker_refused(&a, "saving the image", err);
-}
-
-/* From Docker into cay's store. */
-static int fetch(struct docker_engine *d, const char *id, struct cay_error *err) {
-    int pair[2], status = 0;
-    pid_t pid = 0;
-    if (pipe2(pair, O_CLOEXEC) < 0)
-        return error_errno(err, "making a pipe");
-    int r = spawn_load(d->home, pair[0], &pid, err);
-    (void)close(pair[0]);
-    if (r == 0)
-        r = send_to_store(d, id, pair[1], err);
-    (void)close(pair[1]);
-    while (pid != 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (status != 0) { /* then nobody read what Docker sent, which is not the reason */
-        error_set(err, CAY_UNAVAILABLE, "the image could not be loaded into cay's store");
-        r = error_remedy(err, "the log of the daemon says why");
-    }
-    return r;
-}
-
 int docker_snapshot(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
                     struct cay_error *err) {
     struct docker_engine *d = docker_of(e);
-    char name[HEX_SIZE + sizeof "sha256:"];
-    int r = commit(d, id, image, "", ret, err);
+    char made[HEX_SIZE], name[HEX_SIZE + sizeof "sha256:"];
+    int r = commit(d, id, image, "", made, err);
     if (r < 0)
         return r;
-    r = fetch(d, ret, err);
-    if (r == 0)
+    if (str_format(name, sizeof name, "sha256:%s", made) < 0)
+        return error_set(err, CAY_INTERNAL, "Docker gave no id of an image");
+    r = docker_image_fetch(d->api, d->home, name, ret, err);
+    bool is_same =
+        r == 0 && str_equal(made, ret); /* else it comes from the store when it is used */
+    if (is_same)
         r = docker_image_name(d->api, ret, err);
-    if (r < 0 && str_format(name, sizeof name, "sha256:%s", ret) == 0)
+    if (r < 0 || !is_same)
         (void)remove_image(d, name, NULL);
     return r;
 }

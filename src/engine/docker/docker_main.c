@@ -1,4 +1,6 @@
 /* cay-docker probe: what `cay doctor` says of Docker.
+ * cay-docker ensure STATE_DIR POLICY quiet|tell IMAGE [CONFIG]: what `cay-image ensure` is for the
+ * native engine, with the same answer.
  * cay-docker STATE_DIR keep|run [FOLDER...]: what cay-launcher is for the native engine, for
  * Docker's. Serves the client whose socket is descriptor 3; with "run", one sandbox that ends with
  * it. Whoever may use Docker is root on its host, so it
@@ -15,17 +17,30 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "engine/docker/docker_api.h"
 #include "engine/docker/docker_engine.h"
+#include "engine/docker/docker_ensure.h"
 #include "engine/docker/docker_host.h"
 #include "engine/docker/docker_probe.h"
 #include "engine/docker/docker_program.h"
 #include "engine/docker/serve.h"
+#include "image/answer.h"
+#include "image/progress.h"
 
-enum { CLIENT_FD = 3, PROBE_MAX = 16 * 1024 };
+enum { CLIENT_FD = 3, PROBE_MAX = 16 * 1024, ANSWER_MAX = 8192 };
 
 static int fail(const struct cay_error *err) {
     (void)fprintf(stderr, "cay-docker: %s; %s\n", err->message, err->remedy);
     return 1;
+}
+
+static int usage(void) {
+    (void)fputs(
+        "usage: cay-docker STATE_DIR keep|run [FOLDER...], with the client on fd 3\n"
+        "       cay-docker ensure STATE_DIR missing|always|never quiet|tell IMAGE [CONFIG]\n"
+        "       cay-docker probe\n",
+        stderr);
+    return 2;
 }
 
 static int find_host(struct docker_host *ret, struct cay_error *err) {
@@ -49,19 +64,52 @@ static int probe(void) {
     return fd_write_all(STDOUT_FILENO, buf_text(&table), table.len) < 0 ? 1 : 0;
 }
 
+/* Whoever reads its answer may be gone: then this is for nobody, and Docker is let go. */
+static int answer(int r, const char *id, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
+    if (r < 0)
+        image_answer_error(&text, err);
+    else
+        (void)buf_printf(&text, "%s\n", id);
+    (void)fd_write_all(STDOUT_FILENO, buf_text(&text), text.len);
+    return r < 0 ? cay_code_exit(err->code) : 0;
+}
+
+static int ensure(int argc, char **argv) {
+    struct docker_host host;
+    struct cay_error unusable, err;
+    struct docker_api *api = NULL;
+    char id[HEX_SIZE] = "";
+    struct docker_wish wish = {
+        .state_dir = argv[2], .name = argv[5], .config = argc > 6 ? argv[6] : ""};
+    if (!docker_policy_parse(argv[3], &wish.policy) || fd_open_standard() < 0)
+        return usage();
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+    _cleanup_(progress_freep) struct progress *progress =
+        str_equal(argv[4], "quiet") ? NULL
+                                    : progress_new(progress_mode_for(STDERR_FILENO), STDERR_FILENO);
+    wish.progress = progress;
+    bool usable = find_host(&host, &unusable) == 0;
+    int r = docker_api_new(&host, usable ? NULL : &unusable, &api, &err);
+    if (r == 0)
+        r = docker_ensure(api, &wish, id, &err);
+    docker_api_free(api);
+    return answer(r, id, &err);
+}
+
 int main(int argc, char **argv) {
     struct cay_error err;
     struct docker_host host;
     struct engine *e = NULL;
     if (argc == 2 && str_equal(argv[1], "probe"))
         return probe();
+    if ((argc == 6 || argc == 7) && str_equal(argv[1], "ensure"))
+        return ensure(argc, argv);
     bool is_run = argc >= 3 && str_equal(argv[2], DOCKER_PROGRAM_RUN);
     if (argc < 3 || argv[1][0] != '/' || (!is_run && !str_equal(argv[2], DOCKER_PROGRAM_KEEP)) ||
-        fd_open_standard() < 0 || fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
-        (void)fprintf(
-            stderr, "usage: cay-docker STATE_DIR keep|run [FOLDER...], with the client on fd 3\n");
-        return 2;
-    }
+        fd_open_standard() < 0 || fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
+        return usage();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)setsid(); /* a terminal's signals are for the daemon */
     (void)prctl(PR_SET_NAME, "cay-docker", 0, 0, 0);

@@ -336,6 +336,25 @@ int docker_parse_loaded(const char *text, size_t len, char out[static DOCKER_TEX
     return out[0] != '\0' ? 0 : error_set(err, CAY_INTERNAL, "Docker did not say what it loaded");
 }
 
+int docker_parse_progress(const char *line, size_t len, struct docker_progress *ret,
+                          struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct docker_progress){0};
+    int r = json_parse("Docker's progress", line, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, ""), detail;
+    r = get_text(&root, "id", ret->id, sizeof ret->id, err);
+    if (r == 0)
+        r = get_text(&root, "status", ret->status, sizeof ret->status, err);
+    if (r == 0)
+        r = get_text(&root, "error", ret->error, sizeof ret->error, err);
+    if (r < 0 || !json_child(&root, "progressDetail", &detail))
+        return r;
+    r = get_count(&detail, "current", &ret->done, err);
+    return r < 0 ? r : get_count(&detail, "total", &ret->total, err);
+}
+
 int docker_parse_event(const char *line, size_t len, const char *home, struct docker_event *ret,
                        struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;

@@ -39,6 +39,14 @@ struct docker_container {
     uint64_t size_rw;                          /* what it has written, if that was asked for */
 };
 
+/* One line of what Docker tells while it fetches an image. */
+struct docker_progress {
+    char id[64];     /* of a layer; "" if it is about no one */
+    char status[64]; /* in Docker's words: "Downloading" */
+    char error[DOCKER_TEXT_SIZE];
+    uint64_t done, total; /* bytes; 0 if not told */
+};
+
 struct docker_event {
     char id[ID_SIZE]; /* of the sandbox */
     char action[32];
@@ -75,6 +83,8 @@ int docker_parse_stats(const char *text, size_t len, struct engine_stats *ret,
 /* The name or id that the answer to a load tells; the answer is lines of JSON. */
 int docker_parse_loaded(const char *text, size_t len, char out[static DOCKER_TEXT_SIZE],
                         struct cay_error *err);
+int docker_parse_progress(const char *line, size_t len, struct docker_progress *ret,
+                          struct cay_error *err);
 /* One line of the events; -CAY_NOT_FOUND if it is about no container of this state folder. */
 int docker_parse_event(const char *line, size_t len, const char *home, struct docker_event *ret,
                        struct cay_error *err);

@@ -6,12 +6,21 @@
 
 struct cay_error;
 
+#define DOCKER_PROGRAM "cay-docker"
+
 /* How it shall work: for sandboxes that stay, or for one that goes with it. */
 #define DOCKER_PROGRAM_KEEP "keep"
 #define DOCKER_PROGRAM_RUN  "run"
 
 /* Where the latter keeps its folders, in the state folder. */
 #define DOCKER_RUN_FOLDER "docker-run"
+
+/* The words of `cay-docker ensure` (docker_ensure.h), which answers as cay-image does; config may
+ * be NULL. They point to what was given. */
+enum { DOCKER_ENSURE_WORDS = 8 };
+void docker_program_ensure(const char *state_dir, const char *config, const char *policy,
+                           bool is_quiet, const char *image,
+                           const char *argv[static DOCKER_ENSURE_WORDS]);
 
 /* As launcher_spawn. Of the environment it gets what says where Docker is. */
 int docker_program_start(const char *state_dir, const char *how, const char *const *folders,

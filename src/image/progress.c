@@ -1,4 +1,4 @@
-#include "imager/progress.h"
+#include "image/progress.h"
 
 #include <limits.h>
 #include <pthread.h>

@@ -1,0 +1,176 @@
+"""Images for the Docker engine: what Docker has is used, what it lacks Docker pulls from a registry on
+this machine, by the policy, and what fails is told with its reason."""
+
+import json
+
+import pytest
+import registry
+import support
+from docking import engine_of, make, refusal  # noqa: F401
+from engines import DockerEngine
+from images import shell_image, write_archive
+
+pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
+
+engine = engine_of(DockerEngine)
+
+
+@pytest.fixture(scope="module")
+def store():
+    """A registry that anybody may use."""
+    with registry.plain() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def closed():
+    """One that wants a password."""
+    with registry.htpasswd() as found:
+        yield found
+
+
+def archive(engine, name, which):
+    """An image whose environment tells which one it is."""
+    path = engine.folder / "pushed.tar"
+    write_archive(path, name, shell_image(), Env=[f"WHICH={which}", "PATH=/bin"])
+    return path
+
+
+def push(engine, store, name, which):
+    """Into the registry, and nowhere else."""
+    return store.push(f"docker-archive:{archive(engine, store.name(name), which)}", name)
+
+
+def names(engine):
+    return engine.docker("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+
+
+def which(box):
+    return box.says("echo $WHICH")
+
+
+def set_policy(engine, policy):
+    engine.env["CAY_IMAGES_PULL"] = policy
+    engine.daemon.stop()
+    engine.daemon.start()
+
+
+@pytest.fixture
+def policy(engine):
+    yield lambda word: set_policy(engine, word)
+    if engine.env.pop("CAY_IMAGES_PULL", None):
+        engine.daemon.stop()
+        engine.daemon.start()
+
+
+def test_docker_pulls_what_it_lacks(engine, make, store):
+    name = push(engine, store, "lacked", "pulled")
+    assert f"{name}:latest" not in names(engine)
+    assert which(make(image=name)) == "pulled\n"
+    assert f"{name}:latest" in names(engine)
+    assert name in engine.cay("image ls", "-q").stdout.decode()  # for either engine
+    pulls = (store.folder / "log").read_text().count("/v2/lacked/manifests/latest")
+    assert which(make(image=name)) == "pulled\n"  # it is there now
+    assert (store.folder / "log").read_text().count("/v2/lacked/manifests/latest") == pulls
+
+
+def test_progress_is_told(engine, store):
+    """As of an image that cay fetches itself."""
+    name = push(engine, store, "told", "told")
+    answer = engine.daemon.ask("POST", "/api/cay/sandbox", {"image": name}, X_Cay_Progress="lines")
+    *told, done, last = answer.text.splitlines()
+    assert (answer.status, done) == (200, "done"), answer.text
+    assert all(line.startswith("progress ") for line in told), told
+    for part in ("/told:latest: pulled by Docker", "/told: taken over from Docker"):
+        assert any(part in line for line in told), told
+    engine.daemon.call("DELETE", f"/api/cay/sandbox/{json.loads(last)['id']}?force=true")
+
+
+def test_layers_are_told(engine, store):
+    """Each with what becomes of it, in the words of pulls into cay's own store."""
+    name = push(engine, store, "layers", "layers")
+    done = engine.cay("run", "--engine", "docker", "--image", name, "--", "sh", "-c", "echo $WHICH")
+    assert done.stdout == b"layers\n"
+    lines = done.stderr.decode().splitlines()
+    assert any(line.endswith((": done", ": exists")) for line in lines), lines
+
+
+def test_the_policy(engine, make, store, policy):
+    name = push(engine, store, "policy", "first")
+    policy("never")
+    status, message, remedy = refusal(make, image=name)
+    assert status == 404 and "neither in Docker nor in cay's store" in message and "[images] pull" in remedy
+    policy("missing")
+    assert which(make(image=name)) == "first\n"
+    push(engine, store, "policy", "second")
+    assert which(make(image=name)) == "first\n"
+    policy("always")
+    assert which(make(image=name)) == "second\n"
+
+
+def test_the_policy_of_one_run(engine, store):
+    name = push(engine, store, "run", "first")
+
+    def run(policy):
+        done = engine.cay("run", "--engine", "docker", "--pull", policy, "--image", name, "--", "sh",
+                          "-c", "echo $WHICH")
+        return done.returncode, done.stdout
+    assert run("never") == (125, b"")
+    assert run("missing") == (0, b"first\n")
+    push(engine, store, "run", "second")
+    assert run("always") == (0, b"second\n")
+
+
+def test_an_image_that_only_docker_has(engine, make):
+    """By its name, also when that means another one by now."""
+    for content in ("one", "two"):
+        engine.docker.load(archive(engine, "only-here", content))
+        assert which(make(image="only-here")) == f"{content}\n"
+
+
+def test_names_of_ours_are_nobody_s(engine, make):
+    """Somebody's archive is no image for others, by its name or by the beginning of its id."""
+    engine.docker.load(archive(engine, "cay-archive", "secret"))
+    ident = engine.docker("images", "-q", "--no-trunc", "cay-archive").split()[0].removeprefix("sha256:")
+    for name in ("cay-archive", "docker.io/library/cay-archive:latest", f"sha256:{ident}"):
+        assert refusal(make, image=name)[0] == 404
+    done = engine.cay("run", "--engine", "docker", "--pull", "never", "--image", ident[:12], "--", "true")
+    assert done.returncode == 125 and b"neither in Docker nor in cay's store" in done.stderr
+    engine.docker("rmi", "cay-archive")
+
+
+def test_no_such_image(engine, make, store):
+    status, message, remedy = refusal(make, image=store.name("nothing:here"))
+    assert status == 404 and "manifest" in message and "tag" in remedy
+
+
+def test_no_such_registry(engine, make):
+    status, message, remedy = refusal(make, image="127.0.0.1:1/some/image")
+    assert status == 503 and "connection refused" in message and "127.0.0.1:1" in remedy
+    assert engine.daemon.call("GET", "/api/cay/sandbox") == []
+
+
+def test_a_registry_that_wants_a_password(engine, make, closed):
+    name = push(engine, closed, "closed", "allowed")
+    status, message, remedy = refusal(make, image=name)
+    assert status == 401 and "cay image login" in remedy, message
+    done = engine.cay("image login", "-u", closed.user, "--password-stdin", "--insecure", closed.host,
+                      input=closed.password.encode())
+    support.ok(done)
+    try:
+        assert which(make(image=name)) == "allowed\n"
+    finally:
+        support.ok(engine.cay("image logout", closed.host))
+
+
+def test_cay_s_own_images_are_given_to_docker(engine):
+    """When they are asked for, as told."""
+    engine.load("given", shell_image(), Env=["WHICH=given", "PATH=/bin"])
+    done = engine.cay("run", "--engine", "docker", "--image", "given", "--", "sh", "-c", "echo $WHICH")
+    assert done.stdout == b"given\n" and b"given: given to Docker" in done.stderr, done.stderr
+    assert not any(n.startswith("given:") for n in names(engine))  # names of cay's are cay's
+
+
+def test_nothing_is_left(engine):
+    assert engine.daemon.call("GET", "/api/cay/sandbox") == []
+    assert engine.docker("ps", "-aq").split() == []
