@@ -16,7 +16,7 @@
 #include "manager/manager_internal.h"
 #include "manager/manager_rescue.h"
 
-enum { TRANSITION_MS = 60 * 1000, RECOVER_MS = 1000 };
+enum { TRANSITION_MS = 60 * 1000, RECOVER_MS = 1000, OTHER_MS = 1000 };
 
 /* ---- opening ---- */
 
@@ -138,7 +138,28 @@ static void begin_times(struct manager *m) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
+/* Whether another engine than the configured one may have sandboxes. */
+static bool has_other(const struct manager *m) {
+    for (enum engine_kind k = ENGINE_NATIVE; k < ENGINE_KINDS; k++)
+        if (k != m->kind && m->is_used[k] && m->engines[k] != NULL)
+            return true;
+    return false;
+}
+
+/* What the other engine has is known soon, if it answers. The reaper waits for it if it does not:
+ * nobody else has to. */
+static void wait_for_other(struct manager *m) {
+    int64_t until = clock_deadline(OTHER_MS);
+    (void)pthread_mutex_lock(&m->lock);
+    while (!m->has_tidied && !clock_expired(until))
+        table_wait(m, until);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
 static int start_work(struct manager *m, struct cay_error *err) {
+    m->was_unused = db_is_unused(m->db);
+    m->wake = has_other(m);
+    bool is_awaited = m->wake;
     int r = reconcile(m, true, err);
     if (r == 0)
         backup_settle_all(m);
@@ -146,7 +167,11 @@ static int start_work(struct manager *m, struct cay_error *err) {
         r = reaper_start(m, err);
     if (r == 0)
         r = sampler_start(m, err);
-    return r < 0 ? r : pool_start(m, err);
+    if (r == 0)
+        r = pool_start(m, err);
+    if (r == 0 && is_awaited)
+        wait_for_other(m);
+    return r;
 }
 
 void manager_add_engine(struct manager *m, enum engine_kind kind, struct engine *engine) {

@@ -226,13 +226,20 @@ static int refuse_none(struct cay_error *err) {
     return error_remedy(err, "copy what is needed out of it: cay cp");
 }
 
+/* A container's files are Docker's, whose copies stay in Docker: those would be lost with it. */
+static int refuse_engine(struct cay_error *err) {
+    error_set(err, CAY_UNSUPPORTED, "sandboxes of the engine docker are not backed up");
+    return error_remedy(err, "make a snapshot, which comes into cay's store: cay snapshot create; "
+                             "or copy what is needed out of it: cay cp");
+}
+
 /* Before its turn is waited for, which would take as long as the one that is under way. */
 static int check_free(struct manager *m, const char *who, struct cay_error *err) {
     struct sandbox *s = NULL;
     (void)pthread_mutex_lock(&m->lock);
     int r = table_find(m, who, &s, err);
     if (r == 0 && archives_of(m, &s->record) == NULL)
-        r = refuse_none(err);
+        r = s->record.engine == ENGINE_DOCKER ? refuse_engine(err) : refuse_none(err);
     if (r == 0 && backup_is_under_way(&s->record)) {
         error_set(err, CAY_CONFLICT, "sandbox '%s' is being backed up already", s->record.name);
         r = error_remedy(err, "wait for it");

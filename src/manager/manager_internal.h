@@ -79,6 +79,8 @@ struct manager {
     struct engine *engines[ENGINE_KINDS]; /* NULL: there is none */
     bool is_used[ENGINE_KINDS];           /* it may have sandboxes */
     bool is_away[ENGINE_KINDS];           /* when it was last asked what it has */
+    bool is_compared[ENGINE_KINDS];       /* with the table, at least once */
+    bool was_unused;                      /* the database, when this manager began */
     enum tier best_tier;
     struct manager_limits limits;
     struct sandbox_record defaults;
@@ -100,6 +102,7 @@ struct manager {
     size_t operations, changes, awaiting; /* under way; awaiting: how many want operations to end */
     bool ready; /* compared with the engine: what is asked for can be done */
     bool closing, reaping, wake, is_rescue; /* the last: see manager_rescue.c */
+    bool has_tidied;                        /* the reaper has looked at everything once */
     pthread_t reaper;
     bool sampling, has_sampler;
     pthread_t sampler;
@@ -214,7 +217,8 @@ void socket_remove(const char *id);
 
 /* ---- manager_reconcile.c ---- */
 
-/* Makes table and engine agree. first: nothing is under way, and nothing is waited for. */
+/* Makes table and engines agree. first: the configured one only; nothing is under way, and nothing
+ * is waited for. */
 int reconcile(struct manager *m, bool first, struct cay_error *err);
 
 /* ---- manager_event.c ---- */

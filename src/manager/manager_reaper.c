@@ -234,6 +234,10 @@ static void tidy(struct manager *m) {
     size_t count;
     if (reconcile(m, false, &err) < 0)
         log_event(LOG_LEVEL_WARN, "sandboxes not compared", "why", "%s", err.message);
+    (void)pthread_mutex_lock(&m->lock);
+    m->has_tidied = true;
+    (void)pthread_cond_broadcast(&m->changed);
+    (void)pthread_mutex_unlock(&m->lock);
     struct sandbox **all = table_snapshot(m, &count);
     if (all == NULL)
         return;

@@ -188,7 +188,7 @@ static int remove_unknown(struct manager *m, enum engine_kind kind, const char *
 
 /* A row was there before its sandbox, so an engine with sandboxes has a database that was used. */
 static int check_same_world(struct manager *m, const struct view *view, struct cay_error *err) {
-    if (view->count == 0 || !db_is_unused(m->db))
+    if (view->count == 0 || !m->was_unused)
         return 0;
     error_set(err, CAY_CONFLICT, "the database is new, but there are %zu sandboxes, such as %s",
               view->count, view->v[0].id);
@@ -263,7 +263,13 @@ static int list_engine(struct manager *m, enum engine_kind kind, const struct be
 
 static int compare(struct manager *m, enum engine_kind kind, const struct view *view,
                    const struct before *all, size_t count, bool first, struct cay_error *err) {
-    int r = first ? check_same_world(m, view, err) : 0;
+    int r = m->is_compared[kind] ? 0 : check_same_world(m, view, err);
+    m->is_compared[kind] = r == 0;
+    if (r < 0 && kind != m->kind) { /* nothing of it is touched, and the others are served */
+        log_event(LOG_LEVEL_WARN, "an engine is left alone", "why", "%s: %s; %s",
+                  engine_kind_name(kind), err->message, err->remedy);
+        return 0;
+    }
     for (size_t i = 0; r == 0 && i < count; i++)
         if (all[i].s->record.engine == kind)
             r = settle(m, &all[i], look(view, all[i].s->record.id), first, err);
@@ -281,7 +287,8 @@ int reconcile(struct manager *m, bool first, struct cay_error *err) {
     struct before *all = remember(m, &count);
     int r = all == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
     for (enum engine_kind k = ENGINE_NATIVE; r == 0 && k < ENGINE_KINDS; k++)
-        r = list_engine(m, k, all, count, &views[k], err);
+        if (!first || k == m->kind)
+            r = list_engine(m, k, all, count, &views[k], err);
     for (enum engine_kind k = ENGINE_NATIVE; r == 0 && k < ENGINE_KINDS; k++)
         if (views[k].is_known)
             r = compare(m, k, &views[k], all, count, first, err);

@@ -107,7 +107,7 @@ def test_what_needs_a_disk_of_ours_is_refused(engine, make):
     """Before anything is stopped for it."""
     box = make()
     answer = engine.daemon.ask("POST", f"/api/sandbox/{box.id}/backup", {})
-    assert answer.status == 501 and "backed up" in str(answer.json())
+    assert answer.status == 501 and "engine docker are not backed up" in str(answer.json())
     assert box.says("echo runs") == "runs\n"
 
 
@@ -116,7 +116,10 @@ def test_the_doctor_looks_at_it(engine):
     assert found["docker"]["ok"] and engine.docker.address in found["docker"]["detail"]
     for limit in ("memory limit", "cpu limit", "process limit"):
         assert found[limit]["ok"], found[limit]
-    assert not found["disk limit"]["ok"] and found["disk limit"]["remedy"]
+    assert not found["disk limit"]["ok"] and "pquota" in found["disk limit"]["remedy"]
+    assert found["control groups"]["ok"] and "by cgroupfs" in found["control groups"]["detail"]
+    assert found["seccomp"]["ok"] and not found["own ids"]["ok"] and "userns-remap" in found["own ids"]["remedy"]
+    assert "API 1." in found["docker"]["detail"]
 
 
 # ---- what others do to it ----
@@ -235,6 +238,69 @@ def test_docker_s_disk_is_full(small):
     assert box.says("echo usable") == "usable\n" and box.info()["state"] == "started"
     filler.unlink()
     assert box.says("rm -f /workspace/large; echo x > /workspace/x; cat /workspace/x") == "x\n"
+
+
+# ---- a Docker that can limit disks ----
+
+class QuotaDocker(Docker):
+    """One whose data lie on a file system with quotas."""
+
+    def start(self):
+        data, disk = self.home / "data", self.home / "disk"
+        if not os.path.ismount(data):
+            data.mkdir()
+            with open(disk, "wb") as f:
+                f.truncate(512 << 20)
+            subprocess.run(["mkfs.btrfs", "-q", disk], check=True)
+            done = subprocess.run(["mount", "-o", "loop", disk, data], stderr=subprocess.PIPE)
+            if done.returncode != 0:
+                pytest.skip(f"no btrfs here: {done.stderr.decode()}")
+        super().start()
+
+    def options(self):
+        return ["--storage-driver", "btrfs"]
+
+    def stop(self):
+        self.stop_daemon()
+        super().stop()
+        subprocess.run(["umount", self.home / "data"], check=False)
+
+
+class QuotaEngine(DockerEngine):
+    peer = QuotaDocker
+
+    @classmethod
+    def missing(cls):
+        return super().missing() or ("" if shutil.which("mkfs.btrfs") else "btrfs-progs is not installed: "
+                                     "scripts/setup --test")
+
+
+with_quotas = engine_of(QuotaEngine)
+
+
+def test_a_disk_that_is_limited(with_quotas):
+    """Where Docker's storage can: it bites, stays over a stop, and is told."""
+    ask = functools.partial(with_quotas.daemon.call, "POST", "/api/cay/sandbox")
+    box = Box(with_quotas, ask({"image": with_quotas.main, "disk": 16 << 20}))
+    other = Box(with_quotas, ask({"image": with_quotas.main}))
+    try:
+        for _ in range(2):
+            done = box.sh("dd if=/dev/zero of=/large bs=65536 count=512")
+            assert done.code != 0 and (b"No space" in done.err or b"quota" in done.err), done.err
+            assert box.stats()["diskLimit"] == 16 << 20 and box.info()["disk"] == 16 << 20
+            assert box.says("rm -f /large; echo x > /small; cat /small") == "x\n"
+            box.do("stop")
+            box.do("start")
+        assert other.sh("dd if=/dev/zero of=/large bs=65536 count=512").code == 0
+        assert other.stats()["diskLimit"] == 0
+        assert refusal(with_quotas.daemon.call, "POST", f"/api/cay/sandbox/{box.id}/resize",
+                       {"disk": 32 << 20})[0] in (400, 501)
+    finally:
+        box.remove()
+        other.remove()
+    found = {row["name"]: row
+             for row in json.loads(with_quotas.cay("doctor", "-o", "json").stdout)["docker"]}
+    assert found["disk limit"]["ok"] and "btrfs" in found["disk limit"]["detail"]
 
 
 # ---- ends of processes ----

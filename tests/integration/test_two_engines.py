@@ -4,9 +4,12 @@ the other."""
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -147,6 +150,52 @@ def test_docker_is_away(engine, make):
     assert until(lambda: rows(engine)[other.id]["state"] != "started", 30)
     other.do("start")
     assert other.says("cat /workspace/file") == "kept\n"
+
+
+def test_docker_hangs(engine, make):
+    """It takes connections and never answers: what is native is served meanwhile, and what is not says why."""
+    one, other = make(image="host"), make(engine="docker")
+    engine.daemon.kill()
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        before = engine.env["DOCKER_HOST"]
+        engine.env["DOCKER_HOST"] = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        try:
+            began = time.monotonic()
+            engine.daemon.start()
+            assert one.says("echo served") == "served\n"
+            assert time.monotonic() - began < 60  # an answer is waited for as long as that, elsewhere
+            assert rows(engine)[other.id]["state"] == "started"
+            path = f"/api/cay/sandbox/{other.id}/events"
+            assert until(lambda: any("engine docker is away" in e["text"] and "does not answer" in e["text"]
+                                     for e in engine.daemon.call("GET", path)), 30)
+            one.do("stop")
+            one.do("start")
+        finally:
+            engine.env["DOCKER_HOST"] = before
+            engine.daemon.kill()
+    engine.daemon.start()
+    assert other.says("echo lives") == "lives\n"
+
+
+def test_a_new_database_and_containers_of_before(engine, make):
+    """Whose they are nobody knows any more: they are not taken for what was left, and removed."""
+    box = make(engine="docker")
+    engine.daemon.stop()
+    kept = engine.daemon.state / "kept"
+    (engine.daemon.state / "daemon").rename(kept)
+    try:
+        engine.daemon.start()
+        assert rows(engine) == {} and len(engine.docker("ps", "-q").split()) == 1
+        assert until(lambda: "an engine is left alone" in engine.daemon.log.read_text(), 20)
+        assert len(engine.docker("ps", "-q").split()) == 1
+    finally:
+        engine.daemon.stop()
+        shutil.rmtree(engine.daemon.state / "daemon")
+        kept.rename(engine.daemon.state / "daemon")
+    engine.daemon.start()
+    assert box.says("echo known") == "known\n"
 
 
 def test_what_nobody_knows_is_removed(engine, make):

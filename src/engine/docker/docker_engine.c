@@ -21,7 +21,7 @@
 #include "engine/native/internal.h"
 #include "image/store.h"
 
-enum { GONE_MS = 60 * 1000, LOOK_AGAIN_MS = 50, UPDATE_MAX = 4096 };
+enum { GONE_MS = 60 * 1000, LOOK_AGAIN_MS = 50, LIST_MS = 20 * 1000, UPDATE_MAX = 4096 };
 
 /* Behind the state folder, whose name does not end like that. */
 #define RUN_LABEL "//run"
@@ -147,8 +147,8 @@ static int engine_resize(struct engine *e, const struct sandbox_spec *spec, stru
     _cleanup_(buf_free) struct buf body = BUF_INIT(UPDATE_MAX);
     char path[DOCKER_PATH_SIZE];
     if (spec->disk_bytes != 0) {
-        error_set(err, CAY_UNSUPPORTED, "the Docker engine limits no disks");
-        return error_remedy(err, "use engine = \"native\" for that");
+        error_set(err, CAY_UNSUPPORTED, "the disk of a container keeps its size");
+        return error_remedy(err, "make another sandbox, or use engine = \"native\" for that");
     }
     int r = docker_path(path, spec->id, "/update", err);
     if (r == 0)
@@ -185,6 +185,7 @@ static int engine_stats(struct engine *e, const char *id, struct engine_stats *r
         r = docker_inspect(docker_of(e), id, "/json?size=1", &c, err);
     if (r == 0) {
         ret->disk_bytes = c.size_rw;
+        ret->disk_limit = c.disk_bytes;
         ret->oom_kills = MAX(docker_events_oom(docker_of(e), id), (uint64_t)c.oom_killed);
     }
     return r;
@@ -225,7 +226,8 @@ static void adopt(struct docker_engine *d, const struct engine_sandbox *v, size_
 int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *ret_count,
                 struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    struct docker_call call = {.method = "GET", .path = "/containers/json?all=1&" OURS};
+    struct docker_call call = {
+        .method = "GET", .path = "/containers/json?all=1&" OURS, .timeout_ms = LIST_MS};
     int r = docker_do(d->api, &call, &a, err);
     if (r == 0)
         r = docker_parse_list(buf_text(&a.body), a.body.len, d->label, ret, ret_count, err);

@@ -29,8 +29,9 @@ struct docker_engine {
     struct volume_rules volumes;
     pthread_t listener; /* of events */
     bool listening;
-    bool closing; /* read and written atomically */
-    bool is_able; /* Docker can limit what we limit; the same */
+    bool closing;            /* read and written atomically */
+    bool is_able;            /* Docker can limit what we limit; the same */
+    struct docker_info info; /* what it can besides; valid once it is */
     pthread_mutex_t bridges_lock;
     struct docker_bridge *bridges; /* ways into sandboxes, if it is far (docker_bridge.h) */
     pthread_rwlock_t opening; /* read: while a stream is opened; written: while one is paused */

@@ -93,6 +93,32 @@ static void find_backing(const struct json *root, char out[static DOCKER_TEXT_SI
             (void)copy_text(out, DOCKER_TEXT_SIZE, text);
 }
 
+/* "SecurityOptions" is a list of texts like "name=seccomp,profile=default". */
+static void read_security(const struct json *root, struct docker_info *ret) {
+    struct json all, one;
+    const char *text;
+    if (!json_child(root, "SecurityOptions", &all))
+        return;
+    for (size_t i = 0; i < json_count(&all) && json_item(&all, i, &one); i++) {
+        if (json_as_string(&one, &text, NULL) < 0)
+            continue;
+        ret->has_seccomp |= str_starts(text, "name=seccomp");
+        ret->maps_ids |= str_starts(text, "name=userns") || str_starts(text, "name=rootless");
+    }
+}
+
+/* The version is a text with Docker, since 20.10. */
+static int read_cgroup(const struct json *root, struct docker_info *ret, struct cay_error *err) {
+    char version[16] = "", driver[64] = "";
+    int r = get_text(root, "CgroupVersion", version, sizeof version, err);
+    if (r == 0)
+        r = get_text(root, "CgroupDriver", driver, sizeof driver, err);
+    if (r == 0 && driver[0] != '\0')
+        (void)snprintf(ret->cgroup, sizeof ret->cgroup, "%s%s by %s",
+                       version[0] != '\0' ? "v" : "version not told", version, driver);
+    return r;
+}
+
 int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
                       struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
@@ -111,7 +137,10 @@ int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
     if (r == 0)
         r = get_text(&root, "Driver", ret->driver, sizeof ret->driver, err);
     find_backing(&root, ret->backing);
-    return r;
+    read_security(&root, ret);
+    ret->can_limit_disk = str_equal(ret->driver, "btrfs") ||
+                          (str_equal(ret->driver, "overlay2") && str_equal(ret->backing, "xfs"));
+    return r < 0 ? r : read_cgroup(&root, ret, err);
 }
 
 bool docker_is_full(const char *message) {
@@ -199,7 +228,8 @@ int docker_parse_list(const char *text, size_t len, const char *home, struct eng
 
 static int read_limits(const struct json *root, struct docker_container *ret,
                        struct cay_error *err) {
-    struct json host;
+    struct json host, storage;
+    const char *size = "";
     int64_t pids = 0; /* podman says -1 or 0 for none */
     int r = json_get_object(root, "HostConfig", JSON_OPTIONAL, &host, err);
     if (r < 0 || host.value == NULL)
@@ -210,6 +240,11 @@ static int read_limits(const struct json *root, struct docker_container *ret,
     if (r == 0)
         r = json_get_integer(&host, "PidsLimit", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &pids, err);
     ret->pids = pids > 0 ? (uint64_t)pids : 0;
+    if (r < 0 || !json_child(&host, "StorageOpt", &storage))
+        return r;
+    r = json_get_string(&storage, "size", JSON_OPTIONAL, &size, err);
+    if (r == 0 && str_to_u64(size, INT64_MAX, &ret->disk_bytes) < 0)
+        ret->disk_bytes = 0; /* somebody else's way to write it */
     return r;
 }
 

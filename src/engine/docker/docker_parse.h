@@ -25,6 +25,9 @@ struct docker_version {
 
 struct docker_info {
     bool can_limit_memory, can_limit_cpu, can_limit_pids;
+    bool can_limit_disk;            /* as far as it says; without quotas it refuses later */
+    bool has_seccomp, maps_ids;     /* a filter of its own; root inside is not root of its host */
+    char cgroup[DOCKER_TEXT_SIZE];  /* "v1 by cgroupfs" */
     char version[DOCKER_TEXT_SIZE]; /* of Docker itself */
     char driver[DOCKER_TEXT_SIZE];  /* how it keeps files, */
     char backing[DOCKER_TEXT_SIZE]; /* and on which file system; "" if it does not say */
@@ -36,6 +39,7 @@ struct docker_container {
     int exit_code;
     char error[DOCKER_TEXT_SIZE];              /* why it did not start */
     uint64_t memory_bytes, cpu_quota_us, pids; /* its limits; 0: none, or not told */
+    uint64_t disk_bytes;                       /* the limit of its disk; 0: none */
     uint64_t size_rw;                          /* what it has written, if that was asked for */
 };
 

@@ -35,9 +35,21 @@ static void put_info(struct buf *out, const struct docker_host *host, const char
     put_limit(out, "memory limit", info->can_limit_memory);
     put_limit(out, "cpu limit", info->can_limit_cpu);
     put_limit(out, "process limit", info->can_limit_pids);
-    (void)snprintf(text, sizeof text, "not by this engine (Docker keeps files by %s on %s)",
-                   info->driver, info->backing[0] != '\0' ? info->backing : "its own disk");
-    put_row(out, "disk limit", false, text, "use engine = \"native\" for that");
+    (void)snprintf(text, sizeof text, "%s (Docker keeps files by %s on %s)",
+                   info->can_limit_disk ? "where it is asked for" : "none", info->driver,
+                   info->backing[0] != '\0' ? info->backing : "its own disk");
+    put_row(out, "disk limit", info->can_limit_disk, text,
+            "let Docker keep its data on btrfs, or on xfs mounted with pquota; or use engine = "
+            "\"native\"");
+    put_row(out, "control groups", info->cgroup[0] != '\0',
+            info->cgroup[0] != '\0' ? info->cgroup : "not told", "ask docker info");
+    put_row(out, "seccomp", info->has_seccomp,
+            info->has_seccomp ? "Docker's filter, and cay's on top" : "cay's filter alone",
+            "use a Docker that was built with seccomp");
+    put_row(out, "own ids", info->maps_ids,
+            info->maps_ids ? "root inside is not root of the machine"
+                           : "root inside has id 0 of the machine, without its rights",
+            "set userns-remap in Docker's daemon.json, or run Docker without root");
 }
 
 static int ask(struct docker_api *api, struct docker_info *info, struct cay_error *err) {

@@ -131,11 +131,24 @@ static void put_ulimits(struct jsonw *w, const struct docker_plan *p) {
     jsonw_end_array(w);
 }
 
+/* Where Docker keeps files with quotas; elsewhere it refuses. */
+static void put_disk(struct jsonw *w, uint64_t bytes) {
+    char text[32];
+    if (bytes == 0)
+        return;
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
+    jsonw_key(w, "StorageOpt");
+    jsonw_begin_object(w);
+    jsonw_put_string(w, "size", text);
+    jsonw_end_object(w);
+}
+
 static void put_host_config(struct jsonw *w, const struct docker_plan *p) {
     static const char *const security[] = {"no-new-privileges"};
     jsonw_key(w, "HostConfig");
     jsonw_begin_object(w);
     put_limits(w, p->spec);
+    put_disk(w, p->spec->disk_bytes);
     put_capabilities(w, p->spec);
     put_list(w, "SecurityOpt", security, ARRAY_LEN(security));
     put_ulimits(w, p);

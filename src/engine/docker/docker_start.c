@@ -24,6 +24,8 @@
 #include "image/store.h"
 #include "version.h"
 
+#define NO_DISKS                                                                                   \
+    "let Docker keep its data on btrfs, or on xfs mounted with pquota; or use engine = \"native\""
 #define WORK_NAME "work"
 #define MADE_NAME "made"
 
@@ -97,10 +99,21 @@ static int check_far_mount(const struct mount_spec *m, struct cay_error *err) {
     return 0;
 }
 
+/* Everything that this engine can say of it; Docker itself may refuse later. */
+static int check_disk(const struct docker_info *info, const struct sandbox_spec *spec,
+                      struct cay_error *err) {
+    if (spec->disk_bytes == 0 || info->can_limit_disk)
+        return 0;
+    error_set(err, CAY_UNSUPPORTED,
+              "the Docker engine limits no disks where Docker keeps files by %.40s on %.40s",
+              info->driver, info->backing[0] != '\0' ? info->backing : "its own disk");
+    return error_remedy(err, NO_DISKS);
+}
+
 /* A sandbox whose limits would not count is refused. Asked once. */
 static int check_abilities(struct docker_engine *d, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    struct docker_info info = {0};
+    struct docker_info info;
     if (__atomic_load_n(&d->is_able, __ATOMIC_ACQUIRE))
         return 0;
     int r = docker_do(d->api, &(struct docker_call){.method = "GET", .path = "/info"}, &a, err);
@@ -118,7 +131,11 @@ static int check_abilities(struct docker_engine *d, struct cay_error *err) {
                             "give it the cgroup controllers memory, cpu and pids; without root "
                             "that needs cgroup v2");
     }
+    (void)pthread_mutex_lock(&d->tools_lock);
+    if (!__atomic_load_n(&d->is_able, __ATOMIC_ACQUIRE)) /* else somebody reads it */
+        d->info = info;
     __atomic_store_n(&d->is_able, true, __ATOMIC_RELEASE);
+    (void)pthread_mutex_unlock(&d->tools_lock);
     return 0;
 }
 
@@ -269,6 +286,15 @@ static uint64_t limit_of(int resource, uint64_t enough) {
     return MIN(limit.rlim_max, enough);
 }
 
+/* Docker on xfs finds out last that it has no quotas there. */
+static int explain(const struct starting *st, int r, struct cay_error *err) {
+    if (st->spec.disk_bytes == 0 || err == NULL || strstr(err->message, "storage-opt") == NULL)
+        return r;
+    error_set(err, CAY_UNSUPPORTED,
+              "the Docker engine limits no disks where Docker has no project quotas");
+    return error_remedy(err, NO_DISKS);
+}
+
 static int create(struct starting *st, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
@@ -295,7 +321,7 @@ static int create(struct starting *st, struct cay_error *err) {
         .method = "POST", .path = path, .body = buf_text(&body), .body_len = body.len};
     st->asked = true;
     r = docker_do(st->d->api, &call, &a, err);
-    return r < 0 ? r : remember(st, err);
+    return r < 0 ? explain(st, r, err) : remember(st, err);
 }
 
 /* What the sandbox had written, if it was archived; else its image. */
@@ -428,6 +454,8 @@ int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *
         r = check_network(st.d, spec, err);
     if (r == 0)
         r = check_abilities(st.d, err);
+    if (r == 0)
+        r = check_disk(&st.d->info, spec, err);
     if (r < 0)
         return r;
     r = prepare(&st, err);

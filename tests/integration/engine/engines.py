@@ -28,6 +28,9 @@ GIVE_IDS = """printf '%s:2000000:65536\\n' "$0" > "$1/ids" && mount --bind "$1/i
 WALLS = {"memory": "memory limit", "cpu": "cpu limit", "pids": "process limit", "pause": "freezer",
          "ids": "id range"}
 
+# The same of what it says about Docker.
+LIMITS = {"memory": "memory limit", "cpu": "cpu limit", "pids": "process limit", "disk": "disk limit"}
+
 # How an engine makes, limits and ends sandboxes; what runs in them is another's case.
 LIFE_SAMPLE = {
     "test_exit_codes", "test_usable_after_a_timeout", "test_nothing_of_ours_is_left",
@@ -246,7 +249,11 @@ class DockerEngine(Engine):
         return super().missing()
 
     def probe(self):
-        return {"disk": "the Docker engine limits no disks",
+        done = subprocess.run(self.command("cay", "doctor", "-o", "json"), env=self.env,
+                              stdout=subprocess.PIPE, timeout=60)
+        found = {row["name"]: row for row in json.loads(done.stdout)["docker"]}
+        cannot = {what: found[row]["detail"] for what, row in LIMITS.items() if not found[row]["ok"]}
+        return {**cannot,
                 "read-only-dev": "Docker's /dev is a small file system in memory, and writable",
                 "host-image": "there is no host image in Docker"}
 
