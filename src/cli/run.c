@@ -174,6 +174,10 @@ static int check_engine(struct run *r) {
         error_set(&r->err, CAY_UNSUPPORTED, "there is no engine '%.40s'", engine_name(r));
         return error_remedy(&r->err, "use --engine native or --engine docker");
     }
+    if (is_docker && r->o->disk != 0) {
+        error_set(&r->err, CAY_UNSUPPORTED, "the Docker engine limits no disks of single commands");
+        return error_remedy(&r->err, "leave --disk away, or use --engine native");
+    }
     return 0;
 }
 

@@ -299,6 +299,7 @@ static int start_box(const cay_engine *engine, cay_sandbox *box, struct cay_erro
 static int start_container(const cay_engine *engine, cay_sandbox *box, struct cay_error *err) {
     const struct image_record *record = box->image.record;
     int64_t begin = clock_us();
+    box->spec.disk_bytes = 0; /* that of a file system in memory, which it does not have */
     int r = throwaway_start(engine->docker, &box->spec, record != NULL ? record->id : "",
                             &box->connection, err);
     box->start_us = clock_us() - begin;

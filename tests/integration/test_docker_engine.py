@@ -13,6 +13,7 @@ import subprocess
 import threading
 
 import pytest
+import registry
 import support
 from daemons import Refused
 from dockerd import Docker
@@ -209,7 +210,7 @@ class SmallEngine(DockerEngine):
     peer = SmallDocker
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def small():
     why = SmallEngine.missing()
     if why:
@@ -220,6 +221,18 @@ def small():
         yield found
     finally:
         found.close()
+
+
+def test_a_pull_that_finds_no_room(small, folder):
+    image = registry.make_image(folder, [{"large": os.urandom(8 << 20)}], docker=True)
+    with registry.fake(image) as server:
+        before = small.traces()
+        filler = small.docker.fill()
+        status, message, remedy = refusal(small.daemon.call, "POST", "/api/cay/sandbox",
+                                          {"image": server.name("large:1")})
+        assert status == 507 and "no space left on device" in message and "room" in remedy
+        assert until(lambda: small.traces() <= before, 20), small.traces() - before
+        filler.unlink()
 
 
 def test_docker_s_disk_is_full(small):

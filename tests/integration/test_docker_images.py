@@ -1,7 +1,11 @@
 """Images for the Docker engine: what Docker has is used, what it lacks Docker pulls from a registry on
 this machine, by the policy, and what fails is told with its reason."""
 
+import contextlib
+import http.client
 import json
+import threading
+from pathlib import Path
 
 import pytest
 import registry
@@ -9,6 +13,7 @@ import support
 from docking import engine_of, make, refusal  # noqa: F401
 from engines import DockerEngine
 from images import shell_image, write_archive
+from launching import until
 
 pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
 
@@ -161,6 +166,35 @@ def test_a_registry_that_wants_a_password(engine, make, closed):
         assert which(make(image=name)) == "allowed\n"
     finally:
         support.ok(engine.cay("image logout", closed.host))
+
+
+def pulling(engine):
+    """Processes that have Docker pull for this daemon."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            found += [path] if words[1:3] == [b"ensure", bytes(engine.daemon.state)] else []
+    return found
+
+
+def test_the_daemon_is_killed_while_docker_pulls(engine, make, folder):
+    """Nothing is left of what was being made, and nobody goes on with it."""
+    image = registry.make_image(folder, [{"bin/tool": b"x"}], docker=True)
+    with registry.fake(image, blob=registry.stall) as server:
+        def ask():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                engine.daemon.ask("POST", "/api/cay/sandbox", {"image": server.name("stalled:1")})
+        client = threading.Thread(target=ask)
+        client.start()
+        assert until(lambda: any("/blobs/" in path for path in server.paths()), 60)
+        assert len(pulling(engine)) == 1
+        engine.daemon.kill()
+        client.join(60)
+        engine.daemon.start()
+        assert until(lambda: pulling(engine) == [], 30)
+        assert until(lambda: engine.daemon.call("GET", "/api/cay/sandbox") == [], 30)
+    assert make().says("echo as before") == "as before\n"
 
 
 def test_cay_s_own_images_are_given_to_docker(engine):

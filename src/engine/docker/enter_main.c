@@ -14,7 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -183,10 +182,7 @@ static int load_filter(struct entry *e) {
 
 static int exec_init(struct entry *e) {
     (void)e;
-    static const char *const argv[] = {"cay-init", NULL};
-    static const char *const env[] = {NULL};
-    (void)syscall(SYS_execveat, ENTER_INIT_FD, "", argv, env, AT_EMPTY_PATH);
-    return -errno;
+    return privilege_exec_init(ENTER_INIT_FD);
 }
 
 static const struct {

@@ -14,7 +14,6 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -141,10 +140,7 @@ static int load_filter(struct enter_plan *p) {
 
 static int exec_init(struct enter_plan *p) {
     (void)p;
-    static const char *const argv[] = {"cay-init", NULL};
-    static const char *const env[] = {NULL};
-    (void)syscall(SYS_execveat, ENTER_INIT_FD, "", argv, env, AT_EMPTY_PATH);
-    return -errno;
+    return privilege_exec_init(ENTER_INIT_FD);
 }
 
 static const struct {

@@ -187,3 +187,10 @@ void privilege_unblock_signals(void) {
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
+
+int privilege_exec_init(int program) {
+    static const char *const argv[] = {"cay-init", NULL};
+    static const char *const env[] = {NULL};
+    (void)syscall(SYS_execveat, program, "", argv, env, AT_EMPTY_PATH);
+    return -errno;
+}

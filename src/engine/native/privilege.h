@@ -32,6 +32,9 @@ int privilege_set_own_rlimits(uint32_t pids);
 int privilege_reset_priority(void);
 int privilege_reset_oom_score(void);
 
+/* Becomes cay-init, of which program is a descriptor. Returns only if that fails. */
+int privilege_exec_init(int program);
+
 /* Every signal at its default; and none blocked. */
 void privilege_reset_signals(void);
 void privilege_unblock_signals(void);

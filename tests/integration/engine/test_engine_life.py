@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+import support
 from daemons import Refused
 from launching import STARTED, until
 
@@ -21,6 +22,27 @@ def test_stop_and_start_keep_files(make):
     box.do("start")
     assert box.get("/workspace/kept") == b"kept"
     assert "also" in box.sh("cat /root/kept /tmp/kept 2>/dev/null").text
+
+
+def test_an_archive_keeps_what_was_written(make):
+    box = make()
+    box.put("/workspace/kept", b"kept")
+    box.do("archive")
+    assert box.info()["state"] == "archived"
+    box.do("start")
+    assert box.get("/workspace/kept") == b"kept"
+
+
+def test_a_snapshot_starts_another(engine, make):
+    box = make(image=engine.shell)
+    box.put("/workspace/kept", b"kept")
+    support.ok(engine.cay("snapshot create", box.id, "engine-snapshot"))
+    assert box.says("echo goes on") == "goes on\n"
+    other = make(image="engine-snapshot")
+    assert other.get("/workspace/kept") == b"kept"
+    assert other.says("echo $FROM_IMAGE") == "yes\n"
+    other.remove()
+    support.ok(engine.cay("image rm", "engine-snapshot"))
 
 
 def test_stop_ends_what_runs(make):
