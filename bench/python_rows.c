@@ -34,9 +34,9 @@ int python_host_open(struct python_host *h, const struct bench_options *o,
     if (r == 0)
         r = cay_engine_open(state, &engine, err);
     if (r == 0)
-        r = cay_python_warm(engine, &spec, preload, &h->warm, err);
+        r = python_warm(engine, &spec, PYTHON_WHOLE, preload, &h->warm, err);
     if (r == 0)
-        python_gather(h->warm); /* as the daemon does */
+        python_gather(h->warm); /* both as the daemon does */
     cay_engine_close(engine);
     return r;
 }

@@ -18,6 +18,8 @@
 enum {
     SIGNALS = 64,
     GAP_PAGES = 16, /* so many pages of zeroes are worth a mapping of their own */
+    LARGE_PAGE = 2 << 20,
+    WHOLE_MAX = 8 << 20, /* a larger file is mapped always */
     STACK_SIZE = 8 << 20,
     RSEQ_SIZE = 32,
     RSEQ_SIGNATURE = 0x53053053,
@@ -27,6 +29,7 @@ enum {
 
 /* Of the interpreter and the C library that load us. */
 extern void PyOS_BeforeFork(void), PyOS_AfterFork_Parent(void), PyOS_AfterFork_Child(void);
+extern void *PyObject_Malloc(size_t size);
 extern char *__curbrk __attribute__((weak));
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned __rseq_size __attribute__((weak));
@@ -53,7 +56,7 @@ static union {
 } out __attribute__((aligned(FROZEN_PAGE)));
 
 static char maps[256 * 1024];
-static uint64_t file_end;
+static int is_whole; /* what is as in a file of the image is kept too */
 
 /* ---- what a process has beside its memory ---- */
 
@@ -163,8 +166,30 @@ static int read_maps(void) {
     return len > 0 && len < sizeof maps - 1 ? 0 : -1;
 }
 
+/* Whether what begins here can be one mapping with the segment before it: a mapping takes longer
+ * than anything else that is done for a page. For that, what is only read may become executable, or
+ * writable, as its neighbour is; never both. */
+static int joins(const struct frozen_segment *before, uint64_t start, uint32_t prot, int32_t file,
+                 uint64_t offset) {
+    uint32_t both = before->prot | prot;
+    if (before->start + before->len != start || before->file != file)
+        return 0;
+    if (file == FROZEN_ZERO)
+        return before->prot == prot;
+    return (file == FROZEN_OWN || before->offset + before->len == offset) &&
+           (before->prot == prot ||
+            ((before->prot & prot & PROT_READ) != 0 &&
+             (both & (PROT_WRITE | PROT_EXEC)) != (PROT_WRITE | PROT_EXEC)));
+}
+
 static int add_of(uint64_t start, uint64_t end, uint32_t prot, int32_t file, uint64_t offset) {
     struct frozen *h = &out.head;
+    struct frozen_segment *before = h->segment_count > 0 ? &h->segment[h->segment_count - 1] : 0;
+    if (before != 0 && joins(before, start, prot, file, offset)) {
+        before->len += end - start;
+        before->prot |= prot;
+        return 0;
+    }
     if (h->segment_count >= FROZEN_SEGMENTS_MAX)
         return -1;
     h->segment[h->segment_count++] = (struct frozen_segment){
@@ -174,10 +199,7 @@ static int add_of(uint64_t start, uint64_t end, uint32_t prot, int32_t file, uin
 
 /* With what is there, or with zeroes. */
 static int add(uint64_t start, uint64_t end, uint32_t prot, int has_data) {
-    uint64_t offset = file_end;
-    if (has_data)
-        file_end += end - start;
-    return add_of(start, end, prot, has_data ? FROZEN_OWN : FROZEN_ZERO, has_data ? offset : 0);
+    return add_of(start, end, prot, has_data ? FROZEN_OWN : FROZEN_ZERO, 0);
 }
 
 static int is_zero(uint64_t page) {
@@ -188,22 +210,36 @@ static int is_zero(uint64_t page) {
     return 1;
 }
 
-/* Zeroes for all of it, and over them the runs that hold something. */
+/* From here, where nothing else follows, or far enough. */
+static uint64_t end_of_zeroes(uint64_t at, uint64_t end) {
+    while (at < end && is_zero(at))
+        at += FROZEN_PAGE;
+    return at;
+}
+
+static int is_gap(uint64_t start, uint64_t end) {
+    return end - start >= GAP_PAGES * FROZEN_PAGE;
+}
+
+/* What holds something, up to the next gap. */
+static uint64_t end_of_data(uint64_t at, uint64_t end) {
+    while (at < end) {
+        uint64_t zeroes = end_of_zeroes(at, end);
+        if (is_gap(at, zeroes))
+            return at;
+        at = zeroes > at ? zeroes : at + FROZEN_PAGE;
+    }
+    return end;
+}
+
 static int add_sparse(const struct area *a) {
-    int r = add(a->start, a->end, a->prot, 0);
-    uint64_t at = a->start;
-    while (r == 0 && at < a->end) {
-        while (at < a->end && is_zero(at))
-            at += FROZEN_PAGE;
-        uint64_t begin = at, last = at;
-        while (at < a->end && at - last < GAP_PAGES * FROZEN_PAGE) {
-            at += FROZEN_PAGE;
-            if (at < a->end && !is_zero(at))
-                last = at;
-        }
-        if (begin < a->end)
-            r = add(begin, last + FROZEN_PAGE, a->prot, 1);
-        at = last + FROZEN_PAGE;
+    int r = 0;
+    for (uint64_t at = a->start, next = 0; r == 0 && at < a->end; at = next) {
+        next = end_of_zeroes(at, a->end);
+        int has_data = !is_gap(at, next);
+        if (has_data)
+            next = end_of_data(at, a->end);
+        r = add(at, next, a->prot, has_data);
     }
     return r;
 }
@@ -269,14 +305,19 @@ static int is_passing(const char *path) {
     return starts(path, "/tmp/") || starts(path, "/dev/") || starts(path, "/memfd:");
 }
 
+/* Whether the area can be mapped from its file again, and is not better kept. */
+static int is_in_file(const struct area *a, const char *path) {
+    struct stat st;
+    if (CALL(SYS_stat, path, &st) < 0 || (is_whole && st.st_size <= WHOLE_MAX))
+        return 0;
+    uint64_t size = ((uint64_t)st.st_size + FROZEN_PAGE - 1) & ~(uint64_t)(FROZEN_PAGE - 1);
+    return a->offset + (a->end - a->start) <= size && is_as_in_file(a, path);
+}
+
 static int add_mapped(const struct area *a) {
     static char path[sizeof((struct frozen_file *)0)->path];
     if ((a->prot & PROT_WRITE) == 0 && copy_name(a->name, path) && !is_passing(path)) {
-        struct stat st;
-        int whole = CALL(SYS_stat, path, &st) == 0 &&
-                    a->offset + (a->end - a->start) <=
-                        (((uint64_t)st.st_size + FROZEN_PAGE - 1) & ~(uint64_t)(FROZEN_PAGE - 1));
-        int file = whole && is_as_in_file(a, path) ? find_file(path) : -1;
+        int file = is_in_file(a, path) ? find_file(path) : -1;
         if (file >= 0)
             return add_of(a->start, a->end, a->prot, file, a->offset);
     }
@@ -285,7 +326,7 @@ static int add_mapped(const struct area *a) {
 
 static int add_stack(const struct area *a) {
     uint64_t here = out.head.rsp & ~(uint64_t)(FROZEN_PAGE - 1);
-    int r = add(a->end - STACK_SIZE, a->end, a->prot, 0);
+    int r = add(a->end - STACK_SIZE, here, a->prot, 0);
     return r < 0 ? r : add(here, a->end, a->prot, 1);
 }
 
@@ -314,14 +355,30 @@ static int add_area(const struct area *a) {
     return a->name[0] == '/' ? add_mapped(a) : add_sparse(a);
 }
 
+/* Code lies in the file as it does in memory, so that the kernel can map large pages of it. What is
+ * written to gains nothing by that. */
+static void place_segments(void) {
+    struct frozen *h = &out.head;
+    uint64_t end = FROZEN_THAW_SIZE + FROZEN_HEAD_SIZE;
+    for (uint64_t i = 0; i < h->segment_count; i++) {
+        struct frozen_segment *s = &h->segment[i];
+        if (s->file != FROZEN_OWN)
+            continue;
+        if ((s->prot & PROT_EXEC) != 0 && s->len >= LARGE_PAGE)
+            end += (s->start - end) % LARGE_PAGE;
+        s->offset = end;
+        end += s->len;
+    }
+}
+
 static int remember_memory(void) {
     struct frozen *h = &out.head;
     const char *p = maps;
     struct area a;
-    file_end = FROZEN_THAW_SIZE + FROZEN_HEAD_SIZE;
     while (next_area(&p, &a))
         if (add_area(&a) < 0)
             return -1;
+    place_segments();
     for (uint64_t i = 0; i < h->kernel_count; i++)
         h->kernel[i].from_vdso -= (int64_t)h->vdso;
     return h->vdso != 0 ? 0 : -1;
@@ -329,8 +386,9 @@ static int remember_memory(void) {
 
 /* ---- writing ---- */
 
+static const char zeroes[FROZEN_PAGE];
+
 static int put(const char *data, uint64_t len) {
-    static const char zeroes[FROZEN_PAGE];
     while (len > 0) {
         long n = CALL(SYS_write, 1, data, len);
         if (n == -14 && len >= FROZEN_PAGE) /* EFAULT: a mapping beyond the end of its file */
@@ -346,9 +404,17 @@ static int put(const char *data, uint64_t len) {
 static int put_all(void) {
     struct frozen *h = &out.head;
     int r = put(out.bytes, sizeof out.bytes);
-    for (uint64_t i = 0; r == 0 && i < h->segment_count; i++)
-        if (h->segment[i].file == FROZEN_OWN)
-            r = put((const char *)h->segment[i].start, h->segment[i].len);
+    uint64_t at = FROZEN_THAW_SIZE + FROZEN_HEAD_SIZE;
+    for (uint64_t i = 0; r == 0 && i < h->segment_count; i++) {
+        const struct frozen_segment *s = &h->segment[i];
+        if (s->file != FROZEN_OWN)
+            continue;
+        for (; r == 0 && at < s->offset; at += sizeof zeroes)
+            r = put(zeroes, sizeof zeroes);
+        if (r == 0)
+            r = put((const char *)s->start, s->len);
+        at = s->offset + s->len;
+    }
     return r;
 }
 
@@ -387,13 +453,41 @@ __asm__(".hidden freeze\n"
         "pop %r15\n\tpop %r14\n\tpop %r13\n\tpop %r12\n\tpop %rbp\n\tpop %rbx\n\t"
         "ret\n");
 
-void *PyInit_cay_freeze(void);
+/* Fills the gaps between small objects, and keeps them. Else the new objects of each copy would lie
+ * scattered between the old ones, and each page with one of them had to be copied. There are no
+ * more gaps of a size where the allocator hands out a row of places side by side. */
+static void fill_gaps(void) {
+    enum { STEP = 16, LARGEST = 512, ROW = 3072, ENOUGH = 512 << 10 };
+    for (size_t size = STEP; size <= LARGEST; size += STEP) {
+        uint64_t last = 0;
+        size_t row = 0;
+        for (size_t i = 0; i < ENOUGH / size && row < ROW / size; i++) {
+            uint64_t place = (uint64_t)PyObject_Malloc(size);
+            row = place == last + size ? row + 1 : 0;
+            last = place;
+        }
+    }
+}
 
-__attribute__((visibility("default"))) void *PyInit_cay_freeze(void) {
+static void *freeze_all(int whole) {
+    is_whole = whole;
+    fill_gaps();
     PyOS_BeforeFork();
     if (freeze() != 0)
         PyOS_AfterFork_Child();
     else
         PyOS_AfterFork_Parent();
     return 0;
+}
+
+void *PyInit_cay_freeze(void), *PyInit_cay_freeze_whole(void);
+
+__attribute__((visibility("default"))) void *PyInit_cay_freeze(void) {
+    return freeze_all(0);
+}
+
+/* For one that is copied seldom and used often: files need not be opened, and the kernel has all of
+ * it in large pages. */
+__attribute__((visibility("default"))) void *PyInit_cay_freeze_whole(void) {
+    return freeze_all(1);
 }

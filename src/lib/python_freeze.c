@@ -182,8 +182,8 @@ static int freeze_by(python_exec_fn *run, void *arg, const char *const *argv, in
     return r;
 }
 
-int python_freeze(python_exec_fn *run, void *arg, const char *const *preload, int out,
-                  struct cay_error *err) {
+int python_freeze(python_exec_fn *run, void *arg, enum python_kind kind, const char *const *preload,
+                  int out, struct cay_error *err) {
     int r = begin(out, err);
     if (r < 0)
         return r;
@@ -191,12 +191,14 @@ int python_freeze(python_exec_fn *run, void *arg, const char *const *preload, in
     if (asprintf(&text, "%s%s%s%s\n_cay_run(_cay_end)\n", python_runner, python_extras,
                  context_charts, python_freezer) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    const char *argv[PRELOAD_MAX + 5] = {"python3", "-u", "-c", text};
+    /* What it loads to be frozen. */
+    const char *how = kind == PYTHON_WHOLE ? "cay_freeze_whole" : "cay_freeze";
+    const char *argv[PRELOAD_MAX + 6] = {"python3", "-u", "-c", text, how};
     for (size_t i = 0; preload != NULL && preload[i] != NULL; i++) {
         if (i == PRELOAD_MAX)
             return error_set(err, CAY_INVALID_ARGUMENT, "more than %d modules to preload",
                              PRELOAD_MAX);
-        argv[4 + i] = preload[i];
+        argv[5 + i] = preload[i];
     }
     return freeze_by(run, arg, argv, out, err);
 }

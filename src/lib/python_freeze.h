@@ -16,11 +16,20 @@ uint64_t python_fingerprint(bool is_host, const char *const *preload);
 typedef int python_exec_fn(void *arg, const struct cay_exec *exec, struct cay_result *ret,
                            struct cay_error *err);
 
+/* How much of it is kept. LEAN: without what files of the image have, which are mapped again.
+ * WHOLE: some times as large, and woken in less time; for one that is not copied for each program.
+ */
+enum python_kind { PYTHON_LEAN, PYTHON_WHOLE };
+
 /* Writes a frozen interpreter with these modules (NULL-terminated; NULL: none) to out, which is
  * empty. The sandbox is one where nothing has run. CAY_UNSUPPORTED: the image's Python is not
  * one that can be frozen. */
-int python_freeze(python_exec_fn *run, void *arg, const char *const *preload, int out,
-                  struct cay_error *err);
+int python_freeze(python_exec_fn *run, void *arg, enum python_kind kind, const char *const *preload,
+                  int out, struct cay_error *err);
+
+/* cay_python_warm, which is for lean ones, for either. */
+int python_warm(cay_engine *engine, const struct cay_spec *spec, enum python_kind kind,
+                const char *const *preload, int *ret, struct cay_error *err);
 
 /* A program that shows whether it can be woken, and which pages a program needs. */
 struct cay_python python_proof(int warm);

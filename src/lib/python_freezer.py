@@ -16,6 +16,7 @@ def _cay_freeze():
 
     ENDED = 0
     DESCRIPTORS = 4  # standard ones and the report
+    PRACTICE = 40  # bytecode is written to until it is specialised
     buffers = frozenset((_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom))
 
     def read(count):
@@ -97,6 +98,8 @@ def _cay_freeze():
             found.add(os.path.join(folder, "python3"))
         for module in list(sys.modules.values()):
             found.add(getattr(module, "__dict__", {}).get("__file__"))
+        for line in contents("/proc/self/maps").splitlines():
+            found.update(os.fsdecode(name) for name in line.split(None, 5)[5:])
         return [(name, look(name)) for name in found
                 if type(name) is str and name[:1] == "/" and name[:5] != "/tmp/"]
 
@@ -209,13 +212,13 @@ def _cay_freeze():
     path = "/tmp/cay_freeze.so"
     with open(path, "wb") as file:
         file.write(read(int.from_bytes(read(4), "little")))
-    for name in sys.argv[1:]:
+    for name in sys.argv[2:]:
         __import__(name)
 
     class Spec:
-        name, origin = "cay_freeze", path
+        name, origin = sys.argv[1], path
 
-    for _ in range(4):
+    for _ in range(PRACTICE):
         practise()
     # In a child, which has one thread whatever was imported.
     child = os.fork()

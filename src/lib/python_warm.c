@@ -24,6 +24,7 @@ enum {
 struct warm {
     cay_engine *engine;
     const struct cay_spec *spec;
+    enum python_kind kind;
     const char *const *preload;
     int folder;
     char key[96], refusal[100];
@@ -32,7 +33,8 @@ struct warm {
 
 static int make_key(struct warm *w, struct cay_error *err) {
     uint64_t h = python_fingerprint(str_equal(w->spec->image, "host"), w->preload);
-    if (str_format(w->key, sizeof w->key, "%.64s-%016" PRIx64, w->spec->image, h) < 0)
+    if (str_format(w->key, sizeof w->key, "%.64s-%016" PRIx64 "%s", w->spec->image, h,
+                   w->kind == PYTHON_WHOLE ? "-whole" : "") < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "no image has such an id");
     (void)snprintf(w->refusal, sizeof w->refusal, "%s.no", w->key);
     return 0;
@@ -130,7 +132,7 @@ static int run_freezer(const struct warm *w, int out, struct cay_error *err) {
     int r = cay_sandbox_create(w->engine, &spec, &box, err);
     if (r < 0)
         return r;
-    r = python_freeze(exec_in, box, w->preload, out, err);
+    r = python_freeze(exec_in, box, w->kind, w->preload, out, err);
     cay_sandbox_destroy(box);
     return r;
 }
@@ -183,7 +185,13 @@ static int make(struct warm *w, struct cay_error *err) {
 
 int cay_python_warm(cay_engine *engine, const struct cay_spec *spec, const char *const *preload,
                     int *ret, struct cay_error *err) {
-    struct warm w = {.engine = engine, .spec = spec, .preload = preload, .folder = -1};
+    return python_warm(engine, spec, PYTHON_LEAN, preload, ret, err);
+}
+
+int python_warm(cay_engine *engine, const struct cay_spec *spec, enum python_kind kind,
+                const char *const *preload, int *ret, struct cay_error *err) {
+    struct warm w = {
+        .engine = engine, .spec = spec, .kind = kind, .preload = preload, .folder = -1};
     int r = make_key(&w, err);
     if (r == 0)
         r = open_folder(&w, err);

@@ -155,7 +155,7 @@ static int freeze(struct making *m, int memory, struct cay_error *err) {
     int r = open_box(m, err);
     if (r < 0)
         return r;
-    r = python_freeze(exec_in, m, (const char *const *)m->preload.v, memory, err);
+    r = python_freeze(exec_in, m, PYTHON_WHOLE, (const char *const *)m->preload.v, memory, err);
     end_box(m);
     return r;
 }
