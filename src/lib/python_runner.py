@@ -115,28 +115,30 @@ def _cay_run(end=None):
         chart_tools()["_cay_watch_charts"](pyplot, told_show)
         undo.append(lambda: setattr(pyplot, "show", show))
 
-    def find_spec(name, path=None, target=None):
-        """Hears of pyplot when it is imported."""
-        if name != "matplotlib.pyplot":
-            return None
-        from importlib.machinery import PathFinder
-        spec = PathFinder.find_spec(name, path, target)
-        if spec is None or spec.loader is None:
-            return None
-        run = spec.loader.exec_module
+    def tell_when_run(loader):
+        run = loader.exec_module
 
         def exec_module(module):
-            del spec.loader.exec_module
+            del loader.exec_module
             run(module)
             attempt(watch_figures, module)
 
-        spec.loader.exec_module = exec_module
-        return spec
+        loader.exec_module = exec_module
 
     def listen():
-        finder = type(sys.implementation)(find_spec=find_spec)  # a plain object
-        sys.meta_path.insert(0, finder)
-        undo.append(lambda: sys.meta_path.remove(finder))
+        """Hears of pyplot when it is imported, by what finds modules: one more in sys.meta_path would
+        be seen."""
+        finder = sys.modules["_frozen_importlib_external"].PathFinder
+        method = finder.__dict__["find_spec"]
+
+        def find_spec(cls, fullname, path=None, target=None):
+            spec = method.__func__(cls, fullname, path, target)
+            if fullname == "matplotlib.pyplot" and spec is not None and spec.loader is not None:
+                tell_when_run(spec.loader)
+            return spec
+
+        finder.find_spec = classmethod(find_spec)
+        undo.append(lambda: setattr(finder, "find_spec", method))
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:
             watch_figures(pyplot)

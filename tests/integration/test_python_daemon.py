@@ -325,6 +325,14 @@ def test_a_sandbox_whose_python_has_changed_starts_its_own(python):
     assert kind.startswith("cold; ") and text == "5\n"
 
 
+def test_a_copy_has_its_libraries_in_it(box):
+    """No file is mapped, and nothing can be written to and executed."""
+    code = ("lines = [line.split() for line in open('/proc/self/maps')]\n"
+            "print([line[-1] for line in lines if line[-1][:5] == '/usr/'],"
+            " [line for line in lines if 'w' in line[1] and 'x' in line[1]], len(lines) < 100)")
+    assert box(code) == ("warm", 0, "[] [] True\n")
+
+
 def test_one_client_hears_of_the_other_way_too(python):
     """Over one connection: fresh, kept, fresh."""
     client = LocalHTTP(python.daemon.socket)
