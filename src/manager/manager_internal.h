@@ -50,6 +50,8 @@ struct sandbox {
     const int *progress;       /* of the change: where lines that tell of it go; NULL: nowhere */
     int64_t first_failure;     /* of record.failures */
     int64_t recover_at;        /* it is started again then; 0: not by itself */
+    int64_t again_at;          /* what a failure left half-way is looked at then; 0: nothing is, */
+    int64_t again_ms;          /* and so long after that, if it fails again */
     struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
     int64_t usage_at, oom_at;
     uint64_t oom_kills; /* that were noticed, the last of them at oom_at; 0: none */
@@ -103,6 +105,7 @@ struct manager {
     bool ready; /* compared with the engine: what is asked for can be done */
     bool closing, reaping, wake, is_rescue; /* the last: see manager_rescue.c */
     bool has_tidied;                        /* the reaper has looked at everything once */
+    int64_t look_at;                        /* when the clean-up looks next, at the latest */
     pthread_t reaper;
     bool sampling, has_sampler;
     pthread_t sampler;
@@ -245,3 +248,5 @@ void worker_end(struct manager *m, bool *running);
 int reaper_start(struct manager *m, struct cay_error *err);
 int64_t limits_minutes_ms(const struct manager_limits *limits, int64_t minutes);
 void reaper_wake(struct manager *m); /* with the lock held */
+/* What ended half-way is looked at again soon, then less and less often; with the lock held. */
+void reaper_plan(struct manager *m, struct sandbox *s);

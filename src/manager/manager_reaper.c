@@ -47,11 +47,39 @@ static bool may_destroy(const struct manager *m, const struct sandbox *s) {
     return s->record.destroy_ms > 0 && clock_wall_ms() >= s->record.destroy_ms;
 }
 
-static bool is_stuck(const struct sandbox *s) {
+static bool is_passing(const struct sandbox *s) {
     enum sandbox_state state = s->record.state;
-    bool passing = state == SANDBOX_CREATING || state == SANDBOX_STARTING ||
-                   state == SANDBOX_STOPPING || state == SANDBOX_DESTROYING;
-    return s->changing && passing && s->deadline != 0 && clock_expired(s->deadline);
+    return state == SANDBOX_CREATING || state == SANDBOX_STARTING || state == SANDBOX_STOPPING ||
+           state == SANDBOX_DESTROYING;
+}
+
+static bool is_stuck(const struct sandbox *s) {
+    return s->changing && is_passing(s) && s->deadline != 0 && clock_expired(s->deadline);
+}
+
+void reaper_plan(struct manager *m, struct sandbox *s) {
+    if (s->gone || !is_passing(s)) {
+        s->again_at = s->again_ms = 0;
+        return;
+    }
+    if (s->again_at == 0) {
+        s->again_ms = m->limits.recover_ms;
+        s->again_at = clock_ms() + s->again_ms;
+    }
+    m->look_at = MIN(m->look_at, s->again_at);
+}
+
+/* Each try takes longer to come than the one before, up to the interval of all. */
+static void plan_next_tries(struct manager *m) {
+    (void)pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->count; i++) {
+        struct sandbox *s = m->boxes[i];
+        if (s->again_at == 0 || !clock_expired(s->again_at))
+            continue;
+        s->again_ms = MIN(2 * s->again_ms, MAX(m->limits.cleanup_interval_ms, INT64_C(1)));
+        s->again_at = clock_ms() + s->again_ms;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
 }
 
 /* Whoever does it has not come back; if they do, they say what became of it. */
@@ -232,6 +260,7 @@ static void look_after(struct manager *m, struct sandbox *s) {
 static void tidy(struct manager *m) {
     struct cay_error err = {0};
     size_t count;
+    plan_next_tries(m);
     if (reconcile(m, false, &err) < 0)
         log_event(LOG_LEVEL_WARN, "sandboxes not compared", "why", "%s", err.message);
     (void)pthread_mutex_lock(&m->lock);
@@ -256,6 +285,8 @@ static int64_t next_look(const struct manager *m) {
             at = MIN(at, now + MAX(m->boxes[i]->record.destroy_ms - clock_wall_ms(), SOON_MS));
         if (m->boxes[i]->recover_at != 0 && !m->boxes[i]->changing)
             at = MIN(at, MAX(m->boxes[i]->recover_at, now + 1));
+        if (m->boxes[i]->again_at != 0 && !m->boxes[i]->changing)
+            at = MIN(at, m->boxes[i]->again_at);
     }
     return at;
 }
@@ -264,9 +295,9 @@ static void *reap(void *arg) {
     struct manager *m = arg;
     (void)pthread_mutex_lock(&m->lock);
     while (!m->closing) {
-        int64_t until = next_look(m);
-        while (!m->closing && !m->wake && !clock_expired(until))
-            table_wait(m, until);
+        m->look_at = next_look(m);
+        while (!m->closing && !m->wake && !clock_expired(m->look_at))
+            table_wait(m, m->look_at);
         m->wake = false;
         if (m->closing)
             break;

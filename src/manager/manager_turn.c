@@ -75,6 +75,7 @@ void turn_end(struct manager *m, struct sandbox *s) {
     s->deadline = 0;
     s->progress = NULL;
     m->changes--;
+    reaper_plan(m, s);
     if (is_for_reaper(s))
         reaper_wake(m);
     sandbox_unref(s);

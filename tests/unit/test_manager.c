@@ -208,6 +208,7 @@ static void test_engine_comes_back(void **state) {
 static void test_failed_removal(void **state) {
     struct world *w = *state;
     struct cay_error err = {0};
+    w->options.limits.recover_ms = 3600 * 1000; /* nobody but us tries again */
     open_manager(w);
     (void)make_box(w, "lab");
     set_knob(&w->fake, &w->fake.fail_remove, CAY_INTERNAL);
