@@ -384,6 +384,8 @@ int call_begin(struct call *c, const char *method) {
         refuse_route(c, method, allow);
         return -CAY_NOT_FOUND;
     }
+    if (c->route->body_max > 0)
+        c->body.max = c->route->body_max;
     log_set_field("sandbox", c->who);
     int r = open_route(c, &err);
     if (r < 0) {

@@ -18,7 +18,11 @@ struct manager;
 struct operation;
 struct ws;
 
-enum { CALL_BODY_MAX = 1024 * 1024, CALL_ANSWER_MAX = 64 * 1024 * 1024 };
+enum {
+    CALL_BODY_MAX = 1024 * 1024,
+    CALL_CODE_MAX = 16 * 1024 * 1024, /* the same where a program is part of it */
+    CALL_ANSWER_MAX = 64 * 1024 * 1024,
+};
 
 /* An answer that comes bit by bit. */
 struct stream {
@@ -49,6 +53,7 @@ struct answer {
     int connection;              /* and cay-init's end of them */
     /* In place of a body, if not NULL: a WebSocket, in the thread of its connection. */
     void (*talk)(struct call *c, struct ws *w);
+    size_t message_max; /* bytes of one message of its client; 0: 1 MiB */
 };
 
 struct call {

@@ -21,7 +21,7 @@ enum {
     BACKLOG = 1024,
     STACK_SIZE = 512 * 1024,
     MEMORY_MAX = 256 * 1024, /* heads of request and answer; the library clears it each time */
-    IGNORED_MAX = 16 * CALL_BODY_MAX,      /* of a body that is too large, before we hang up */
+    IGNORED_MAX = 2 * CALL_CODE_MAX,       /* of a body that is too large, before we hang up */
     SINK_IGNORED_MAX = 1024 * 1024 * 1024, /* of one that its sink has refused: files are large */
 };
 
@@ -41,9 +41,9 @@ static bool is_too_large(const struct call *c) {
 
 static enum MHD_Result refuse_size(struct http_request *q) {
     struct cay_error err;
-    error_set(&err, CAY_INVALID_ARGUMENT, "the request body is larger than %d bytes",
-              CALL_BODY_MAX);
-    (void)error_remedy(&err, "send less");
+    error_set(&err, CAY_INVALID_ARGUMENT, "the request body is larger than %zu bytes",
+              q->call.body.max);
+    (void)error_remedy(&err, "send less, and keep data in files of their own");
     return http_refuse(q, &err, MHD_HTTP_CONTENT_TOO_LARGE);
 }
 

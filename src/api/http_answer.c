@@ -83,7 +83,8 @@ static void tune(int sock) {
 
 static void converse(struct call *c, int sock, const char *early, size_t early_len) {
     _cleanup_(ws_freep) struct ws *w = NULL;
-    int r = ws_new(sock, early, early_len, WEBSOCKET_MESSAGE_MAX, &w);
+    size_t max = c->answer.message_max > 0 ? c->answer.message_max : WEBSOCKET_MESSAGE_MAX;
+    int r = ws_new(sock, early, early_len, max, &w);
     if (r < 0)
         log_event(LOG_LEVEL_WARN, "no memory for a WebSocket", "errno", "%d", -r);
     else

@@ -258,6 +258,6 @@ static int run_fresh(struct call *c, struct cay_error *err) {
 }
 
 static const struct route routes[] = {
-    {"POST", "/api/cay/python", run_fresh, NEED_SANDBOXES},
+    {"POST", "/api/cay/python", run_fresh, NEED_SANDBOXES, .body_max = CALL_CODE_MAX},
 };
 const struct route_table python_routes = {routes, ARRAY_LEN(routes)};

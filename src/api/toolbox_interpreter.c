@@ -151,6 +151,7 @@ static int interrupt(struct call *c, struct cay_error *err) {
 
 static int execute(struct call *c, struct cay_error *err) {
     c->answer.talk = interpreter_talk;
+    c->answer.message_max = CALL_CODE_MAX;
     return toolbox_accept(c, err);
 }
 

@@ -16,6 +16,7 @@ enum {
     REQUEST_MS = 60 * 1000,
     TIMEOUT_S = 10 * 60, /* unless the client says one; 0 is none */
     TIMEOUT_MAX_S = 30 * 24 * 3600,
+    LATER_MAX = 4096, /* bytes of a message while it runs */
     INTERRUPTED = 130,
     CLOSE_DONE = 1000,
     CLOSE_REFUSED = 1008,
@@ -281,6 +282,7 @@ void interpreter_talk(struct call *c, struct ws *w) {
     interpreter_teller_init(&r.tell, w);
     if (ws_wait(w, -1, clock_deadline(REQUEST_MS), &m) != WS_MESSAGE)
         return;
+    ws_set_message_max(w, LATER_MAX);
     int failed = read_request(&r, &m, &err);
     if (failed == 0)
         failed = begin(&r, &err);

@@ -187,7 +187,7 @@ static int run_other(struct call *c, const struct language *l, const struct requ
                      struct toolbox_output *out, struct exec_outcome *outcome,
                      struct cay_error *err) {
     _cleanup_(strv_free) struct strv argv = {0};
-    _cleanup_(buf_free) struct buf input = BUF_INIT(CALL_BODY_MAX);
+    _cleanup_(buf_free) struct buf input = BUF_INIT(CALL_CODE_MAX);
     const struct language_request request = {
         .code_len = strlen(q->text), .args = (const char *const *)q->argv.v, .merges = true};
     int r = language_argv(l, &request, &argv, err);
@@ -233,6 +233,7 @@ static int code_run(struct call *c, struct cay_error *err) {
 
 static const struct route routes[] = {
     {"POST", "/toolbox/{who}/process/execute", execute, NEED_SANDBOXES},
-    {"POST", "/toolbox/{who}/process/code-run", code_run, NEED_SANDBOXES},
+    {"POST", "/toolbox/{who}/process/code-run", code_run, NEED_SANDBOXES,
+     .body_max = CALL_CODE_MAX},
 };
 const struct route_table toolbox_process_routes = {routes, ARRAY_LEN(routes)};

@@ -161,6 +161,10 @@ int ws_fd(const struct ws *w) {
     return w->fd;
 }
 
+void ws_set_message_max(struct ws *w, size_t message_max) {
+    wslay_event_config_set_max_recv_msg_length(w->context, message_max);
+}
+
 void ws_free(struct ws *w) {
     if (w == NULL)
         return;

@@ -20,6 +20,8 @@ int ws_new(int fd, const char *early, size_t early_len, size_t message_max, stru
 /* The same for the client's side. */
 int ws_new_client(int fd, size_t message_max, struct ws **ret);
 int ws_fd(const struct ws *w); /* the connection */
+/* Another maximum, for messages that begin from now on. */
+void ws_set_message_max(struct ws *w, size_t message_max);
 void ws_free(struct ws *w);
 void ws_freep(struct ws **w);
 

@@ -13,7 +13,7 @@
 #include "lib/context.h"
 
 /* The inside asks, waits, kills; then the host stops believing it. */
-enum { HOST_GRACE_MS = 15000, FAILED = 125, CODE_MAX = 3 * 1024 * 1024, CAPTURED_MAX = 16 << 20 };
+enum { HOST_GRACE_MS = 15000, FAILED = 125, CODE_MAX = WIRE_TEXT_MAX, CAPTURED_MAX = 16 << 20 };
 
 struct run_options {
     struct verb_common common;
@@ -84,7 +84,7 @@ static int read_file(struct execution *x, const char *name) {
     }
     int r = fd_read_to_end(fd, &x->code);
     if (r == -ENOBUFS) {
-        error_set(err, CAY_INVALID_ARGUMENT, "'%s' has more than 3 MB", shown);
+        error_set(err, CAY_INVALID_ARGUMENT, "'%s' has more than %d bytes", shown, CODE_MAX);
         return error_remedy(err, "keep data in files of their own");
     }
     return r < 0 ? error_sys(err, -r, "reading '%s'", shown) : 0;
@@ -104,7 +104,7 @@ static int find_code(struct execution *x, const char *file) {
     }
     int r = x->o->code == NULL ? read_file(x, file)
             : buf_puts(&x->code, x->o->code) < 0
-                ? error_set(err, CAY_INVALID_ARGUMENT, "the code has more than 3 MB")
+                ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory for the code")
                 : 0;
     if (r == 0 && x->code.len > 0 && memchr(x->code.data, '\0', x->code.len) != NULL)
         return error_set(err, CAY_INVALID_ARGUMENT, "the code has a NUL byte");

@@ -61,7 +61,10 @@ struct client {
     int at; /* in the poll set */
     enum wire_op op;
     struct wire_reader reader;
-    struct buf out; /* frames, not yet sent */
+    struct buf out;        /* frames, not yet sent */
+    struct buf asked;      /* a request whose text follows, */
+    struct buf text;       /* what there is of that, */
+    uint64_t text_missing; /* and how many bytes are not */
     uint64_t number;
     uint64_t offset[KEEPER_STREAMS]; /* of the logs: sent so far */
     bool muted[KEEPER_STREAMS];
@@ -114,6 +117,8 @@ void shell_close(struct keeper *k);
 struct command *command_running(const struct keeper *k);
 /* By its number, 0 for the last; or NULL. */
 struct command *command_find(const struct keeper *k, uint64_t number);
+/* Fails if one runs. */
+int command_check_idle(const struct keeper *k, struct cay_error *err);
 /* Makes a command of a request and gives it to the shell, a new one if need be. */
 int command_start(struct keeper *k, const struct wire_message *m, struct command **ret,
                   struct cay_error *err);

@@ -22,6 +22,8 @@ void client_free(struct client *cl) {
     fd_close(&cl->fd);
     wire_reader_free(&cl->reader);
     buf_free(&cl->out);
+    buf_free(&cl->asked);
+    buf_free(&cl->text);
     free(cl);
 }
 
@@ -69,7 +71,7 @@ static void put_done(struct client *cl, const struct command *c) {
 
 /* ---- requests ---- */
 
-static int start_exec(struct keeper *k, struct client *cl, const struct wire_message *m,
+static int begin_exec(struct keeper *k, struct client *cl, const struct wire_message *m,
                       struct cay_error *err) {
     struct command *c;
     int r = command_start(k, m, &c, err);
@@ -83,6 +85,28 @@ static int start_exec(struct keeper *k, struct client *cl, const struct wire_mes
     if (m->number[WIRE_TAG_ASYNC] != 0)
         put_done(cl, NULL);
     return 0;
+}
+
+/* A text that is too long for a message comes behind the request. */
+static int await_text(struct client *cl, const struct wire_message *m, struct cay_error *err) {
+    uint64_t size = m->number[WIRE_TAG_SIZE];
+    if (size > WIRE_TEXT_MAX || m->string[WIRE_TAG_TEXT] != NULL)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the code has more than %d bytes",
+                         WIRE_TEXT_MAX);
+    cl->asked = BUF_INIT(WIRE_MESSAGE_MAX);
+    cl->text = BUF_INIT(WIRE_TEXT_MAX + 1);
+    if (buf_append(&cl->asked, m->data, m->len) < 0)
+        return error_sys(err, ENOMEM, "keeping a request");
+    cl->text_missing = size;
+    return 0;
+}
+
+static int start_exec(struct keeper *k, struct client *cl, const struct wire_message *m,
+                      struct cay_error *err) {
+    if (m->number[WIRE_TAG_SIZE] == 0)
+        return begin_exec(k, cl, m, err);
+    int r = command_check_idle(k, err);
+    return r < 0 ? r : await_text(cl, m, err);
 }
 
 static int find_command(struct keeper *k, struct client *cl, const struct wire_message *m,
@@ -233,7 +257,29 @@ static int take_input(struct client *cl, struct command *c, const struct wire_fr
     return command_take_input(c, f->data, f->len);
 }
 
+static int take_text(struct keeper *k, struct client *cl, const struct wire_frame *f) {
+    struct wire_message m;
+    struct cay_error err = {0};
+    if (f->type != WIRE_INPUT || f->len > cl->text_missing ||
+        buf_append(&cl->text, f->data, f->len) < 0)
+        return -EPROTO;
+    cl->text_missing -= f->len;
+    if (cl->text_missing > 0)
+        return 0;
+    int r = wire_parse(cl->asked.data, cl->asked.len, &m);
+    if (r < 0)
+        return r;
+    m.string[WIRE_TAG_TEXT] = buf_text(&cl->text);
+    if (begin_exec(k, cl, &m, &err) < 0)
+        put_error(cl, &err);
+    buf_free(&cl->asked);
+    buf_free(&cl->text);
+    return 0;
+}
+
 static int take_frame(struct keeper *k, struct client *cl, const struct wire_frame *f) {
+    if (cl->text_missing > 0)
+        return take_text(k, cl, f);
     struct command *c = cl->number != 0 ? command_find(k, cl->number) : NULL;
     struct wire_message m;
     if (c == NULL)

@@ -94,7 +94,7 @@ static void put_for_shell(struct buf *b, const struct wire_message *m) {
 }
 
 static int write_text(struct keeper *k, const struct command *c, const struct wire_message *m) {
-    _cleanup_(buf_free) struct buf text = BUF_INIT((size_t)TEXT_GROWTH * WIRE_MESSAGE_MAX);
+    _cleanup_(buf_free) struct buf text = BUF_INIT((size_t)TEXT_GROWTH * WIRE_TEXT_MAX);
     _cleanup_(buf_free) struct buf env = BUF_INIT(WIRE_MESSAGE_MAX);
     bool is_driver = k->start->driver != NULL;
     if (!is_driver && m->count[WIRE_TAG_ENV] > 0)
@@ -287,21 +287,27 @@ static int give(struct keeper *k, struct command *c, struct cay_error *err) {
                : error_set(err, CAY_UNAVAILABLE, "the session's shell takes no command");
 }
 
+int command_check_idle(const struct keeper *k, struct cay_error *err) {
+    const struct command *busy = command_running(k);
+    if (busy == NULL)
+        return 0;
+    error_set(err, CAY_CONFLICT, "the session is busy with command %llu",
+              (unsigned long long)busy->number);
+    return error_remedy(err, "wait for it ('cay session logs -f'), or use another session");
+}
+
 int command_start(struct keeper *k, const struct wire_message *m, struct command **ret,
                   struct cay_error *err) {
-    const struct command *busy = command_running(k);
     if (m->string[WIRE_TAG_TEXT] == NULL)
         return error_set(err, CAY_INVALID_ARGUMENT, "no command given");
-    if (busy != NULL) {
-        error_set(err, CAY_CONFLICT, "the session is busy with command %llu",
-                  (unsigned long long)busy->number);
-        return error_remedy(err, "wait for it ('cay session logs -f'), or use another session");
-    }
+    int r = command_check_idle(k, err);
+    if (r < 0)
+        return r;
     make_room(k);
     struct command *c = new_command(k, m);
     if (c == NULL)
         return error_sys(err, ENOMEM, "keeping a command");
-    int r = make_logs(k, c);
+    r = make_logs(k, c);
     if (r == 0)
         r = make_streams(k, c, m);
     if (r < 0) {

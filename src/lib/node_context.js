@@ -124,7 +124,7 @@
     const place = `${io}/${number}.`
     current = number
     openStreams(place)
-    tell(`s ${number}\n`)
+    tell(`\ns ${number}\n`)
     const text = fs.readFileSync(place + 'sh', 'utf8')
     const before = readEnvironment(place + 'env')
     globalThis.display = (...values) => values.forEach((value) => show(value, false, echo === '1'))
@@ -133,7 +133,7 @@
       if (value === undefined) delete process.env[key]
       else process.env[key] = value
     }
-    tell(`e ${number} ${status} ${folder()}\n`)
+    tell(`\ne ${number} ${status} ${folder()}\n`) // the code may have begun a line there
   }
 
   divert(process.stdout, 'out')

@@ -387,13 +387,17 @@ def _cay_context():
         except OSError:
             return "/"
 
+    def tell(line):
+        """In a line of its own, whatever the code may have written there."""
+        write(keeper, b"\n" + os.fsencode(line) + b"\n")
+
     def serve(number, reads, echo, place):
         place = "%s/%s." % (place, number)
         name = "<code %s>" % number
         open_streams(place, reads == "1")
         signal.signal(signal.SIGINT, on_interrupt)
         state.serving, state.interrupted = True, False
-        write(keeper, b"s %s\n" % number.encode())
+        tell("s " + number)
         state.echo, state.written, state.results, state.noticed = echo == "1", 0, 0, set()
         text = read_all(place + "sh").decode("utf-8", "replace")
         linecache.cache[name] = len(text), None, text.splitlines(True), name
@@ -402,7 +406,7 @@ def _cay_context():
         status = run(text, name)
         restore(before)
         flush()
-        write(keeper, b"e %s %d " % (number.encode(), status) + os.fsencode(folder()) + b"\n")
+        tell("e %s %d %s" % (number, status, folder()))
 
     def next_lines():
         rest = b""

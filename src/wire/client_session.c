@@ -1,8 +1,10 @@
 #include "wire/client_session.h"
 
+#include <string.h>
+
 #include "base/error.h"
 
-enum { ANSWER_MAX = 16 * 1024 };
+enum { ANSWER_MAX = 16 * 1024, TEXT_INSIDE_MAX = WIRE_MESSAGE_MAX / 2 };
 
 static void begin(const struct wire_call *c, enum wire_op op, const char *name, struct buf *b) {
     wire_call_begin(c, op, b);
@@ -166,8 +168,16 @@ int wire_session_signal(const struct wire_call *c, const char *name, int number,
 int wire_session_exec(const struct wire_call *c, const char *name,
                       const struct wire_session_exec *exec, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
+    size_t len = strlen(exec->text);
+    bool follows = len > TEXT_INSIDE_MAX;
+    if (len > WIRE_TEXT_MAX)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the code has more than %d bytes",
+                         WIRE_TEXT_MAX);
     begin(c, WIRE_OP_SESSION_EXEC, name, &b);
-    wire_put_string(&b, WIRE_TAG_TEXT, exec->text);
+    if (follows)
+        wire_put_number(&b, WIRE_TAG_SIZE, len);
+    else
+        wire_put_string(&b, WIRE_TAG_TEXT, exec->text);
     for (const char *const *e = exec->env; e != NULL && *e != NULL; e++)
         wire_put_string(&b, WIRE_TAG_ENV, *e);
     wire_put_number(&b, WIRE_TAG_ASYNC, exec->async);
@@ -175,7 +185,8 @@ int wire_session_exec(const struct wire_call *c, const char *name,
     wire_put_number(&b, WIRE_TAG_ECHO, exec->echo);
     wire_put_number(&b, WIRE_TAG_TIMEOUT_MS, (uint64_t)exec->timeout_ms);
     wire_put_number(&b, WIRE_TAG_QUIET_MS, (uint64_t)exec->quiet_ms);
-    return wire_call_send(c, WIRE_REQUEST, &b, err);
+    int r = wire_call_send(c, WIRE_REQUEST, &b, err);
+    return r < 0 || !follows ? r : wire_call_send_data(c, exec->text, len, err);
 }
 
 int wire_session_logs(const struct wire_call *c, const char *name, uint64_t number, int stream,

@@ -42,7 +42,7 @@ int wire_session_status(const struct wire_call *c, const char *name, wire_comman
                         void *arg, struct cay_error *err);
 
 struct wire_session_exec {
-    const char *text; /* what a shell reads */
+    const char *text; /* what a shell reads; at most WIRE_TEXT_MAX bytes */
     bool async;       /* the answer comes at once */
     bool want_stdin;
     bool echo; /* its input appears in its logs, as typed text does on a terminal */

@@ -22,6 +22,7 @@ enum {
     WIRE_FIELD_HEADER_SIZE = 6,
     WIRE_DATA_MAX = 64 * 1024,          /* payload of a data frame */
     WIRE_MESSAGE_MAX = 4 * 1024 * 1024, /* payload of a request or an answer */
+    WIRE_TEXT_MAX = 16 * 1024 * 1024,   /* of a command of a session, behind its request */
     WIRE_REPEATED_MAX = 262144,         /* arguments, environment entries */
     WIRE_INPUT_CREDIT = 256 * 1024,     /* EXEC: input bytes that may be under way at the start */
     WIRE_TERMINAL_CREDIT = 64 * 1024,   /* the same of each viewer of a terminal */

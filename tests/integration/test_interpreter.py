@@ -318,7 +318,7 @@ def test_bad_requests(box, request_, reason):
 
 def test_other_bad_requests(box):
     with contextlib.suppress(OSError):  # it may close before it has heard all of it
-        assert box.default.begin("1 # " + "x" * (2 << 20)).end().closed[0] == 1009
+        assert box.default.begin("1 # " + "x" * (16 << 20)).end().closed[0] == 1009
     assert box.ask("POST", "/context", {"language": "cobol"}).status == 400
     assert box.ask("POST", "/context", {"cwd": 5}).status == 400
     assert box.ask("POST", "/context/none/interrupt").status == 404

@@ -105,10 +105,10 @@ static void logs_and_input_requests(void **state) {
 static void a_command_that_is_too_long(void **state) {
     (void)state;
     _cleanup_(peer_close) struct peer p = peer_open();
-    _cleanup_(freep) char *text = malloc(WIRE_MESSAGE_MAX + 1);
+    _cleanup_(freep) char *text = malloc(WIRE_TEXT_MAX + 2);
     assert_non_null(text);
-    memset(text, 'x', WIRE_MESSAGE_MAX);
-    text[WIRE_MESSAGE_MAX] = '\0';
+    memset(text, 'x', WIRE_TEXT_MAX + 1);
+    text[WIRE_TEXT_MAX + 1] = '\0';
     const struct wire_session_exec exec = {.text = text};
     assert_int_equal(wire_session_exec(&p.call, "s", &exec, &err), -CAY_INVALID_ARGUMENT);
 }
