@@ -29,6 +29,7 @@ struct cay_python {
     const char *index_url;       /* where pip looks for them; NULL: as it is configured inside */
     const char *find_links;      /* a folder inside with wheels; NULL: none */
     enum cay_python_type type;
+    bool svg; /* figures as SVG too */
 };
 
 struct cay_python_frame {
@@ -47,6 +48,7 @@ struct cay_python_figure {
     void *data;
     size_t len;
     char *chart; /* what it shows, as an object of JSON: type, title, elements …; NULL: unknown */
+    char *svg;   /* the same as SVG, at most 2 MB; NULL: not asked for, or longer */
 };
 
 enum { CAY_PYTHON_REPORT_MAX = 64 };

@@ -60,14 +60,14 @@ static const struct openapi_shape shapes[] = {
     /* ---- the toolbox ---- */
     {"Execute", "command:s! cwd:s envs:m timeout:i"},
     {"Executed", "exitCode:i! result:s! oomKilled:b"},
-    {"CodeRun", "code:s! language:s! argv:[s] envs:m timeout:i"},
+    {"CodeRun", "code:s! language:s! argv:[s] envs:m timeout:i svg:b"},
     {"PythonRun", "code:s! name:s argv:[s] envs:m cwd:s timeout:i packages:[s] code_type:s "
-                  "network:s"},
+                  "network:s idle_output_timeout:i svg:b"},
     {"PythonDone", "exit_code:i! stdout:s! stderr:s! timed_out:b! oom_killed:b! "
                    "output_truncated:b! duration_ms:n! idle_output:b! exception:o? files:[o]! "
                    "files_truncated:b! figures:[o]! code_type:s! problems:[s]! report:o? "
                    "interpreter:o! tier:s!"},
-    {"CodeDone", "exitCode:i! result:s! oomKilled:b artifacts:o"},
+    {"CodeDone", "exitCode:i! result:s! oomKilled:b durationMs:n! exception:o? artifacts:o"},
     {"SessionId", "sessionId:s!"},
     {"Session", "sessionId:s! commands:[Command]!"},
     {"Command", "id:s! command:s! exitCode:i"},

@@ -110,7 +110,8 @@ int python_run_code(struct call *c, const struct python_code *code, struct toolb
     const struct cay_python program = {.name = "-c",
                                        .code = code->text,
                                        .code_len = strlen(code->text),
-                                       .args = (const char *const *)code->argv->v};
+                                       .args = (const char *const *)code->argv->v,
+                                       .svg = code->svg};
     int r = python_put_request(&program, &input, err);
     if (r == 0)
         r = run_warm(c, code, &input, out, ret, ret_report, err);
@@ -128,10 +129,14 @@ static void put_chart(struct jsonw *w, const struct cay_python_figure *f) {
     jsonw_begin_object(w);
     jsonw_key(w, "png");
     jsonw_base64(w, f->data, f->len);
+    if (f->svg != NULL) {
+        jsonw_key(w, "svg");
+        jsonw_bytes(w, f->svg, strlen(f->svg));
+    }
     if (f->chart != NULL && json_parse("chart", f->chart, strlen(f->chart), &doc, &ignored) == 0) {
         struct json root = json_root(doc, "");
         while (json_next(&root, &at, &member))
-            if (!str_equal(member.key, "png")) {
+            if (!str_equal(member.key, "png") && !str_equal(member.key, "svg")) {
                 jsonw_key(w, member.key);
                 json_write(&member, w);
             }
@@ -159,7 +164,8 @@ struct request {
     const char *code, *cwd, *name, *network, *type_name;
     enum cay_python_type type;
     struct strv env, argv, packages;
-    int64_t timeout_s;
+    int64_t timeout_s, quiet_s;
+    bool svg;
 };
 
 static void request_free(struct request *q) {
@@ -208,6 +214,11 @@ static int read_request(const struct call *c, struct request *q, struct cay_erro
     if (r == 0)
         r = json_get_integer(&root, "timeout", JSON_OPTIONAL, 1, TIMEOUT_MAX_S, &q->timeout_s, err);
     if (r == 0)
+        r = json_get_integer(&root, "idle_output_timeout", JSON_OPTIONAL, 0, TIMEOUT_MAX_S,
+                             &q->quiet_s, err);
+    if (r == 0)
+        r = json_get_bool(&root, "svg", JSON_OPTIONAL, &q->svg, err);
+    if (r == 0)
         r = toolbox_read_env(&root, "envs", &q->env, err);
     if (r == 0)
         r = toolbox_read_argv(&root, "argv", &q->argv, err);
@@ -237,12 +248,14 @@ static int run_request(struct call *c, const struct request *q, struct cay_error
                                        .code_len = strlen(q->code),
                                        .args = (const char *const *)q->argv.v,
                                        .packages = (const char *const *)q->packages.v,
-                                       .type = q->type};
+                                       .type = q->type,
+                                       .svg = q->svg};
     const struct interpreters_caller caller = {.socket = call_socket(c), .network = q->network};
     struct cay_exec exec = CAY_EXEC_INIT;
     exec.env = (const char *const *)q->env.v;
     exec.work_dir = q->cwd;
     exec.timeout_ms = q->timeout_s * 1000;
+    exec.idle_output_timeout_ms = q->quiet_s * 1000;
     exec.capture_max = CAPTURE;
     _cleanup_(cay_python_result_free) struct cay_python_result result;
     int r = interpreters_run(c->interpreters, &program, &exec, &caller, &result, why_cold, err);

@@ -12,6 +12,7 @@ struct python_code {
     const char *text;
     const struct strv *argv, *env;
     int64_t timeout_ms; /* 0: none */
+    bool svg;           /* figures as SVG too */
 };
 
 /* Runs it in the call's sandbox, by a copy of its image's interpreter if that fits, with its output

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/jsonw.h"
 #include "lib/language.h"
+#include "lib/python_json.h"
 
 enum {
     ARGUMENT_MAX = 96 * 1024, /* the kernel takes 128 KiB; what is longer goes in by stdin */
@@ -21,6 +22,7 @@ struct request {
     const char *text, *language, *cwd;
     struct strv env, argv;
     int64_t timeout_s, began_ms;
+    bool svg;
 };
 
 static void request_free(struct request *q) {
@@ -65,6 +67,8 @@ static int read_request(const struct call *c, const char *key, struct request *q
         r = toolbox_read_env(&root, "envs", &q->env, err);
     if (r == 0)
         r = toolbox_read_argv(&root, "argv", &q->argv, err);
+    if (r == 0)
+        r = json_get_bool(&root, "svg", JSON_OPTIONAL, &q->svg, err);
     if (r == 0 && q->text[strspn(q->text, " \t\r\n")] == '\0') {
         error_set(err, CAY_INVALID_ARGUMENT, "%s: it is empty", key);
         r = error_remedy(err, "say what to run");
@@ -120,8 +124,12 @@ static int answer(struct call *c, const struct request *q, struct toolbox_output
         jsonw_put_bool(&w, "oomKilled", true);
     jsonw_key(&w, "result");
     jsonw_bytes(&w, buf_text(&out->all), out->all.len);
-    if (report != NULL)
+    if (report != NULL) {
+        command_put_ms(&w, "durationMs", outcome->elapsed_us);
+        if (report->version != NULL)
+            python_put_exception(&w, report);
         python_put_artifacts(&w, report);
+    }
     jsonw_end_object(&w);
     return 0;
 }
@@ -207,8 +215,11 @@ static int run_code(struct call *c, const struct language *l, const struct reque
                     struct cay_python_result *report, struct cay_error *err) {
     if (!str_equal(l->name, "python"))
         return run_other(c, l, q, out, outcome, err);
-    const struct python_code code = {
-        .text = q->text, .argv = &q->argv, .env = &q->env, .timeout_ms = q->timeout_s * 1000};
+    const struct python_code code = {.text = q->text,
+                                     .argv = &q->argv,
+                                     .env = &q->env,
+                                     .timeout_ms = q->timeout_s * 1000,
+                                     .svg = q->svg};
     return python_run_code(c, &code, out, outcome, report, err);
 }
 

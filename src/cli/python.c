@@ -158,6 +158,7 @@ static int check_language(struct run *r) {
     const struct python_options *o = r->o;
     const char *option = o->cold                 ? "--cold"
                          : o->figures != NULL    ? "--figures"
+                         : o->svg                ? "--svg"
                          : o->packages.len > 0   ? "--package"
                          : o->find_links != NULL ? "--find-links"
                          : o->type != 0          ? "--code-type"
@@ -229,6 +230,7 @@ static int take_extras(struct run *r) {
         if (strv_push(&r->volumes, r->o->volumes.v[i]) < 0)
             return error_set(&r->err, CAY_RESOURCE_EXHAUSTED, "no memory");
     r->program.type = (enum cay_python_type)r->o->type;
+    r->program.svg = r->o->svg;
     r->program.packages = (const char *const *)r->o->packages.v;
     r->program.index_url = r->config->python.index_url;
     bool wants = r->o->packages.len > 0 && r->o->in == NULL && folder[0] != '\0';

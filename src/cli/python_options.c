@@ -48,6 +48,7 @@ const struct opt python_options[] = {
      .arg = "DIR",
      .complete = OPT_COMPLETE_FOLDER,
      .help = "save the figures that it leaves open as DIR/figure-1.png …"},
+    {.name = "svg", OPT_TO_FLAG(struct python_options, svg), .help = "tell figures as SVG too"},
     {.name = "capture",
      OPT_TO_SIZE(struct python_options, capture),
      .arg = "SIZE",

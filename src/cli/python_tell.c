@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,14 +20,19 @@ int python_tell_json(const struct python_told *t) {
     return command_print(&b, t->result->program.run.exit_code);
 }
 
-static int save_figure(int folder, size_t number, const struct cay_python_figure *f) {
+static int save(int folder, size_t number, const char *format, const void *data, size_t len) {
     char name[64];
-    int r = str_format(name, sizeof name, "figure-%zu.%s", number, f->format);
+    int r = str_format(name, sizeof name, "figure-%zu.%s", number, format);
     if (r < 0)
         return r;
     _cleanup_(closep) int fd =
         openat(folder, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-    return fd < 0 ? -errno : fd_write_all(fd, f->data, f->len);
+    return fd < 0 ? -errno : fd_write_all(fd, data, len);
+}
+
+static int save_figure(int folder, size_t number, const struct cay_python_figure *f) {
+    int r = save(folder, number, f->format, f->data, f->len);
+    return r < 0 || f->svg == NULL ? r : save(folder, number, "svg", f->svg, strlen(f->svg));
 }
 
 int python_save_figures(const struct cay_python_result *result, const char *folder,

@@ -45,7 +45,7 @@ static void put_frames(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_end_array(w);
 }
 
-static void put_exception(struct jsonw *w, const struct cay_python_result *r) {
+void python_put_exception(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_key(w, "exception");
     if (r->type == NULL) {
         jsonw_null(w);
@@ -90,6 +90,8 @@ static void put_figures(struct jsonw *w, const struct cay_python_result *r) {
         jsonw_key(w, "data");
         jsonw_base64(w, r->figures[i].data, r->figures[i].len);
         put_chart(w, r->figures[i].chart);
+        if (r->figures[i].svg != NULL)
+            put_bytes(w, "svg", r->figures[i].svg, strlen(r->figures[i].svg));
         jsonw_end_object(w);
     }
     jsonw_end_array(w);
@@ -147,7 +149,7 @@ void python_put_json(struct jsonw *w, const struct python_told *t) {
     jsonw_put_string(w, "stderr_file", t->err_file);
     if (t->language != NULL)
         put_language(w, t);
-    put_exception(w, r);
+    python_put_exception(w, r);
     put_files(w, r);
     put_figures(w, r);
     put_report(w, &r->report, t->type);

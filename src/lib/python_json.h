@@ -20,5 +20,7 @@ struct python_told {
     const char *out_file, *err_file; /* where the whole output is; NULL: it is in the result */
 };
 
+/* "exception": null, or type, message, traceback and frames. */
+void python_put_exception(struct jsonw *w, const struct cay_python_result *result);
 /* All of it, as one object. */
 void python_put_json(struct jsonw *w, const struct python_told *t);

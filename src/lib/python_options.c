@@ -50,14 +50,22 @@ bool python_has_options(const struct cay_python *p) {
     return (p->packages != NULL && p->packages[0] != NULL) || p->type == CAY_PYTHON_REPORT;
 }
 
-int python_put_options(const struct cay_python *p, struct buf *b, struct cay_error *err) {
+static int put_install(const struct cay_python *p, struct buf *b, struct cay_error *err) {
+    if (p->packages == NULL || p->packages[0] == NULL)
+        return 0;
     int r = put_packages(p->packages, b, err);
-    if (r == 0 && b->len > 0)
+    if (r == 0)
         r = check_index(p->index_url, err);
-    if (r == 0 && b->len > 0)
+    if (r == 0)
         r = put_value("index", p->index_url, b, err);
-    if (r == 0 && b->len > 0)
-        r = put_value("links", p->find_links, b, err);
+    return r < 0 ? r : put_value("links", p->find_links, b, err);
+}
+
+/* What the runner itself looks for comes first. */
+int python_put_options(const struct cay_python *p, struct buf *b, struct cay_error *err) {
+    if (p->svg)
+        (void)buf_puts(b, "svg\n");
+    int r = put_install(p, b, err);
     if (r == 0 && p->type == CAY_PYTHON_REPORT)
         (void)buf_puts(b, "report\n");
     if (r == 0 && b->failed)

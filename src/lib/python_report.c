@@ -94,6 +94,12 @@ static int take_chart(const struct record *r, struct cay_python_result *ret) {
     return take_text(r, &ret->figures[ret->figure_count - 1].chart);
 }
 
+static int take_svg(const struct record *r, struct cay_python_result *ret) {
+    if (ret->figure_count == 0 || r->len > PYTHON_SVG_MAX)
+        return -EPROTO;
+    return take_text(r, &ret->figures[ret->figure_count - 1].svg);
+}
+
 static int take_report(struct record *r, struct cay_python_report *ret) {
     if (ret->path != NULL)
         return -EPROTO;
@@ -130,6 +136,8 @@ static int take_record(struct record *r, struct cay_python_result *ret) {
         return take_figure(r, ret);
     case PYTHON_CHART:
         return take_chart(r, ret);
+    case PYTHON_SVG:
+        return take_svg(r, ret);
     case PYTHON_NOT_INSTALLED:
         return take_text(r, &ret->not_installed);
     case PYTHON_REPORT_FILE:
@@ -168,6 +176,7 @@ void python_report_free(struct cay_python_result *r) {
         free(r->figures[i].format);
         free(r->figures[i].data);
         free(r->figures[i].chart);
+        free(r->figures[i].svg);
     }
     free_document(&r->report);
     free(r->not_installed);

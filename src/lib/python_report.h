@@ -16,6 +16,7 @@ enum python_record {
     PYTHON_FRAME = 5,  /* line, file, function and source, each but the last with a NUL behind */
     PYTHON_FIGURE = 6, /* format, NUL, bytes */
     PYTHON_CHART = 7,  /* an object of JSON, of the figure before */
+    PYTHON_SVG = 8,    /* text, of the figure before */
     PYTHON_NOT_INSTALLED = 32,
     PYTHON_REPORT_FILE = 33, /* path, NUL, text */
     PYTHON_REPORT_SECTION = 34,
@@ -27,6 +28,7 @@ enum {
     PYTHON_REPORT_MAX = 48 * 1024 * 1024,
     PYTHON_FRAMES_MAX = 64,
     PYTHON_FIGURES_MAX = 16,
+    PYTHON_SVG_MAX = 2 * 1024 * 1024,
 };
 
 /* Fills the members of ret that a report tells of. 0, or -ENOMEM. */

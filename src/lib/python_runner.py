@@ -7,8 +7,9 @@ def _cay_run(end=None):
     import os
     import sys
 
-    VERSION, TYPE, MESSAGE, TRACEBACK, FRAME, FIGURE, CHART = range(1, 8)
-    REPORT, FRAMES_MAX, FIGURES_MAX, TEXT_MAX, CHART_MAX = 200, 50, 16, 1 << 16, 1 << 20
+    VERSION, TYPE, MESSAGE, TRACEBACK, FRAME, FIGURE, CHART, SVG = range(1, 9)
+    REPORT, FRAMES_MAX, FIGURES_MAX = 200, 50, 16
+    TEXT_MAX, CHART_MAX, SVG_MAX = 1 << 16, 1 << 20, 2 << 20
     HOT = "<hot>"  # in place of a program: python_proof()
 
     def read(count):
@@ -82,6 +83,13 @@ def _cay_run(end=None):
         if len(text) <= CHART_MAX:
             report(CHART, text.encode())
 
+    def tell_svg(figure):
+        import io
+        out = io.BytesIO()
+        figure.savefig(out, format="svg")
+        if len(out.getvalue()) <= SVG_MAX:
+            report(SVG, out.getvalue())
+
     def tell_figures():
         """What pyplot has open, unless it was told and has not changed."""
         pyplot = sys.modules.get("matplotlib.pyplot")
@@ -99,6 +107,8 @@ def _cay_run(end=None):
             told.append(id(figure))
             report(FIGURE, b"png\0" + out.getvalue())
             attempt(tell_chart, figure)
+            if wants_svg:
+                attempt(tell_svg, figure)
             figure.stale = False
 
     def watch_figures(pyplot):
@@ -192,6 +202,9 @@ def _cay_run(end=None):
         rehearse()
     items = [read(number()) for _ in range(number())]
     options = items.pop(0)
+    wants_svg = options[:4] == b"svg\n"
+    if wants_svg:
+        options = options[4:]
     name, code = os.fsdecode(items[0]), items[1]
     main.pop("_cay_run", None)
     path = {"-c": "<string>", "-": "<stdin>", HOT: HOT}.get(name)

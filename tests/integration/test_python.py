@@ -217,6 +217,8 @@ def test_figures_are_captured(folder):
     assert sorted(os.listdir(folder / "out")) == ["figure-1.png", "figure-2.png"]
 
 
+needs_matplotlib = pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/matplotlib").exists(),
+                                      reason="needs python3-matplotlib")
 PLOTS = """
 import matplotlib.pyplot as plt
 plt.plot([1, 2, 3], [1, 4, 9], label="squares")
@@ -240,8 +242,7 @@ last = Last()
 """
 
 
-@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/matplotlib").exists(),
-                    reason="needs python3-matplotlib")
+@needs_matplotlib
 @pytest.mark.parametrize("options", [[], ["--cold"]], ids=["warm", "cold"])
 def test_what_figures_show(options):
     told = code(PLOTS, *options)
@@ -253,6 +254,19 @@ def test_what_figures_show(options):
     assert box["type"] == "box_and_whisker" and box["elements"][0]["outliers"] == [100]
     assert [c["type"] for c in both["elements"]] == ["bar", "pie"]
     assert changed == {**box, "title": "\u00e9"}
+    assert all("svg" not in f for f in told["figures"])
+
+
+@needs_matplotlib
+@pytest.mark.parametrize("options", [[], ["--cold"]], ids=["warm", "cold"])
+def test_figures_as_svg_on_request(options, folder):
+    told = code(PLOTS, "--svg", "--figures", folder / "out", *options)
+    assert told["exit_code"] == 0 and len(told["figures"]) == 4, told
+    for figure in told["figures"]:
+        assert figure["format"] == "png" and base64.b64decode(figure["data"]).startswith(b"\x89PNG")
+        assert "<svg" in figure["svg"] and figure["svg"].rstrip().endswith("</svg>") and figure["chart"]
+    assert sorted(os.listdir(folder / "out")) == [f"figure-{n}.{form}" for n in range(1, 5) for form in ("png", "svg")]
+    assert (folder / "out" / "figure-1.svg").read_text() == told["figures"][0]["svg"]
 
 
 # ---- bad programs ----

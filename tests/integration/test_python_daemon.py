@@ -107,6 +107,37 @@ def test_limits_count_from_the_program_on(python):
     assert 1900 < told["duration_ms"] < 30000
 
 
+def test_silence_ends_it(python):
+    told = python.run("import time\nprint('begun')\ntime.sleep(1000)", idle_output_timeout=1)
+    assert told["idle_output"] and told["exit_code"] == 124, told
+    assert told["stdout"] == "begun\n" and told["duration_ms"] >= 900
+
+
+def test_code_run_tells_the_exception(python, box):
+    base = f"/toolbox/{python.daemon.list()[0]['id']}/process/code-run"
+    for envs in {}, {"PYTHONX": "1"}:  # warm, and cold
+        told = python.daemon.call("POST", base, {"code": "print(1)\nx = {}\nx['k']", "language": "python", "envs": envs})
+        assert told["exitCode"] == 1 and told["result"].startswith("1\nTraceback") and told["durationMs"] > 0, told
+        assert (told["exception"]["type"], told["exception"]["message"]) == ("KeyError", "'k'")
+        assert (told["exception"]["frames"][0]["line"], told["exception"]["frames"][0]["source"]) == (3, "x['k']")
+    assert python.daemon.call("POST", base, {"code": "1", "language": "python"})["exception"] is None
+    assert "exception" not in python.daemon.call("POST", base, {"code": "true", "language": "bash"})
+
+
+SHOWN = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
+
+
+@pytest.mark.skipif(not Path("/usr/lib/python3/dist-packages/matplotlib").exists(), reason="needs python3-matplotlib")
+def test_figures_as_svg_on_request(python, box):
+    base = f"/toolbox/{python.daemon.list()[0]['id']}/process/code-run"
+    for more in {}, {"svg": True}:
+        figures = python.run(SHOWN, **more)["figures"]
+        assert len(figures) == 1 and ("svg" in figures[0]) is bool(more)
+        charts = python.daemon.call("POST", base, {"code": SHOWN, "language": "python", **more})["artifacts"]["charts"]
+        assert len(charts) == 1 and ("svg" in charts[0]) is bool(more) and charts[0]["png"]
+        assert not more or ("<svg" in figures[0]["svg"] and "<svg" in charts[0]["svg"])
+
+
 LAST_WORD = "import os, time\nos.write(200, bytes([0, 1, 0, 0, 0, 7]))\n"
 
 
@@ -217,7 +248,8 @@ def test_output_without_end_is_cut(python):
 @pytest.mark.parametrize("body, status", [
     ("{", 400), ("[]", 400), ("{}", 400), ('{"code": 1}', 400), ('{"code": "1", "timeout": -1}', 400),
     ('{"code": "1\\u0000"}', 400), ('{"code": "1", "argv": "x"}', 400), ('{"code": "1", "cwd": "x"}', 400),
-    ('{"code": "1", "envs": {"A=B": "x"}}', 400),
+    ('{"code": "1", "envs": {"A=B": "x"}}', 400), ('{"code": "1", "svg": 1}', 400),
+    ('{"code": "1", "idle_output_timeout": -1}', 400),
 ])
 def test_bad_requests(python, body, status):
     answer = python.daemon.ask("POST", "/api/cay/python", body)

@@ -52,6 +52,21 @@ static void charts_belong_to_figures(void **state) {
     cay_python_result_free(&r);
 }
 
+static void svg_belongs_to_a_figure(void **state) {
+    (void)state;
+    struct cay_python_result r = read_report(BYTES("\6\5\0\0\0png\0a\10\6\0\0\0<svg/>"
+                                                   "\6\5\0\0\0png\0b\2\1\0\0\0T"));
+    assert_int_equal(r.figure_count, 2);
+    assert_string_equal(r.figures[0].svg, "<svg/>");
+    assert_null(r.figures[1].svg);
+    assert_string_equal(r.type, "T");
+    cay_python_result_free(&r);
+    r = read_report(BYTES("\10\6\0\0\0<svg/>\2\1\0\0\0T")); /* of none */
+    assert_int_equal(r.figure_count, 0);
+    assert_null(r.type);
+    cay_python_result_free(&r);
+}
+
 static void what_breaks_off_is_left(void **state) {
     (void)state;
     struct cay_python_result r = read_report(BYTES("\2\1\0\0\0T\3\xff\xff\xff\xffx"));
@@ -102,6 +117,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_kinds),
         cmocka_unit_test(charts_belong_to_figures),
+        cmocka_unit_test(svg_belongs_to_a_figure),
         cmocka_unit_test(what_breaks_off_is_left),
         cmocka_unit_test(nothing_counts_after_nonsense),
         cmocka_unit_test(floods_are_bounded),
