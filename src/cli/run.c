@@ -298,16 +298,16 @@ static size_t count_words(const char *const *v) {
     return n;
 }
 
-/* As Docker does: the entrypoint, then what was given or else the image's
- * command; an entrypoint of one's own drops both of the image's. */
+/* As Docker does: the entrypoint, then what was given or else the image's command; an entrypoint of
+ * one's own drops both of the image's, and an empty one stands for none. */
 static int make_command(struct run *r, int argc, char **argv) {
     static const char *const none[] = {NULL};
     const struct cay_image_config *image = cay_sandbox_image(r->box);
-    const char *const own[] = {r->o->entrypoint, NULL};
-    const char *const *first = own[0] != NULL ? own : image->entrypoint;
-    const char *const *rest = argc > 0         ? (const char *const *)argv
-                              : own[0] != NULL ? none
-                                               : image->cmd;
+    bool is_own = r->o->entrypoint != NULL;
+    const char *const own[] = {is_own && r->o->entrypoint[0] != '\0' ? r->o->entrypoint : NULL,
+                               NULL};
+    const char *const *first = is_own ? own : image->entrypoint;
+    const char *const *rest = argc > 0 ? (const char *const *)argv : is_own ? none : image->cmd;
     size_t begin = count_words(first), more = count_words(rest);
     r->argv = calloc(begin + more + 1, sizeof *r->argv);
     if (r->argv == NULL)

@@ -242,6 +242,12 @@ def test_environment_is_given():
     assert sum(line.startswith("PATH=") for line in lines) == 1
 
 
+def test_entrypoint():
+    assert ok(run("--entrypoint", "/bin/echo", "--", "a", "b")) == "a b\n"
+    assert ok(run("--entrypoint", "", "--", "echo", "a")) == "a\n"
+    refused(run("--entrypoint", ""), "no command given")
+
+
 def test_what_is_given_last_counts():
     out = ok(run("-e", "A=1", "-e", "AB=2", "-e", "A=3", "--", "env")).splitlines()
     assert [line for line in out if line.startswith("A")] == ["AB=2", "A=3"]
