@@ -278,7 +278,7 @@ int manager_backup(struct manager *m, const char *who, struct cay_error *err) {
     int r = check_free(m, who, err);
     if (r == 0)
         r = turn_take(m, who, &s, err);
-    if (r < 0)
+    if (r != 0)
         return r;
     r = admit(m, s, &here);
     if (r == 0) {

@@ -519,7 +519,7 @@ int manager_create(struct manager *m, const struct sandbox_record *request, int 
     _cleanup_(closep) int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct building building = {.cancel = cancel};
     int r = change_admit(m, request, "", &building, &s, err);
-    if (r < 0)
+    if (r != 0)
         return r;
     r = change_build(m, s, progress_fd, &here);
     if (r == 0)

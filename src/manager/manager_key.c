@@ -101,7 +101,7 @@ static int make_text(struct key *k, char text[static KEY_TEXT_SIZE], struct cay_
     int r = id_random(random, sizeof random);
     if (r < 0)
         return error_sys(err, -r, "making a key");
-    memcpy(text, "cay_", 4);
+    (void)snprintf(text, KEY_TEXT_SIZE, "cay_");
     hash_text(random, text + 4);
     explicit_bzero(random, sizeof random);
     hash_of(text, KEY_TEXT_LEN, k->hash);
