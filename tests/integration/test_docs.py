@@ -68,6 +68,33 @@ def test_several_steps(folder):
         assert daemon.list() == []
 
 
+def readme_commands():
+    """(command, what README.md shows of its output), without those that need more than `cay run`,
+    limits of time, which may strike before anything is printed, and states of processes."""
+    for block in re.findall(r"(?:^    .*\n)+", (ROOT / "README.md").read_text(), re.M):
+        for part in re.split(r"^    \$ ", block, flags=re.M)[1:]:
+            command, *lines = part.splitlines()
+            if not re.search(r"cay (python|run-code|create|exec|doctor)|timeout \d|ps aux", command):
+                yield command, "".join(line[4:] + "\n" for line in lines)
+
+
+def without_figures(text):
+    return re.sub(r"[\d.:TZ-]*\d[\d.:TZ-]*( [kMG]?B/s)?", "0", re.sub(r" +", " ", text))
+
+
+@as_root_only
+def test_readme_shows_what_happens(folder):
+    support.need_cay()
+    (folder / "build").symlink_to(support.BUILD)
+    commands = list(readme_commands())
+    assert len(commands) >= 15
+    for command, expected in commands:
+        done = subprocess.run(["sh", "-c", command.replace("/tmp/demo", f"{folder}/demo")], cwd=folder,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+                              env=support.as_user()[1])
+        assert without_figures(done.stdout.decode()) == without_figures(expected), command
+
+
 def test_every_exit_code_is_listed():
     table = (ROOT / "include/cay/errors.h").read_text()
     page = (ROOT / "docs/exit-codes.md").read_text()
