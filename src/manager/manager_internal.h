@@ -47,12 +47,11 @@ struct sandbox {
     int64_t active_at;  /* monotonic, as all that is compared */
     int64_t stopped_at; /* or when we learned of it */
     int64_t saved_active_ms;
-    const int *progress;       /* of the change: where lines that tell of it go; NULL: nowhere */
-    int64_t first_failure;     /* of record.failures */
-    int64_t recover_at;        /* it is started again then; 0: not by itself */
-    int64_t again_at;          /* what a failure left half-way is looked at then; 0: nothing is, */
-    int64_t again_ms;          /* and so long after that, if it fails again */
-    struct engine_stats usage; /* as last measured, at usage_at; 0: never in this life */
+    const int *progress;        /* of the change: where lines that tell of it go; NULL: nowhere */
+    int64_t first_failure;      /* of record.failures */
+    int64_t recover_at;         /* it is started again then; 0: not by itself */
+    int64_t again_at, again_ms; /* left half-way: when it is tried again (0: never), the pause */
+    struct engine_stats usage;  /* as last measured, at usage_at; 0: never in this life */
     int64_t usage_at, oom_at;
     uint64_t oom_kills; /* that were noticed, the last of them at oom_at; 0: none */
     bool knows_oom;     /* kills from before this process are no news */
@@ -247,6 +246,5 @@ int worker_start(struct manager *m, pthread_t *ret, void *(*run)(void *), bool *
 void worker_end(struct manager *m, bool *running);
 int reaper_start(struct manager *m, struct cay_error *err);
 int64_t limits_minutes_ms(const struct manager_limits *limits, int64_t minutes);
-void reaper_wake(struct manager *m); /* with the lock held */
-/* What ended half-way is looked at again soon, then less and less often; with the lock held. */
-void reaper_plan(struct manager *m, struct sandbox *s);
+void reaper_wake(struct manager *m);                    /* with the lock held */
+void reaper_plan(struct manager *m, struct sandbox *s); /* what is left half-way; the same */
