@@ -250,7 +250,8 @@ def run_code(box, language, code, **more):
 def test_python(box):
     answer = run_code(box, "python", "import sys, os\nprint(sys.argv[1:], os.environ['A'])",
                       argv=["x", "--help"], envs={"A": "b"})
-    assert answer == {"exitCode": 0, "result": "['x', '--help'] b\n", "artifacts": {"charts": []}}
+    assert answer.pop("durationMs") > 0
+    assert answer == {"exitCode": 0, "result": "['x', '--help'] b\n", "artifacts": {"charts": []}, "exception": None}
     failed = run_code(box, "python", "print(1)\nraise ValueError('oh')")
     assert failed["exitCode"] == 1
     assert failed["result"].startswith("1\n") and "ValueError: oh" in failed["result"]
@@ -281,6 +282,7 @@ def test_typescript_needs_what_runs_it(box):
 
 def test_languages_of_the_table(box):
     answer = run_code(box, "bash", "echo $1 $A; echo e >&2; exit 3", argv=["x y"], envs={"A": "b"})
+    assert answer.pop("durationMs") > 0
     assert answer == {"exitCode": 3, "result": "x y b\ne\n", "artifacts": {"charts": []}}
     assert run_code(box, "perl", "print 6 * 7")["result"] == "42"
     if shutil.which("gcc"):
