@@ -169,7 +169,7 @@ def test_docker_hangs(engine, make):
             assert rows(engine)[other.id]["state"] == "started"
             path = f"/api/cay/sandbox/{other.id}/events"
             assert until(lambda: any("engine docker is away" in e["text"] and "does not answer" in e["text"]
-                                     for e in engine.daemon.call("GET", path)), 30)
+                                     for e in engine.daemon.call("GET", path)), 60)
             one.do("stop")
             one.do("start")
         finally:

@@ -168,12 +168,38 @@ static void test_list(void **state) {
     }
 }
 
+static void test_info(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *cgroup;
+        bool disk, seccomp, ids;
+    } cases[] = {
+        {"{\"Driver\":\"overlay2\",\"DriverStatus\":[[\"Backing Filesystem\",\"extfs\"]],"
+         "\"CgroupDriver\":\"cgroupfs\",\"CgroupVersion\":\"1\","
+         "\"SecurityOptions\":[\"name=seccomp,profile=default\"]}",
+         "v1 by cgroupfs", false, true, false},
+        {"{\"Driver\":\"overlay2\",\"DriverStatus\":[[\"Backing Filesystem\",\"xfs\"]],"
+         "\"CgroupDriver\":\"systemd\",\"SecurityOptions\":[\"name=userns\",7]}",
+         "version not told by systemd", true, false, true},
+        {"{\"Driver\":\"btrfs\",\"SecurityOptions\":[\"name=rootless\"]}", "", true, false, true},
+        {"{\"Driver\":\"overlay\",\"SecurityOptions\":null}", "", false, false, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct docker_info info;
+        assert_int_equal(docker_parse_info(cases[i].text, strlen(cases[i].text), &info, NULL), 0);
+        assert_string_equal(info.cgroup, cases[i].cgroup);
+        assert_int_equal(info.can_limit_disk, cases[i].disk);
+        assert_int_equal(info.has_seccomp, cases[i].seccomp);
+        assert_int_equal(info.maps_ids, cases[i].ids);
+    }
+}
+
 static void test_inspect(void **state) {
     (void)state;
     static const char text[] =
         "{\"State\":{\"Status\":\"exited\",\"OOMKilled\":true,"
         "\"ExitCode\":137,\"Error\":\"no\\n\"},\"SizeRw\":4096,\"HostConfig\":"
-        "{\"Memory\":7,\"CpuQuota\":8,\"PidsLimit\":-1}}";
+        "{\"Memory\":7,\"CpuQuota\":8,\"PidsLimit\":-1,\"StorageOpt\":{\"size\":\"77\"}}}";
     struct docker_container c;
     assert_int_equal(docker_parse_inspect(text, sizeof text - 1, &c, NULL), 0);
     assert_int_equal(c.state, ENGINE_STOPPED);
@@ -183,6 +209,7 @@ static void test_inspect(void **state) {
     assert_int_equal(c.memory_bytes, 7);
     assert_int_equal(c.cpu_quota_us, 8);
     assert_int_equal(c.pids, 0);
+    assert_int_equal(c.disk_bytes, 77);
     assert_string_equal(c.error, "no\\x0a");
     static const char *const bad[] = {
         "{}",
@@ -316,6 +343,7 @@ static void test_create(void **state) {
                                 .memory_bytes = 64 << 20,
                                 .cpu_quota_us = 50000,
                                 .pids = 40,
+                                .disk_bytes = 32 << 20,
                                 .mounts = &mount,
                                 .mount_count = 1};
     static const char *const sources[] = {"/host/\"quoted\""};
@@ -331,12 +359,14 @@ static void test_create(void **state) {
     assert_int_equal(json_parse("body", out.data, out.len, &doc, NULL), 0);
     struct json root = json_root(doc, ""), host = member(&root, "HostConfig");
     struct json drop = member(&host, "CapDrop"), add = member(&host, "CapAdd");
-    struct json labels = member(&root, "Labels");
+    struct json labels = member(&root, "Labels"), storage = member(&host, "StorageOpt");
     struct json security = member(&host, "SecurityOpt"), mounts = member(&host, "Mounts"), item;
     const char *text = NULL;
     bool flag = true;
     assert_int_equal(json_get_string(&labels, "cay.key", JSON_REQUIRED, &text, NULL), 0);
     assert_string_equal(text, ID_B);
+    assert_int_equal(json_get_string(&storage, "size", JSON_REQUIRED, &text, NULL), 0);
+    assert_string_equal(text, "33554432");
     assert_int_equal(number(&host, "Memory"), 64 << 20);
     assert_int_equal(number(&host, "MemorySwap"), 64 << 20);
     assert_int_equal(number(&host, "CpuQuota"), 50000);
@@ -472,14 +502,23 @@ static void test_door_that_nobody_uses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host),          cmocka_unit_test(test_host_refused),
-        cmocka_unit_test(test_version),       cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_list),          cmocka_unit_test(test_inspect),
-        cmocka_unit_test(test_stats),         cmocka_unit_test(test_loaded),
-        cmocka_unit_test(test_events),        cmocka_unit_test(test_create),
-        cmocka_unit_test(test_build_profile), cmocka_unit_test(test_create_too_large),
-        cmocka_unit_test(test_image_ids),     cmocka_unit_test(test_commit),
-        cmocka_unit_test(test_door),          cmocka_unit_test(test_door_that_nobody_uses),
+        cmocka_unit_test(test_host),
+        cmocka_unit_test(test_host_refused),
+        cmocka_unit_test(test_version),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_loaded),
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_create),
+        cmocka_unit_test(test_build_profile),
+        cmocka_unit_test(test_create_too_large),
+        cmocka_unit_test(test_image_ids),
+        cmocka_unit_test(test_commit),
+        cmocka_unit_test(test_door),
+        cmocka_unit_test(test_door_that_nobody_uses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

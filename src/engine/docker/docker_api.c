@@ -292,7 +292,8 @@ static int ask_version(struct docker_api *api, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     struct docker_version found;
     char version[DOCKER_API_SIZE];
-    struct docker_call call = {.method = "GET", .path = "/version", .timeout_ms = DOCKER_FIRST_MS};
+    struct docker_call call = {
+        .method = "GET", .path = "/version", .timeout_ms = docker_first_ms(&api->host)};
     int r = request(api, &call, "", &a, err);
     if (r == 0 && a.status >= 400)
         r = docker_refused(&a, "asking for the version", err);

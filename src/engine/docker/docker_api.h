@@ -15,7 +15,10 @@ struct docker_api;
 enum {
     DOCKER_ANSWER_MAX = 16 * 1024 * 1024,
     DOCKER_PATH_SIZE = 1024,
-    DOCKER_FIRST_MS = 5 * 1000,   /* the first answer of all: whether somebody is there */
+    /* The first answer of all: whether somebody is there. One on this machine that is being started
+     * takes connections before it answers. */
+    DOCKER_FIRST_MS = 30 * 1000,
+    DOCKER_FIRST_FAR_MS = 8 * 1000,
     DOCKER_QUICK_MS = 120 * 1000, /* quick, but for a machine that is very busy */
     DOCKER_SLOW_MS = 300 * 1000,  /* what reads or writes whole images */
 };
@@ -53,6 +56,11 @@ static inline void docker_answer_free(struct docker_answer *a) {
 int docker_api_new(const struct docker_host *host, const struct cay_error *unusable,
                    struct docker_api **ret, struct cay_error *err);
 void docker_api_free(struct docker_api *api);
+
+/* How long the first answer may take. */
+static inline int docker_first_ms(const struct docker_host *host) {
+    return host->socket[0] != '\0' ? DOCKER_FIRST_MS : DOCKER_FIRST_FAR_MS;
+}
 
 /* The version to speak; asked for once. One who does not answer soon is not there. */
 int docker_api_version(struct docker_api *api, char out[static DOCKER_API_SIZE],

@@ -7,8 +7,6 @@
 #include "base/str.h"
 #include "engine/docker/docker_api.h"
 
-enum { ANSWER_MS = 5000 };
-
 /* What a line may not hold is written as in the tables of the API. */
 static void put_row(struct buf *out, const char *name, bool ok, const char *detail,
                     const char *remedy) {
@@ -52,9 +50,11 @@ static void put_info(struct buf *out, const struct docker_host *host, const char
             "set userns-remap in Docker's daemon.json, or run Docker without root");
 }
 
-static int ask(struct docker_api *api, struct docker_info *info, struct cay_error *err) {
+static int ask(const struct docker_host *host, struct docker_api *api, struct docker_info *info,
+               struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    struct docker_call call = {.method = "GET", .path = "/info", .timeout_ms = ANSWER_MS};
+    struct docker_call call = {
+        .method = "GET", .path = "/info", .timeout_ms = docker_first_ms(host)};
     int r = docker_do(api, &call, &a, err);
     return r < 0 ? r : docker_parse_info(buf_text(&a.body), a.body.len, info, err);
 }
@@ -69,7 +69,7 @@ int docker_probe(const struct docker_host *host, const struct cay_error *unusabl
     if (r < 0)
         return r;
     (void)buf_puts(out, "name\tok\tdetail\tremedy\n");
-    r = ask(api, &info, &why);
+    r = ask(host, api, &info, &why);
     if (r == 0)
         r = docker_api_version(api, version, &why);
     if (r == 0)
