@@ -54,20 +54,6 @@ def which(box):
     return box.says("echo $WHICH")
 
 
-def set_policy(engine, policy):
-    engine.env["CAY_IMAGES_PULL"] = policy
-    engine.daemon.stop()
-    engine.daemon.start()
-
-
-@pytest.fixture
-def policy(engine):
-    yield lambda word: set_policy(engine, word)
-    if engine.env.pop("CAY_IMAGES_PULL", None):
-        engine.daemon.stop()
-        engine.daemon.start()
-
-
 def test_docker_pulls_what_it_lacks(engine, make, store):
     name = push(engine, store, "lacked", "pulled")
     assert f"{name}:latest" not in names(engine)
@@ -86,31 +72,27 @@ def test_progress_is_told(engine, store):
     *told, done, last = answer.text.splitlines()
     assert (answer.status, done) == (200, "done"), answer.text
     assert all(line.startswith("progress ") for line in told), told
-    for part in ("/told:latest: pulled by Docker", "/told: taken over from Docker"):
-        assert any(part in line for line in told), told
+    assert told[0].endswith("/told:latest: pulled by Docker"), told
+    assert told[-1].endswith("/told: taken over from Docker"), told
+    assert any(line.endswith((": done", ": exists")) for line in told), told  # a layer
     engine.daemon.call("DELETE", f"/api/cay/sandbox/{json.loads(last)['id']}?force=true")
 
 
-def test_layers_are_told(engine, store):
-    """Each with what becomes of it, in the words of pulls into cay's own store."""
-    name = push(engine, store, "layers", "layers")
-    done = engine.cay("run", "--engine", "docker", "--image", name, "--", "sh", "-c", "echo $WHICH")
-    assert done.stdout == b"layers\n"
-    lines = done.stderr.decode().splitlines()
-    assert any(line.endswith((": done", ": exists")) for line in lines), lines
-
-
-def test_the_policy(engine, make, store, policy):
+def test_the_policy(engine, make, store):
+    """That of the configuration, for the daemon."""
     name = push(engine, store, "policy", "first")
-    policy("never")
-    status, message, remedy = refusal(make, image=name)
-    assert status == 404 and "neither in Docker nor in cay's store" in message and "[images] pull" in remedy
-    policy("missing")
-    assert which(make(image=name)) == "first\n"
-    push(engine, store, "policy", "second")
-    assert which(make(image=name)) == "first\n"
-    policy("always")
-    assert which(make(image=name)) == "second\n"
+    engine.daemon.stop()
+    engine.env["CAY_IMAGES_PULL"] = "never"
+    try:
+        engine.daemon.start()
+        status, message, remedy = refusal(make, image=name)
+        assert status == 404 and "neither in Docker nor in cay's store" in message
+        assert "[images] pull" in remedy
+        assert which(make()) == "\n"  # one that is here
+    finally:
+        del engine.env["CAY_IMAGES_PULL"]
+        engine.daemon.stop()
+        engine.daemon.start()
 
 
 def test_the_policy_of_one_run(engine, store):
