@@ -28,7 +28,7 @@ class Podman:
         with open(self.home / "log", "ab") as log:
             self.service = subprocess.Popen([*self.argv, "system", "service", "--time=0",
                                              self.address], stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log)
+                                            stderr=log, cwd=self.home)  # conmon leaves files there
         deadline = time.monotonic() + 60
         while not (self.home / "socket").exists():
             if self.service.poll() is not None or time.monotonic() > deadline:
