@@ -272,7 +272,7 @@ static int create(const struct verb_common *common, const char *sandbox, const c
     create.env = b.env;
     if (r == 0)
         r = wire_terminal_create(&v.call, name, &create, &v.err);
-    free(b.env);
+    session_begun(&v, &b);
     *err = v.err;
     return r;
 }

@@ -26,7 +26,7 @@ int context_make(struct session_verb *v, const char *name, const struct context_
     int r = language == NULL ? -(int)v->err.code : session_begin(v, &program, &b);
     if (r == 0)
         r = context_create(&v->call, name, language, b.env, &v->err);
-    free(b.env);
+    session_begun(v, &b);
     return r;
 }
 

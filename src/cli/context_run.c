@@ -73,16 +73,13 @@ static int read_file(struct execution *x, const char *name) {
     struct cay_error *err = &x->v.err;
     char shown[128];
     (void)str_escape(shown, sizeof shown, name);
-    _cleanup_(closep) int opened = -1;
-    int fd = STDIN_FILENO;
-    if (!str_equal(name, "-")) {
-        fd = opened = open(name, O_RDONLY | O_CLOEXEC);
-        if (fd < 0) {
-            error_errno(err, "opening '%s'", shown);
-            return advise_source(err);
-        }
+    bool is_input = str_equal(name, "-");
+    _cleanup_(closep) int opened = is_input ? -1 : open(name, O_RDONLY | O_CLOEXEC);
+    if (opened < 0 && !is_input) {
+        error_errno(err, "opening '%s'", shown);
+        return advise_source(err);
     }
-    int r = fd_read_to_end(fd, &x->code);
+    int r = fd_read_to_end(is_input ? STDIN_FILENO : opened, &x->code);
     if (r == -ENOBUFS) {
         error_set(err, CAY_INVALID_ARGUMENT, "'%s' has more than %d bytes", shown, CODE_MAX);
         return error_remedy(err, "keep data in files of their own");

@@ -64,6 +64,12 @@ int session_begin(struct session_verb *v, const struct session_program *p,
     return 0;
 }
 
+void session_begun(struct session_verb *v, struct session_beginning *b) {
+    v->call.cwd = NULL;
+    free(b->env);
+    b->env = NULL;
+}
+
 /* ---- create ---- */
 
 struct create_options {
@@ -103,7 +109,7 @@ static int create_session(struct session_verb *v, const struct create_options *o
     int r = session_begin(v, &program, &b);
     if (r == 0)
         r = wire_session_create(&v->call, name, o->shell, b.env, &v->err);
-    free(b.env);
+    session_begun(v, &b);
     return r;
 }
 

@@ -43,7 +43,7 @@ struct session_program {
     bool tty;
 };
 
-/* What goes with the request; the caller frees env. */
+/* What goes with the request, until session_begun(). */
 struct session_beginning {
     const char **env;
     char cwd[PATH_MAX], hostname[128];
@@ -52,6 +52,8 @@ struct session_beginning {
 /* Completes v's call and the environment by what the sandbox has by default. */
 int session_begin(struct session_verb *v, const struct session_program *p,
                   struct session_beginning *ret);
+/* After the request: frees what went with it, also after a failure. */
+void session_begun(struct session_verb *v, struct session_beginning *b);
 
 /* Verbs that carry the streams of a command. */
 extern const struct opt_command session_exec, session_logs, session_input;

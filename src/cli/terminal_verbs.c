@@ -74,7 +74,7 @@ static int run_create(const struct opt_command *cmd, void *values, int argc, cha
                                                 .cols = (unsigned)o->cols};
     if (r == 0)
         r = wire_terminal_create(&v.call, argv[1], &create, &v.err);
-    free(b.env);
+    session_begun(&v, &b);
     return r < 0 ? session_fail(&v, 0) : session_tell_name(&v, argv[1]);
 }
 

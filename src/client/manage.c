@@ -182,7 +182,7 @@ int cay_manager_cleanup(cay_manager *m, const struct cay_cleanup *which, size_t 
     size_t count, removed = 0;
     struct cay_error one;
     int first = cay_manager_list(m, which->label, &all, &count, err);
-    if (first < 0)
+    if (first != 0)
         return first;
     for (size_t i = 0; i < count; i++) {
         if (!is_idle(&all[i], which->idle_ms))
@@ -192,7 +192,8 @@ int cay_manager_cleanup(cay_manager *m, const struct cay_cleanup *which, size_t 
         if (r == 0 || r == -CAY_NOT_FOUND || first < 0)
             continue; /* that somebody else removed it is fine */
         first = r;
-        *err = one;
+        if (err != NULL)
+            *err = one;
     }
     cay_info_free(all);
     if (ret_removed != NULL)

@@ -24,7 +24,7 @@ static int start(bool as_root, struct egress_proxy *p, struct cay_error *err) {
     int r = program_find("cay-egress", program, sizeof program, err);
     if (r == 0)
         r = make_pair(SOCK_SEQPACKET, pair, err);
-    if (r < 0)
+    if (r != 0)
         return r;
     r = egress_spawn(program, pair[1], as_root ? DAEMON_ID : 0, EGRESS_QUIET, &p->pid);
     (void)close(pair[1]);
