@@ -434,6 +434,9 @@ static void explain(const struct run *r) {
         command_explain(&result->run);
     for (size_t i = 0; i < result->report.problem_count; i++)
         verb_note("%s", result->report.problems[i]);
+    char remedy[PYTHON_REMEDY_SIZE];
+    if (r->o->type != CAY_PYTHON_OTHERS && python_remedy(result, remedy))
+        verb_note("%s", remedy); /* else its errors are what python3 says, and no more */
     if (r->o->figures == NULL && result->figure_count > 0)
         verb_note("it left %zu figures; --figures DIR saves them", result->figure_count);
 }

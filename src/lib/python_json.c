@@ -1,6 +1,9 @@
 #include "lib/python_json.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#include "lib/python_package.h"
 
 void command_put_ms(struct jsonw *w, const char *key, int64_t us) {
     jsonw_put_number(w, key, (double)us / 1000);
@@ -30,6 +33,18 @@ void command_put_error(struct jsonw *w, const struct cay_error *err) {
     jsonw_end_object(w);
 }
 
+bool python_remedy(const struct cay_python_result *r, char out[static PYTHON_REMEDY_SIZE]) {
+    char module[PYTHON_MODULE_SIZE];
+    if (!python_missing_module(r->type, r->message, module))
+        return false;
+    (void)snprintf(out, PYTHON_REMEDY_SIZE,
+                   "there is no module %s: install its package (--package, or packages in a "
+                   "request), which needs a network or a folder of wheels, or use an image that "
+                   "has it",
+                   module);
+    return true;
+}
+
 static void put_frames(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_key(w, "frames");
     jsonw_begin_array(w);
@@ -56,6 +71,8 @@ void python_put_exception(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_put_string(w, "message", r->message != NULL ? r->message : "");
     jsonw_put_string(w, "traceback", r->traceback != NULL ? r->traceback : "");
     put_frames(w, r);
+    char remedy[PYTHON_REMEDY_SIZE];
+    jsonw_put_string(w, "remedy", python_remedy(r, remedy) ? remedy : NULL);
     jsonw_end_object(w);
 }
 

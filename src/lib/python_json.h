@@ -20,7 +20,11 @@ struct python_told {
     const char *out_file, *err_file; /* where the whole output is; NULL: it is in the result */
 };
 
-/* "exception": null, or type, message, traceback and frames. */
+enum { PYTHON_REMEDY_SIZE = 320 };
+/* What helps against the exception, if that is known. */
+bool python_remedy(const struct cay_python_result *result, char out[static PYTHON_REMEDY_SIZE]);
+
+/* "exception": null, or type, message, traceback, frames and remedy. */
 void python_put_exception(struct jsonw *w, const struct cay_python_result *result);
 /* All of it, as one object. */
 void python_put_json(struct jsonw *w, const struct python_told *t);

@@ -59,3 +59,24 @@ bool python_package_is_valid(const char *text) {
         p = skip_version(p + 1);
     return p != NULL && *p == '\0';
 }
+
+bool python_missing_module(const char *type, const char *message,
+                           char out[static PYTHON_MODULE_SIZE]) {
+    static const char *const before[] = {"No module named '", "Missing optional dependency '"};
+    if (type == NULL || message == NULL ||
+        !(str_equal(type, "ModuleNotFoundError") || str_equal(type, "ImportError")))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(before); i++) {
+        const char *at = strstr(message, before[i]);
+        if (at == NULL)
+            continue;
+        at += strlen(before[i]);
+        size_t len = strcspn(at, ".'");
+        if (at[len] == '\0' || str_format(out, PYTHON_MODULE_SIZE, "%.*s",
+                                          (int)MIN(len, (size_t)PYTHON_MODULE_SIZE), at) < 0)
+            return false;
+        const char *end = skip_name(out);
+        return end != NULL && *end == '\0';
+    }
+    return false;
+}

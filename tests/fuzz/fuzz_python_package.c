@@ -16,6 +16,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         (isalnum((unsigned char)text[0]) == 0 || strlen(text) > PYTHON_PACKAGE_LEN_MAX ||
          strpbrk(text, " \t\r\n/:;@#$\\\"'%") != NULL))
         abort();
+    char module[PYTHON_MODULE_SIZE];
+    if (python_missing_module("ImportError", text, module) &&
+        (strlen(module) >= sizeof module || !python_package_is_valid(module)))
+        abort();
     free(text);
     return 0;
 }

@@ -1,5 +1,6 @@
 """`cay python --code-type`: what a program must leave, and the example from data to a report."""
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -126,3 +127,26 @@ def test_the_example_from_data_to_a_report_with_charts(folder, kind):
     assert "270 rows" in told["stdout"] and "| 2026-02-11 00:00:00 | west |" in told["stdout"]
     assert {f["path"] for f in told["files"]} == {"report.md", "regions.png", "weeks.png"}
     assert (folder / "report.md").read_text() == told["report"]["text"]
+
+
+def test_parquet_without_what_reads_it(folder):
+    """Debian has no package that reads it; the error says what does."""
+    if not has_pandas():
+        pytest.skip("pandas is not installed: apt-get install python3-pandas python3-matplotlib")
+    if any(importlib.util.find_spec(name) for name in ("pyarrow", "fastparquet")):
+        pytest.skip("this machine reads Parquet")
+    folder.chmod(0o777)
+    (folder / "sales.parquet").write_bytes(b"PAR1")
+    options = [*TIER, "--code-type", "report", "--memory", "1g", "-v", f"{folder}:/workspace",
+               "-e", "MATPLOTLIBRC=/usr/share/matplotlib/mpl-data/matplotlibrc"]
+    done = cay("python", *options, "-o", "json", EXAMPLE / "report.py", "sales.parquet", timeout=120)
+    told = json.loads(done.stdout)
+    assert told["exit_code"] == 1 and told["exception"]["type"] == "ImportError", told["stderr"]
+    assert "no module pyarrow" in told["exception"]["remedy"] and "--package" in told["exception"]["remedy"]
+
+
+@pytest.mark.parametrize("code_type", ["process", "others"])
+def test_a_module_that_is_missing(code_type):
+    done = cay("python", *TIER, "--code-type", code_type, "-c", "import pyarrow_of_nobody.lib")
+    assert done.returncode == 1 and b"No module named 'pyarrow_of_nobody'" in done.stderr
+    assert (b"cay: there is no module pyarrow_of_nobody: install" in done.stderr) is (code_type == "process")

@@ -139,7 +139,7 @@ def test_a_module_that_is_called_as_one_of_ours(ways, way):
     assert ways.run(way, "print(1)").words.startswith("1\n")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["inside", "code-run", "context"])  # the others have tests of their own
 def test_a_fork_bomb_keeps_what_was_printed(ways, way):
     told = ways.run(way, "import os\nprint('begun', flush=True)\nwhile True:\n    try: os.fork()\n"
                     "    except OSError: pass", timeout=1)

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,29 @@ def test_what_fails_while_it_runs(language, text, place):
     assert place in told["stderr"]
 
 
+@pytest.mark.parametrize("language, text, exit_code, words", [
+    ("c", "#include <stdlib.h>\nint main(void) { abort(); }", 134, ""),
+    ("cpp", "#include <stdexcept>\nint main() { throw std::runtime_error(\"oh\"); }", 134, "what():  oh"),
+    ("java", "class A {\n  public static void main(String[] a) {\n    throw new RuntimeException(\"oh\");\n  }\n}", 1,
+     "code.java:3"),
+    ("go", "package main\nfunc main() {\n\tpanic(\"oh\")\n}", 2, "code.go:3")])
+def test_what_is_compiled_and_fails(language, text, exit_code, words):
+    need(PROGRAMS[language][0])
+    told = result("-l", language, *memory(language), "-c", text)
+    assert (told["phase"], told["exit_code"]) == ("run", exit_code) and words in told["stderr"], told
+
+
+@pytest.mark.skipif(is_sanitized(), reason="it waits for interpreters, which are none of ours")
+def test_loops_without_end():
+    programs = {"javascript": "console.log('begun'); for (;;);", "perl": "$| = 1; print \"begun\n\"; 1 while 1",
+                "ruby": "STDOUT.sync = true; puts 'begun'; loop {}"}
+    present = [name for name in programs if shutil.which(PROGRAMS[name][0], path="/usr/bin:/bin")]
+    with ThreadPoolExecutor(3) as pool:  # each needs its time to begin
+        told = list(pool.map(lambda name: result("-l", name, "--timeout", "8s", "-c", programs[name]), present))
+    assert [(t["exit_code"], t["timed_out"], t["stdout"], t["phase"]) for t in told] == \
+        [(124, True, "begun\n", "run")] * len(present), told
+
+
 def test_a_file_says_its_language_and_keeps_its_name(folder):
     need("gcc")
     (folder / "hello.c").write_text("#error why\n")
@@ -144,6 +168,8 @@ def test_typescript_by_its_compiler():
     options = ["--memory", "1g", "--compile-timeout", "250s"]
     told = result("-l", "typescript", *options, "-c", "const n: number = 6 * 7;\nconsole.log([n].map((x: number) => x))")
     assert (told["stdout"], told["tool"], told["phase"]) == ("[ 42 ]\n", "tsc", "run"), told
+    told = result("-l", "typescript", *options, "-c", "\nconst n: number = 'x'")
+    assert (told["exit_code"], told["phase"]) == (2, "compile") and "code.ts(2,7): error TS2322" in told["stderr"], told
 
 
 def test_typescript_by_a_compiler_of_the_work_folder(folder):

@@ -157,12 +157,39 @@ static void why_packages_are_not_there(void **state) {
     }
 }
 
+static void which_module_was_missed(void **state) {
+    (void)state;
+    static const struct {
+        const char *type, *message, *module; /* NULL: none */
+    } cases[] = {
+        {"ModuleNotFoundError", "No module named 'pyarrow'", "pyarrow"},
+        {"ModuleNotFoundError", "No module named 'a.b'", "a"},
+        {"ImportError", "tried:\n - Missing optional dependency 'pyarrow'. Use pip", "pyarrow"},
+        {"ImportError", "cannot import name 'x' from 'y'", NULL},
+        {"ValueError", "No module named 'a'", NULL},
+        {"ModuleNotFoundError", "No module named 'a", NULL},
+        {"ModuleNotFoundError", "No module named '--x'", NULL},
+        {"ModuleNotFoundError", "No module named '\x1b[1m'", NULL},
+        {"ModuleNotFoundError",
+         "No module named 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'",
+         NULL},
+        {"ModuleNotFoundError", NULL, NULL},
+        {NULL, NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char module[PYTHON_MODULE_SIZE];
+        bool missed = python_missing_module(cases[i].type, cases[i].message, module);
+        assert_int_equal(missed, cases[i].module != NULL);
+        if (missed)
+            assert_string_equal(module, cases[i].module);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_and_versions),
-        cmocka_unit_test(what_the_runner_is_asked_for),
-        cmocka_unit_test(what_a_program_must_leave),
-        cmocka_unit_test(why_packages_are_not_there),
+        cmocka_unit_test(names_and_versions),        cmocka_unit_test(what_the_runner_is_asked_for),
+        cmocka_unit_test(what_a_program_must_leave), cmocka_unit_test(why_packages_are_not_there),
+        cmocka_unit_test(which_module_was_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
