@@ -116,7 +116,7 @@ static int remedy(enum remedy which, const char *registry, struct cay_error *err
     case TRUST:
         return error_remedy(err,
                             "give Docker its certificate (/etc/docker/certs.d), or name %.200s "
-                            "in insecure-registries of Docker's daemon.json",
+                            "in insecure-registries of its daemon.json (podman: registries.conf)",
                             registry);
     case NAME:
         return error_remedy(err, "check the image's name and its tag");
