@@ -86,6 +86,10 @@ static void test_host_refused(void **state) {
 
 static void test_version(void **state) {
     (void)state;
+    assert_true(docker_api_is_known("1.40") && docker_api_is_known("1.41"));
+    static const char *const others[] = {"", "1.39", "1.44", "2.41", "1.41x", "1."};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        assert_false(docker_api_is_known(others[i]));
     static const struct {
         const char *text, *expected; /* NULL: refused */
     } cases[] = {

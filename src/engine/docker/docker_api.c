@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -99,6 +100,19 @@ static size_t on_data(char *data, size_t size, size_t count, void *user) {
     return r < 0 ? 0 : len;
 }
 
+static void take_api(const char *line, struct docker_answer *ret) {
+    static const char name[] = "api-version:";
+    if (strncasecmp(line, name, sizeof name - 1) != 0)
+        return;
+    const char *value = line + sizeof name - 1;
+    value += strspn(value, " ");
+    size_t len = strcspn(value, " \r\n");
+    if (len < sizeof ret->api) {
+        memcpy(ret->api, value, len);
+        ret->api[len] = '\0';
+    }
+}
+
 /* The status is needed before the body: an error is no content. */
 static size_t on_header(char *data, size_t size, size_t count, void *user) {
     struct ask *a = user;
@@ -111,6 +125,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *user) {
         const char *space = strchr(line, ' ');
         a->answer->status = space != NULL ? (int)strtol(space + 1, NULL, 10) : 0;
     }
+    take_api(line, a->answer);
     return len;
 }
 
@@ -288,17 +303,29 @@ static int request(struct docker_api *api, const struct docker_call *call, const
     return docker_unreachable(&api->host, code, message, err);
 }
 
-static int ask_version(struct docker_api *api, struct cay_error *err) {
+/* All that it says of it, for which podman takes seconds. */
+static int ask_versions(struct docker_api *api, struct docker_version *ret, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    struct docker_version found;
-    char version[DOCKER_API_SIZE];
     struct docker_call call = {
         .method = "GET", .path = "/version", .timeout_ms = docker_first_ms(&api->host)};
     int r = request(api, &call, "", &a, err);
     if (r == 0 && a.status >= 400)
         r = docker_refused(&a, "asking for the version", err);
-    if (r == 0)
-        r = docker_parse_version(buf_text(&a.body), a.body.len, &found, err);
+    return r < 0 ? r : docker_parse_version(buf_text(&a.body), a.body.len, ret, err);
+}
+
+/* The newest one is told with every answer. The oldest has to be known only where that is newer
+ * than what we speak. */
+static int ask_version(struct docker_api *api, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    struct docker_version found = {0};
+    char version[DOCKER_API_SIZE];
+    struct docker_call ping = {
+        .method = "GET", .path = "/_ping", .timeout_ms = docker_first_ms(&api->host)};
+    int r = request(api, &ping, "", &a, err);
+    memcpy(found.api, a.api, sizeof found.api);
+    if (r == 0 && !docker_api_is_known(found.api))
+        r = ask_versions(api, &found, err);
     if (r == 0)
         r = docker_choose_api(&found, version, err);
     if (r < 0)

@@ -42,6 +42,7 @@ struct docker_call {
 
 struct docker_answer {
     int status;
+    char api[DOCKER_API_SIZE]; /* the header Api-Version; "" without one, or if it is too long */
     struct buf body;
 };
 

@@ -65,6 +65,11 @@ static int minor_of(const char *api) {
     return (int)n;
 }
 
+bool docker_api_is_known(const char *api) {
+    int minor = minor_of(api);
+    return minor >= API_OLDEST && minor <= API_NEWEST;
+}
+
 int docker_choose_api(const struct docker_version *v, char out[static DOCKER_API_SIZE],
                       struct cay_error *err) {
     int newest = minor_of(v->api), oldest = minor_of(v->min);

@@ -67,6 +67,8 @@ struct docker_context {
 
 int docker_parse_version(const char *text, size_t len, struct docker_version *ret,
                          struct cay_error *err);
+/* Whether a version is one that we speak, so that no other has to be chosen. */
+bool docker_api_is_known(const char *api);
 /* The version to speak with it: the newest that both know. -CAY_UNSUPPORTED if it is too old. */
 int docker_choose_api(const struct docker_version *v, char out[static DOCKER_API_SIZE],
                       struct cay_error *err);
