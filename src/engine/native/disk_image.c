@@ -23,9 +23,9 @@
 #define TEMPLATE  ".template-"
 #define IMAGE_NEW ".disk-new"
 /* Those that every kernel of ours knows. */
-#define FEATURES                                                                                   \
-    "none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"              \
-    "large_file,huge_file,dir_nlink,extra_isize,metadata_csum"
+static const char features[] =
+    "none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,"
+    "large_file,huge_file,dir_nlink,extra_isize,metadata_csum";
 
 enum {
     TEMPLATES_MAX = 16,
@@ -79,7 +79,7 @@ static int make_file_system(int file, uint64_t inodes, struct cay_error *err) {
         "-I", "256",                  /* of an inode */
         "-N", count,    "-m", "0",    /* nothing for root alone */
         "-J", "size=4", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard",
-        "-O", FEATURES, NULL,
+        "-O", features, NULL,
     };
     return disk_tool_run("mke2fs", words, file, err);
 }

@@ -74,7 +74,7 @@ int ipcns_is_clean(int ns, int queues) {
     int r = ipcns_join(ns);
     if (r == 0)
         r = count_objects(&objects);
-    struct stat st;
+    struct stat st = {.st_mtime = 1}; /* what is not known is not clean */
     if (r == 0 && fstat(queues, &st) < 0)
         r = -errno;
     return r < 0 ? r : objects == 0 && st.st_mtime == 0;
