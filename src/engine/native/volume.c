@@ -153,7 +153,7 @@ int volume_real_path(int fd, char out[static PATH_MAX]) {
 static int check_not_ours(const struct volume_rules *rules, int fd, const char *source,
                           struct cay_error *err) {
     char path[PATH_MAX], state[PATH_MAX];
-    struct stat found, ours;
+    struct stat found = {0}, ours = {0};
     int r = volume_real_path(fd, path);
     if (r == 0)
         r = volume_real_path(rules->state_dir, state);
