@@ -67,7 +67,8 @@ static const struct openapi_shape shapes[] = {
                    "output_truncated:b! duration_ms:n! idle_output:b! exception:o? files:[o]! "
                    "files_truncated:b! figures:[o]! code_type:s! problems:[s]! report:o? "
                    "interpreter:o! tier:s!"},
-    {"CodeDone", "exitCode:i! result:s! oomKilled:b durationMs:n! exception:o? artifacts:o"},
+    {"CodeDone", "exitCode:i! result:s! oomKilled:b durationMs:n! exception:o? files:[o] "
+                 "filesTruncated:b artifacts:o"},
     {"SessionId", "sessionId:s!"},
     {"Session", "sessionId:s! commands:[Command]!"},
     {"Command", "id:s! command:s! exitCode:i"},

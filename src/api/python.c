@@ -34,8 +34,13 @@ static int run_over(struct call *c, const struct toolbox *t, const struct toolbo
         return r;
     int64_t limit = command->timeout_ms > 0 ? clock_deadline(command->timeout_ms + GRACE_MS) : 0;
     out->report = &report;
+    out->changed = python_take_change;
+    out->changed_arg = ret_report;
+    out->changes = 0;
     r = toolbox_carry(c, t, command->input, limit, out, ret, err);
     out->report = NULL;
+    out->changed = NULL;
+    ret_report->files_truncated |= !ret->all_changes;
     if (python_report_read(&report, ret_report) < 0 && r == 0)
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     return r;
@@ -48,7 +53,8 @@ static struct toolbox_command make_command(const struct python_code *code, const
                                     .input = input,
                                     .timeout_ms = code->timeout_ms,
                                     .report = true,
-                                    .merge = true};
+                                    .merge = true,
+                                    .watch = true};
 }
 
 /* 1 if it has run, warm; 0 if it has to be started cold, and nothing was run; or negative. */

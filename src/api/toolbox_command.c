@@ -65,6 +65,11 @@ static void take_output(struct toolbox_output *o, const struct wire_command_even
         keep(o, &o->part[e->is_stderr], e->data, e->len);
 }
 
+static void take_change(struct toolbox_output *o, const struct wire_command_event *e) {
+    if (o->changed != NULL && o->changes++ < EXEC_CHANGES_MAX)
+        o->changed(o->changed_arg, e->data, e->size, e->created);
+}
+
 /* As much as the other side has room for. What it does not take any more it has its reasons for,
  * and tells them by the other direction. */
 static void feed(struct carry *x) {
@@ -97,6 +102,9 @@ static void take_event(struct carry *x, const struct wire_command_event *e) {
     case WIRE_COMMAND_CREDITS:
         x->credit = MIN(x->credit + e->credits, (uint64_t)WIRE_INPUT_CREDIT);
         feed(x);
+        break;
+    case WIRE_COMMAND_CHANGE:
+        take_change(x->out, e);
         break;
     case WIRE_COMMAND_ENDED: {
         uint64_t number = x->ret->number;
@@ -198,6 +206,7 @@ int toolbox_send(const struct toolbox *t, const struct toolbox_command *command,
         .program = command->program,
         .report = command->report,
         .merge = command->merge,
+        .watch = command->watch,
     };
     limit_sending(t->wire.fd);
     return exec_send(t->wire.fd, &request, err);

@@ -57,6 +57,10 @@ struct toolbox_output {
     bool wants_marks;   /* in `all`, before each piece: which stream it is of */
     bool is_cut;        /* there was more */
     struct buf *report; /* takes what the command reports; NULL: nobody asked */
+    /* Hears of each file that the command changed, as exec_streams.changed; NULL: nobody asked. */
+    void (*changed)(void *arg, const char *path, uint64_t size, bool created);
+    void *changed_arg;
+    unsigned changes;
 };
 #define TOOLBOX_OUTPUT_INIT                                                                        \
     ((struct toolbox_output){                                                                      \
@@ -85,6 +89,7 @@ struct toolbox_command {
     int program;        /* a descriptor to execute; 0: argv[0] */
     bool report;        /* it reports on descriptor 3, for toolbox_output.report */
     bool merge;         /* standard error is standard output */
+    bool watch;         /* the files that it changes below cwd are told, to toolbox_output.changed */
 };
 
 /* Sends the request to run a command. */

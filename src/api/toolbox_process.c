@@ -110,6 +110,13 @@ static void put_notes(struct toolbox_output *out, bool is_oom) {
         (void)buf_puts(&out->all, "\n[cay: a process was killed: the sandbox is out of memory]\n");
 }
 
+/* What a Python program is known to have done, besides its output and figures. */
+static void put_report(struct jsonw *w, const struct cay_python_result *report) {
+    python_put_exception(w, report);
+    python_put_files(w, report);
+    jsonw_put_bool(w, "filesTruncated", report->files_truncated);
+}
+
 static int answer(struct call *c, const struct request *q, struct toolbox_output *out,
                   const struct exec_outcome *outcome, const struct cay_python_result *report,
                   struct cay_error *err) {
@@ -127,7 +134,7 @@ static int answer(struct call *c, const struct request *q, struct toolbox_output
     if (report != NULL) {
         command_put_ms(&w, "durationMs", outcome->elapsed_us);
         if (report->version != NULL)
-            python_put_exception(&w, report);
+            put_report(&w, report);
         python_put_artifacts(&w, report);
     }
     jsonw_end_object(&w);

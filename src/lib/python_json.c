@@ -76,7 +76,7 @@ void python_put_exception(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_end_object(w);
 }
 
-static void put_files(struct jsonw *w, const struct cay_python_result *r) {
+void python_put_files(struct jsonw *w, const struct cay_python_result *r) {
     jsonw_key(w, "files");
     jsonw_begin_array(w);
     for (size_t i = 0; i < r->file_count; i++) {
@@ -87,7 +87,6 @@ static void put_files(struct jsonw *w, const struct cay_python_result *r) {
         jsonw_end_object(w);
     }
     jsonw_end_array(w);
-    jsonw_put_bool(w, "files_truncated", r->files_truncated);
 }
 
 static void put_chart(struct jsonw *w, const char *chart) {
@@ -167,7 +166,8 @@ void python_put_json(struct jsonw *w, const struct python_told *t) {
     if (t->language != NULL)
         put_language(w, t);
     python_put_exception(w, r);
-    put_files(w, r);
+    python_put_files(w, r);
+    jsonw_put_bool(w, "files_truncated", r->files_truncated);
     put_figures(w, r);
     put_report(w, &r->report, t->type);
     put_interpreter(w, r, t->why_cold);

@@ -26,5 +26,7 @@ bool python_remedy(const struct cay_python_result *result, char out[static PYTHO
 
 /* "exception": null, or type, message, traceback, frames and remedy. */
 void python_put_exception(struct jsonw *w, const struct cay_python_result *result);
+/* "files": what it made or changed. */
+void python_put_files(struct jsonw *w, const struct cay_python_result *result);
 /* All of it, as one object. */
 void python_put_json(struct jsonw *w, const struct python_told *t);

@@ -1,5 +1,7 @@
 #include "wire/client_command.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "wire/call.h"
 
@@ -21,6 +23,15 @@ static int take_message(const struct wire_frame *f, struct wire_command_event *r
     case WIRE_CREDIT:
         ret->kind = WIRE_COMMAND_CREDITS;
         ret->credits = MIN(m.number[WIRE_TAG_COUNT], (uint64_t)WIRE_INPUT_CREDIT);
+        return 1;
+    case WIRE_ENTRY:
+        if (m.string[WIRE_TAG_PATH] == NULL)
+            return wire_call_broken(err, "a file without a name");
+        ret->kind = WIRE_COMMAND_CHANGE;
+        ret->data = m.string[WIRE_TAG_PATH];
+        ret->len = strlen(ret->data);
+        ret->size = m.number[WIRE_TAG_SIZE];
+        ret->created = m.number[WIRE_TAG_CREATED] != 0;
         return 1;
     case WIRE_DONE:
         ret->kind = WIRE_COMMAND_ENDED;

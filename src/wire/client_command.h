@@ -12,6 +12,7 @@ enum wire_command_kind {
     WIRE_COMMAND_OUTPUT,  /* is_stderr, data, len */
     WIRE_COMMAND_REPORT,  /* data, len: of a command, or of a context's driver */
     WIRE_COMMAND_CREDITS, /* credits: so many bytes more of input may be sent */
+    WIRE_COMMAND_CHANGE,  /* data (its path, with a zero byte behind), size, created: of a file */
     WIRE_COMMAND_ENDED,   /* outcome; the last event */
 };
 
@@ -21,6 +22,8 @@ struct wire_command_event {
     const char *data; /* until the next call on the reader */
     size_t len;
     uint64_t credits;
+    uint64_t size;
+    bool created;
     struct exec_outcome outcome;
 };
 

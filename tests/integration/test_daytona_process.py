@@ -251,7 +251,8 @@ def test_python(box):
     answer = run_code(box, "python", "import sys, os\nprint(sys.argv[1:], os.environ['A'])",
                       argv=["x", "--help"], envs={"A": "b"})
     assert answer.pop("durationMs") > 0
-    assert answer == {"exitCode": 0, "result": "['x', '--help'] b\n", "artifacts": {"charts": []}, "exception": None}
+    assert answer == {"exitCode": 0, "result": "['x', '--help'] b\n", "artifacts": {"charts": []}, "exception": None,
+                      "files": [], "filesTruncated": False}
     failed = run_code(box, "python", "print(1)\nraise ValueError('oh')")
     assert failed["exitCode"] == 1
     assert failed["result"].startswith("1\n") and "ValueError: oh" in failed["result"]

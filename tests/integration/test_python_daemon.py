@@ -124,6 +124,24 @@ def test_code_run_tells_the_exception(python, box):
     assert "exception" not in python.daemon.call("POST", base, {"code": "true", "language": "bash"})
 
 
+def test_code_run_tells_the_files(python, box):
+    base = f"/toolbox/{python.daemon.list()[0]['id']}/process/code-run"
+    make = ("import os\nos.makedirs('told/deep', exist_ok=True)\nopen('told/deep/new', 'w').write('1234')\n"
+            "open('told/old', 'a').write('x')")
+    for envs in {}, {"PYTHONX": "1"}:  # warm, and cold
+        body = {"code": "import shutil; shutil.rmtree('told', ignore_errors=True)\nimport os; os.mkdir('told')\n"
+                        "open('told/old', 'w').close()\nopen('told/same', 'w').close()", "language": "python"}
+        assert python.daemon.call("POST", base, body)["exitCode"] == 0
+        told = python.daemon.call("POST", base, {"code": make, "language": "python", "envs": envs})
+        assert sorted((f["path"], f["size"], f["created"]) for f in told["files"]) == [
+            ("told/deep/new", 4, True), ("told/old", 1, False)], told
+        assert told["filesTruncated"] is False
+    body = {"code": "for i in range(1001): open(f'told/{i}', 'w').close()", "language": "python"}
+    told = python.daemon.call("POST", base, body)
+    assert len(told["files"]) == 1000 and told["filesTruncated"]
+    python.daemon.call("POST", base, {"code": "import shutil; shutil.rmtree('told')", "language": "python"})
+
+
 SHOWN = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
 
 
