@@ -89,7 +89,7 @@ struct toolbox_command {
     int program;        /* a descriptor to execute; 0: argv[0] */
     bool report;        /* it reports on descriptor 3, for toolbox_output.report */
     bool merge;         /* standard error is standard output */
-    bool watch;         /* the files that it changes below cwd are told, to toolbox_output.changed */
+    bool watch; /* the files that it changes below cwd are told, to toolbox_output.changed */
 };
 
 /* Sends the request to run a command. */

@@ -329,9 +329,10 @@ static int digest_entry(void *user, const struct file_entry *e, struct cay_error
     return r < 0 ? error_sys(err, -r, "reading '%.200s'", e->path) : 0;
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): digest_head writes to newest */
 int files_digest(const struct file_tree *tree, const char *path, bool with_owner,
-                 struct digest *digest, int64_t *newest, struct cay_error *err) {
+                 struct digest *digest,
+                 int64_t *newest, /* NOLINT(readability-non-const-parameter): digest_head writes */
+                 struct cay_error *err) {
     struct digesting g = {.digest = digest, .with_owner = with_owner, .newest = newest};
     struct file_visitor visitor = {.visit = digest_entry, .user = &g};
     struct stat st;

@@ -76,9 +76,10 @@ static void put_number(struct buf *pax, const char *key, uint64_t value) {
 /* A file that ends with a hole has an empty part there. */
 int sparse_put_records(const struct sparse *s, uint64_t size, struct buf *pax, struct buf *map,
                        uint64_t *ret_size) {
-    const struct sparse_part *last = s->count > 0 ? &s->parts[s->count - 1] : NULL;
-    bool open_end = last == NULL || last->at + last->len < size;
-    uint64_t bytes = 0;
+    uint64_t end = 0, bytes = 0;
+    for (size_t i = 0; i < s->count; i++)
+        end = s->parts[i].at + s->parts[i].len;
+    bool open_end = s->count == 0 || end < size;
     *map = BUF_INIT(MAP_MAX);
     (void)buf_printf(map, "%zu\n", s->count + (open_end ? 1 : 0));
     for (size_t i = 0; i < s->count; i++) {

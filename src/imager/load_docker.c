@@ -76,7 +76,7 @@ static int load_image(struct loader *l, const struct json *entry, struct cay_err
     _cleanup_(strv_free) struct strv names = {0};
     _cleanup_(record_freep) struct image_record *record = NULL;
     char hex[HEX_SIZE];
-    const char *config = NULL;
+    const char *config = "";
     int r = json_as_object(entry, err);
     if (r == 0)
         r = json_get_string(entry, "Config", JSON_REQUIRED, &config, err);
