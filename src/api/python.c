@@ -36,7 +36,6 @@ static int run_over(struct call *c, const struct toolbox *t, const struct toolbo
     out->report = &report;
     out->changed = python_take_change;
     out->changed_arg = ret_report;
-    out->changes = 0;
     r = toolbox_carry(c, t, command->input, limit, out, ret, err);
     out->report = NULL;
     out->changed = NULL;

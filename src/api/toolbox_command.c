@@ -65,11 +65,6 @@ static void take_output(struct toolbox_output *o, const struct wire_command_even
         keep(o, &o->part[e->is_stderr], e->data, e->len);
 }
 
-static void take_change(struct toolbox_output *o, const struct wire_command_event *e) {
-    if (o->changed != NULL && o->changes++ < EXEC_CHANGES_MAX)
-        o->changed(o->changed_arg, e->data, e->size, e->created);
-}
-
 /* As much as the other side has room for. What it does not take any more it has its reasons for,
  * and tells them by the other direction. */
 static void feed(struct carry *x) {
@@ -104,7 +99,8 @@ static void take_event(struct carry *x, const struct wire_command_event *e) {
         feed(x);
         break;
     case WIRE_COMMAND_CHANGE:
-        take_change(x->out, e);
+        if (x->out->changed != NULL)
+            x->out->changed(x->out->changed_arg, e->data, e->size, e->created);
         break;
     case WIRE_COMMAND_ENDED: {
         uint64_t number = x->ret->number;

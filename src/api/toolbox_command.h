@@ -57,10 +57,10 @@ struct toolbox_output {
     bool wants_marks;   /* in `all`, before each piece: which stream it is of */
     bool is_cut;        /* there was more */
     struct buf *report; /* takes what the command reports; NULL: nobody asked */
-    /* Hears of each file that the command changed, as exec_streams.changed; NULL: nobody asked. */
+    /* Hears of each file that the command changed, of as many as the inside likes; NULL: nobody
+     * asked. */
     void (*changed)(void *arg, const char *path, uint64_t size, bool created);
     void *changed_arg;
-    unsigned changes;
 };
 #define TOOLBOX_OUTPUT_INIT                                                                        \
     ((struct toolbox_output){                                                                      \
