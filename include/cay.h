@@ -98,9 +98,10 @@ struct cay_image_config {
 
 /* What a sandbox should be. Strings are borrowed for the call. Always start from cay_spec_init. */
 struct cay_spec {
-    const char *name;    /* its hostname too; NULL: generated */
-    const char *image;   /* "host", or the name or id of an image in the store */
-    const char *network; /* "none", or "allow=" and a list of what is reached through a proxy */
+    const char *name;  /* its hostname too; NULL: generated */
+    const char *image; /* "host", or the name or id of an image in the store */
+    const char
+        *network; /* "none", "allow=" and a list of what is reached through a proxy, or "bridge" */
     uint64_t memory_bytes;
     uint64_t disk_bytes; /* 0: half of the memory */
     double cpus;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cay.h>
+#include <cay/program.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -83,6 +84,17 @@ int cay_manager_delete(cay_manager *m, const char *who, bool force, struct cay_e
  * result->timed_out. */
 int cay_manager_run_command(cay_manager *m, const char *who, const struct cay_exec *exec,
                             struct cay_result *result, struct cay_error *err);
+
+/* The same for a Python program, as cay_sandbox_python, and for one in any language, as
+ * cay_sandbox_program. The daemon's interpreter is used where it is the sandbox's own and exec has
+ * no env, work_dir or user: python->warm and python->waits are not looked at. What there is of a
+ * result is to be released in any case. */
+int cay_manager_run_python(cay_manager *m, const char *who, const struct cay_python *python,
+                           const struct cay_exec *exec, struct cay_python_result *result,
+                           struct cay_error *err);
+int cay_manager_run_program(cay_manager *m, const char *who, const struct cay_program *code,
+                            const struct cay_exec *exec, struct cay_program_result *result,
+                            struct cay_error *err);
 
 /* Paths inside are relative to the sandbox's work folder unless they begin with a slash. */
 

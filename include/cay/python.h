@@ -89,8 +89,8 @@ struct cay_python_result {
     struct cay_python_report report;
 };
 
-/* Runs a program to its end, as cay_sandbox_exec runs a command; argv and input of exec are not
- * used, nor is tty. What there is of a result is to be released in any case. */
+/* Runs a program to its end, as cay_sandbox_exec runs a command; argv of exec is not used, nor is
+ * tty. What there is of a result is to be released in any case. */
 int cay_sandbox_python(cay_sandbox *box, const struct cay_python *python,
                        const struct cay_exec *exec, struct cay_python_result *result,
                        struct cay_error *err);

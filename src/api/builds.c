@@ -1,71 +1,31 @@
-#include "api/builds.h"
+#include "api/builds_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "api/build_file.h"
-#include "api/images.h"
-#include "base/auto.h"
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/id.h"
 #include "base/path.h"
 #include "base/str.h"
 
 enum {
-    RUNNING_MAX = 2, /* at the same time; the others wait */
-    OWNER_MAX = 8,   /* not at their end, of one owner */
+    OWNER_MAX = 8, /* not at their end, of one owner */
     UNFINISHED_MAX = 24,
-    KEPT_MAX = 64, /* all, of which the oldest at their end go first */
-    LOG_MAX = 1 << 20,
-    CANCEL_LOOK_MS = 100,
+    KEPT_MAX = 64,            /* all, of which the oldest at their end go first */
     UNCLAIMED_MS = 60 * 1000, /* then a build that nobody runs counts as given up */
-    LINE_SHOWN = 160,
 };
 
 #define PREFIX "cay-build/"
-static const char cut_short[] = "\n… the log is longer than what is kept of it\n";
-
-struct build {
-    struct builds *all;
-    struct build *next; /* older */
-    unsigned references;
-    char name[REFERENCE_TEXT_SIZE];
-    char owner[OWNER_SIZE];
-    bool is_snapshot;
-    char *dockerfile;
-    enum build_state state;
-    bool has_runner;
-    char reason[SANDBOX_TEXT_SIZE];
-    int64_t created_ms, updated_ms, born; /* born: monotonic */
-    struct buf log;
-    int cancel;
-    int contexts; /* -1: none */
-    int file;     /* where it is kept; -1: nowhere */
-    char file_name[ID_SIZE];
-};
-
-struct builds {
-    const struct image_ops *ops;
-    pthread_mutex_t lock; /* of all that follows, and of every build */
-    pthread_cond_t changed;
-    struct build *first; /* newest first */
-    int folder;          /* where they are kept; -1: nowhere */
-    unsigned running;
-};
 
 /* ---- the table; with the lock held ---- */
 
-static void put(struct build *one) {
+void build_put(struct build *one) {
     if (--one->references > 0)
         return;
     fd_close(&one->cancel);
@@ -76,11 +36,11 @@ static void put(struct build *one) {
     free(one);
 }
 
-static bool is_finished(const struct build *one) {
+bool build_is_finished(const struct build *one) {
     return one->state == BUILD_DONE || one->state == BUILD_FAILED;
 }
 
-static struct build *find(const struct builds *b, const char *name) {
+struct build *builds_lookup(const struct builds *b, const char *name) {
     struct build *one = b->first;
     while (one != NULL && !str_equal(one->name, name))
         one = one->next;
@@ -97,34 +57,39 @@ static void forget(struct builds *b, struct build *one) {
     if (one->file >= 0)
         (void)unlinkat(b->folder, one->file_name, 0);
     fd_close(&one->file);
-    put(one);
+    build_put(one);
 }
 
-static void look(const struct build *one, struct build_view *ret) {
+void build_show(const struct build *one, struct build_view *ret) {
     *ret = (struct build_view){
         .state = one->state, .created_ms = one->created_ms, .updated_ms = one->updated_ms};
     memcpy(ret->name, one->name, sizeof ret->name);
     memcpy(ret->reason, one->reason, sizeof ret->reason);
 }
 
-/* As it is now, to the disk. */
-static void keep(const struct build *one) {
+void build_keep(const struct build *one) {
     struct build_note n = {.is_snapshot = one->is_snapshot};
-    look(one, &n.view);
+    build_show(one, &n.view);
     memcpy(n.owner, one->owner, sizeof n.owner);
     build_file_note(one->file, &n);
 }
 
+void build_append_log(struct build *one, const char *data, size_t len) {
+    size_t at = one->log.len;
+    if (buf_append(&one->log, data, len) == 0)
+        build_file_log(one->file, at, data, len);
+}
+
 /* What no runner came for within a minute, since its sandbox was removed before. */
 static bool is_unclaimed(const struct build *one) {
-    return !one->has_runner && !is_finished(one) && clock_ms() - one->born > UNCLAIMED_MS;
+    return !one->has_runner && !build_is_finished(one) && clock_ms() - one->born > UNCLAIMED_MS;
 }
 
 static void make_room(struct builds *b) {
     size_t count = 0;
     for (struct build *one = b->first, *next; one != NULL; one = next) {
         next = one->next;
-        if (is_unclaimed(one) || (++count >= KEPT_MAX && is_finished(one)))
+        if (is_unclaimed(one) || (++count >= KEPT_MAX && build_is_finished(one)))
             forget(b, one);
     }
 }
@@ -132,8 +97,8 @@ static void make_room(struct builds *b) {
 static int check_limits(const struct builds *b, const char *owner, struct cay_error *err) {
     size_t all = 0, own = 0;
     for (const struct build *one = b->first; one != NULL; one = one->next) {
-        all += !is_finished(one);
-        own += !is_finished(one) && str_equal(one->owner, owner);
+        all += !build_is_finished(one);
+        own += !build_is_finished(one) && str_equal(one->owner, owner);
     }
     if (own < OWNER_MAX && all < UNFINISHED_MAX)
         return 0;
@@ -143,10 +108,10 @@ static int check_limits(const struct builds *b, const char *owner, struct cay_er
 }
 
 static int check_name(struct builds *b, const char *name, struct cay_error *err) {
-    struct build *before = find(b, name);
+    struct build *before = builds_lookup(b, name);
     if (before == NULL)
         return 0;
-    if (is_finished(before)) {
+    if (build_is_finished(before)) {
         forget(b, before);
         return 0;
     }
@@ -164,17 +129,11 @@ static int admit(struct builds *b, struct build *one, struct cay_error *err) {
     one->next = b->first;
     b->first = one;
     one->file = build_file_make(b->folder, one->file_name);
-    keep(one);
+    build_keep(one);
     return 0;
 }
 
 /* ---- those of before ---- */
-
-static void append_log(struct build *one, const char *data, size_t len) {
-    size_t at = one->log.len;
-    if (buf_append(&one->log, data, len) == 0)
-        build_file_log(one->file, at, data, len);
-}
 
 /* Newest first. */
 static void insert(struct builds *b, struct build *one) {
@@ -187,14 +146,14 @@ static void insert(struct builds *b, struct build *one) {
 
 static void give_up(struct build *one) {
     static const char line[] = "error: the daemon ended while it was being built\n";
-    if (is_finished(one))
+    if (build_is_finished(one))
         return;
     one->state = BUILD_FAILED;
     one->updated_ms = clock_wall_ms();
     (void)snprintf(one->reason, sizeof one->reason,
                    "the daemon ended while it was being built; ask for it again");
-    append_log(one, line, strlen(line));
-    keep(one);
+    build_append_log(one, line, strlen(line));
+    build_keep(one);
 }
 
 static int load_one(void *user, int folder, const char *name) {
@@ -204,12 +163,12 @@ static int load_one(void *user, int folder, const char *name) {
     if (one == NULL)
         return 0;
     *one = (struct build){.all = b, .references = 1, .cancel = -1, .contexts = -1, .file = -1};
-    one->log = BUF_INIT(LOG_MAX + sizeof cut_short + LINE_SHOWN);
+    one->log = BUF_INIT(BUILD_LOG_MAX + BUILD_LOG_END);
     if (id_is_valid(name))
         one->file = build_file_open(folder, name, &n, &one->log);
     if (one->file < 0) {
         (void)unlinkat(folder, name, 0); /* nothing that we wrote */
-        put(one);
+        build_put(one);
         return 0;
     }
     memcpy(one->file_name, name, ID_SIZE);
@@ -288,7 +247,7 @@ static int fill(struct build *one, const char *owner, const char *name, const ch
     one->references = 1;
     one->contexts = one->file = -1;
     one->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    one->log = BUF_INIT(LOG_MAX + sizeof cut_short + LINE_SHOWN);
+    one->log = BUF_INIT(BUILD_LOG_MAX + BUILD_LOG_END);
     one->created_ms = one->updated_ms = clock_wall_ms();
     one->born = clock_ms();
     one->is_snapshot = name[0] != '\0';
@@ -315,7 +274,7 @@ int builds_add(struct builds *b, const char *owner, const char *name, const char
         one->references++;
         *ret = one;
     } else {
-        put(one);
+        build_put(one);
     }
     (void)pthread_mutex_unlock(&b->lock);
     return r;
@@ -329,246 +288,6 @@ bool builds_is_name(const char *image_name) {
     return str_starts(image_name, PREFIX);
 }
 
-/* ---- the log ---- */
-
-static void note(struct build *one, const char *data, size_t len) {
-    (void)pthread_mutex_lock(&one->all->lock);
-    size_t room = one->log.len < LOG_MAX ? LOG_MAX - one->log.len : 0;
-    append_log(one, data, MIN(len, room));
-    if (len > room && room > 0)
-        append_log(one, cut_short, strlen(cut_short));
-    (void)pthread_cond_broadcast(&one->all->changed);
-    (void)pthread_mutex_unlock(&one->all->lock);
-}
-
-struct listening {
-    struct build *one;
-    int in;
-};
-
-static void *listen_to(void *arg) {
-    const struct listening *l = arg;
-    char chunk[4096];
-    ssize_t n;
-    while ((n = TEMP_FAILURE_RETRY(read(l->in, chunk, sizeof chunk))) > 0)
-        note(l->one, chunk, (size_t)n);
-    return NULL;
-}
-
-/* The last line that says something, for who sees no log; with the lock held. */
-static void last_line(const struct build *one, char out[static LINE_SHOWN]) {
-    const char *text = buf_text(&one->log), *end = text + one->log.len;
-    char line[LINE_SHOWN];
-    while (end > text && strchr("\r\n\t ", end[-1]) != NULL)
-        end--;
-    const char *begin = end;
-    while (begin > text && begin[-1] != '\n')
-        begin--;
-    size_t len = MIN((size_t)(end - begin), sizeof line - 1);
-    memcpy(line, end - len, len);
-    line[len] = '\0';
-    (void)str_escape(out, LINE_SHOWN, line);
-}
-
-ssize_t build_read_log(struct build *one, size_t from, char *data, size_t size, int64_t wait_ms) {
-    int64_t until = clock_ms() + wait_ms;
-    struct timespec at = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
-    (void)pthread_mutex_lock(&one->all->lock);
-    while (one->log.len <= from && !is_finished(one) && clock_ms() < until)
-        (void)pthread_cond_timedwait(&one->all->changed, &one->all->lock, &at);
-    size_t n = one->log.len > from ? MIN(one->log.len - from, size) : 0;
-    if (n > 0)
-        memcpy(data, one->log.data + from, n);
-    bool ended = is_finished(one);
-    (void)pthread_mutex_unlock(&one->all->lock);
-    return n > 0 || ended ? (ssize_t)n : -EAGAIN;
-}
-
-/* ---- running ---- */
-
-/* A descriptor with the text, at its beginning. */
-static int text_fd(const char *text, struct cay_error *err) {
-    _cleanup_(closep) int fd = memfd_create("dockerfile", MFD_CLOEXEC);
-    int r = fd < 0 ? -errno : fd_write_all(fd, text, strlen(text));
-    if (r == 0 && lseek(fd, 0, SEEK_SET) < 0)
-        r = -errno;
-    return r < 0 ? error_sys(err, -r, "keeping the Dockerfile") : TAKE_FD(fd);
-}
-
-/* The process beside us writes to a pipe, which ends with it. */
-static int build_heard(struct build *one, struct image_build_order *order, char id[static HEX_SIZE],
-                       struct cay_error *err) {
-    int ends[2];
-    pthread_t listener;
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return error_errno(err, "making a pipe");
-    struct listening l = {one, ends[0]};
-    int r = pthread_create(&listener, NULL, listen_to, &l);
-    if (r == 0) {
-        order->log = ends[1];
-        r = one->all->ops->build(one->all->ops->user, order, id, err);
-    } else {
-        r = error_sys(err, r, "starting to read the log");
-        listener = pthread_self();
-    }
-    (void)close(ends[1]);
-    if (order->log >= 0)
-        (void)pthread_join(listener, NULL);
-    (void)close(ends[0]);
-    return r;
-}
-
-static int build_it(struct build *one, int cancel, char id[static HEX_SIZE],
-                    struct cay_error *err) {
-    _cleanup_(closep) int dockerfile = text_fd(one->dockerfile, err);
-    struct image_build_order order = {.name = one->is_snapshot ? one->name : "",
-                                      .dockerfile = dockerfile,
-                                      .contexts = one->contexts,
-                                      .log = -1,
-                                      .cancel = cancel};
-    return dockerfile < 0 ? dockerfile : build_heard(one, &order, id, err);
-}
-
-static bool is_readable(int fd) {
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    return fd >= 0 && poll(&p, 1, 0) > 0;
-}
-
-/* With the lock held: true once it is one of those that run. */
-static bool take_place(struct build *one) {
-    if (one->state == BUILD_PENDING && one->all->running < RUNNING_MAX) {
-        one->all->running++;
-        one->state = BUILD_RUNNING;
-        one->updated_ms = clock_wall_ms();
-        keep(one);
-    }
-    return one->state == BUILD_RUNNING;
-}
-
-/* Its cancelling is told by a descriptor, not by the condition: hence the looks. */
-static int wait_for_place(struct build *one, int cancel, struct cay_error *err) {
-    struct builds *b = one->all;
-    bool given_up = false;
-    (void)pthread_mutex_lock(&b->lock);
-    while (!take_place(one) && !given_up) {
-        int64_t until = clock_ms() + CANCEL_LOOK_MS;
-        struct timespec at = {.tv_sec = until / 1000, .tv_nsec = until % 1000 * 1000000};
-        (void)pthread_cond_timedwait(&b->changed, &b->lock, &at);
-        given_up = is_readable(cancel);
-    }
-    (void)pthread_mutex_unlock(&b->lock);
-    return given_up ? error_set(err, CAY_CONFLICT, "nobody wants it any more") : 0;
-}
-
-static void settle(struct build *one, int result, const struct cay_error *err) {
-    char line[LINE_SHOWN] = "", text[sizeof err->message + sizeof err->remedy + 16];
-    struct builds *b = one->all;
-    if (result < 0) {
-        (void)snprintf(text, sizeof text, "error: %s; %s\n", err->message, err->remedy);
-        (void)pthread_mutex_lock(&b->lock);
-        last_line(one, line);
-        (void)pthread_mutex_unlock(&b->lock);
-        note(one, text, strlen(text));
-    }
-    (void)pthread_mutex_lock(&b->lock);
-    if (one->state == BUILD_RUNNING)
-        b->running--;
-    one->state = result < 0 ? BUILD_FAILED : BUILD_DONE;
-    if (result < 0) {
-        (void)snprintf(one->reason, sizeof one->reason, "%.320s%s%s", err->message,
-                       line[0] != '\0' ? "; its log ends with: " : "", line);
-    }
-    one->updated_ms = clock_wall_ms();
-    keep(one);
-    (void)pthread_cond_broadcast(&b->changed);
-    (void)pthread_mutex_unlock(&b->lock);
-}
-
-static int run(struct build *one, int cancel, char id[static HEX_SIZE], struct cay_error *err) {
-    struct cay_error why = {0};
-    int r = wait_for_place(one, cancel, &why);
-    if (r == 0)
-        r = build_it(one, cancel, id, &why);
-    settle(one, r, &why);
-    if (r < 0) {
-        error_set(err, why.code, "%s", one->reason);
-        (void)error_remedy(err, "%s", why.remedy);
-    }
-    return r;
-}
-
-/* With the lock held: true if nobody else runs it. Its runner has a reference. */
-static bool claim(struct build *one) {
-    bool is_mine = one->state == BUILD_PENDING && !one->has_runner;
-    one->has_runner |= is_mine;
-    if (is_mine)
-        one->references++;
-    return is_mine;
-}
-
-static void unclaim(struct build *one) {
-    struct builds *b = one->all;
-    (void)pthread_mutex_lock(&b->lock);
-    one->has_runner = false;
-    (void)pthread_cond_broadcast(&b->changed);
-    put(one);
-    (void)pthread_mutex_unlock(&b->lock);
-}
-
-/* What ran before, and is asked for again by whoever starts its sandbox. */
-static int refuse_run(const struct build *one, struct cay_error *err) {
-    if (one != NULL && one->state == BUILD_FAILED) {
-        error_set(err, CAY_CONFLICT, "%s", one->reason);
-        return error_remedy(err, "mend the Dockerfile, and create the sandbox again");
-    }
-    error_set(err, CAY_NOT_FOUND, "the image of this sandbox was never built");
-    return error_remedy(err, "the daemon ended meanwhile: create the sandbox again");
-}
-
-int builds_run(struct builds *b, const char *name, int cancel, char id[static HEX_SIZE],
-               struct cay_error *err) {
-    (void)pthread_mutex_lock(&b->lock);
-    struct build *one = find(b, name);
-    bool is_mine = one != NULL && claim(one);
-    int r = is_mine ? 0 : refuse_run(one, err);
-    (void)pthread_mutex_unlock(&b->lock);
-    if (!is_mine)
-        return r;
-    r = run(one, cancel, id, err);
-    unclaim(one);
-    return r;
-}
-
-static void *run_apart(void *arg) {
-    struct build *one = arg;
-    struct cay_error ignored; /* kept in it */
-    char id[HEX_SIZE];
-    (void)run(one, one->cancel, id, &ignored);
-    unclaim(one);
-    return NULL;
-}
-
-int builds_start(struct build *one, struct build_view *ret_view, struct cay_error *err) {
-    pthread_t thread;
-    (void)pthread_mutex_lock(&one->all->lock);
-    bool is_mine = claim(one);
-    (void)take_place(one); /* so that its first look says whether it runs */
-    look(one, ret_view);
-    (void)pthread_mutex_unlock(&one->all->lock);
-    if (!is_mine)
-        return error_set(err, CAY_CONFLICT, "it runs already");
-    int r = pthread_create(&thread, NULL, run_apart, one);
-    if (r == 0)
-        return -pthread_detach(thread);
-    struct cay_error why;
-    r = error_sys(&why, r, "starting a build");
-    settle(one, r, &why);
-    unclaim(one);
-    if (err != NULL)
-        *err = why;
-    return r;
-}
-
 /* ---- looking ---- */
 
 static bool may_see(const struct key *caller, const struct build *one) {
@@ -577,7 +296,7 @@ static bool may_see(const struct key *caller, const struct build *one) {
 
 struct build *builds_find(struct builds *b, const struct key *caller, const char *name) {
     (void)pthread_mutex_lock(&b->lock);
-    struct build *one = find(b, name);
+    struct build *one = builds_lookup(b, name);
     if (one != NULL && !may_see(caller, one))
         one = NULL;
     if (one != NULL)
@@ -593,7 +312,7 @@ void builds_each(struct builds *b, const struct key *caller,
         struct build_view view;
         if (!one->is_snapshot || one->state == BUILD_DONE || !may_see(caller, one))
             continue;
-        look(one, &view);
+        build_show(one, &view);
         fn(user, &view);
     }
     (void)pthread_mutex_unlock(&b->lock);
@@ -601,7 +320,7 @@ void builds_each(struct builds *b, const struct key *caller,
 
 void build_look(struct build *one, struct build_view *ret) {
     (void)pthread_mutex_lock(&one->all->lock);
-    look(one, ret);
+    build_show(one, ret);
     (void)pthread_mutex_unlock(&one->all->lock);
 }
 
@@ -619,6 +338,6 @@ enum build_state builds_drop(struct build *one) {
 void build_unref(struct build *one) {
     struct builds *b = one->all;
     (void)pthread_mutex_lock(&b->lock);
-    put(one);
+    build_put(one);
     (void)pthread_mutex_unlock(&b->lock);
 }

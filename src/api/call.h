@@ -16,6 +16,7 @@ struct image_ops;
 struct interpreters;
 struct manager;
 struct operation;
+struct outputs;
 struct ws;
 
 enum {
@@ -62,6 +63,7 @@ struct call {
     struct builds *builds;
     struct contexts *contexts;         /* NULL: there are none */
     struct interpreters *interpreters; /* NULL: there are none */
+    struct outputs *outputs;           /* NULL: there are none */
     struct target target;
     char *uri;                    /* as it was sent */
     struct preview_place preview; /* what it is a preview of, if it is one */
@@ -100,6 +102,9 @@ void call_free(struct call *c);
 void call_fail(struct call *c, const struct cay_error *err, unsigned status);
 /* One row as the answer, as JSON or as a table. */
 void call_answer(struct call *c, const struct sheet_kind *kind, const void *row);
+/* So many bytes of a file, which is taken. (answer_file.c) */
+int call_answer_file(struct call *c, const char *type, int *fd, uint64_t bytes,
+                     struct cay_error *err);
 int call_add_header(struct call *c, const char *name, const char *value, struct cay_error *err);
 
 enum { CALL_ORIGIN_SIZE = 320 };

@@ -141,7 +141,7 @@ static void put_network(struct jsonw *w, const char *network) {
     bool is_open = str_starts(network, "allow=");
     _cleanup_(buf_free) struct buf ranges = BUF_INIT(NETWORK_TEXT_SIZE);
     _cleanup_(buf_free) struct buf domains = BUF_INIT(NETWORK_TEXT_SIZE);
-    jsonw_put_bool(w, "networkBlockAll", !is_open);
+    jsonw_put_bool(w, "networkBlockAll", !is_open && !network_is_bridge(network));
     if (!is_open)
         return;
     for (const char *at = strchr(network, '=') + 1; *at != '\0';) {

@@ -170,6 +170,7 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
     q->call.images = q->http->options.images;
     q->call.builds = q->http->options.builds;
     q->call.contexts = q->http->options.contexts;
+    q->call.outputs = q->http->options.outputs;
     q->call.interpreters = q->http->options.interpreters;
     q->call.method = "";
     http_keep_public_url(q);

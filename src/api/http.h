@@ -11,6 +11,7 @@
 struct builds;
 struct cay_error;
 struct contexts;
+struct outputs;
 struct http;
 struct image_ops;
 struct interpreters;
@@ -36,6 +37,7 @@ struct http_options {
     const struct image_ops *images;
     struct builds *builds;
     struct contexts *contexts; /* NULL: there are none */
+    struct outputs *outputs;   /* the same */
     struct interpreters *interpreters;
 };
 

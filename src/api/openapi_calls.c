@@ -154,6 +154,7 @@ static const struct openapi_call calls[] = {
     {"GET", "/api/cay/sandbox", NULL, "200 [CaySandbox]"},
     {"POST", "/api/cay/sandbox", "CayCreate", "200 CaySandbox"},
     {"POST", "/api/cay/python", "PythonRun", "200 PythonDone"},
+    {"GET", "/api/cay/python/output/{output}", NULL, "200 bytes"},
     {"GET", OWN, NULL, "200 CaySandbox"},
     {"DELETE", OWN, NULL, "204"},
     {"POST", OWN "/start", NULL, "200 CaySandbox"},

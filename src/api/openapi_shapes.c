@@ -59,16 +59,18 @@ static const struct openapi_shape shapes[] = {
     {"CreateApiKey", "name:s! permissions:[s] expiresAt:t?"},
     /* ---- the toolbox ---- */
     {"Execute", "command:s! cwd:s envs:m timeout:i"},
-    {"Executed", "exitCode:i! result:s! oomKilled:b"},
-    {"CodeRun", "code:s! language:s! argv:[s] envs:m timeout:i svg:b"},
+    {"Executed", "exitCode:i! result:s! oomKilled:b outputTruncated:b outputFile:s?"},
+    {"CodeRun", "code:s! language:s! argv:[s] envs:m timeout:i packages:[s] code_type:s svg:b"},
     {"PythonRun", "code:s! name:s argv:[s] envs:m cwd:s timeout:i packages:[s] code_type:s "
                   "network:s idle_output_timeout:i svg:b"},
     {"PythonDone", "exit_code:i! stdout:s! stderr:s! timed_out:b! oom_killed:b! "
-                   "output_truncated:b! duration_ms:n! idle_output:b! exception:o? files:[o]! "
+                   "output_truncated:b! duration_ms:n! idle_output:b! stdout_file:s? "
+                   "stderr_file:s? exception:o? files:[o]! "
                    "files_truncated:b! figures:[o]! code_type:s! problems:[s]! report:o? "
                    "interpreter:o! tier:s!"},
-    {"CodeDone", "exitCode:i! result:s! oomKilled:b durationMs:n! exception:o? files:[o] "
-                 "filesTruncated:b artifacts:o"},
+    {"CodeDone", "exitCode:i! result:s! oomKilled:b outputTruncated:b outputFile:s? durationMs:n! "
+                 "exception:o? files:[o] filesTruncated:b code_type:s problems:[s] "
+                 "report:o? artifacts:o"},
     {"SessionId", "sessionId:s!"},
     {"Session", "sessionId:s! commands:[Command]!"},
     {"Command", "id:s! command:s! exitCode:i"},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/python_output.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -13,7 +14,13 @@
 #include "lib/python_report.h"
 #include "manager/interpreters.h"
 
-enum { GRACE_MS = 5000, TIMEOUT_S = 60, TIMEOUT_MAX_S = 24 * 3600, CAPTURE = 1024 * 1024 };
+enum {
+    GRACE_MS = 5000,
+    TIMEOUT_S = 60,
+    TIMEOUT_MAX_S = 24 * 3600,
+    CAPTURE = 1024 * 1024,
+    INDEX_URL_SIZE = 1024
+};
 
 /* ---- in a sandbox that stays ---- */
 
@@ -53,6 +60,7 @@ static struct toolbox_command make_command(const struct python_code *code, const
                                     .timeout_ms = code->timeout_ms,
                                     .report = true,
                                     .merge = true,
+                                    .spills = true,
                                     .watch = true};
 }
 
@@ -108,21 +116,39 @@ static int run_cold(struct call *c, const struct python_code *code,
     return r < 0 ? r : run_over(c, &t, &command, out, ret, ret_report, err);
 }
 
+static int judge_code(const struct cay_python *program, struct exec_outcome *outcome,
+                      struct cay_python_result *report, struct cay_error *err) {
+    if (report->version == NULL) /* it never began */
+        return 0;
+    int r = python_judge_options(program, report, err);
+    if (r == 0 && outcome->exit_code == 0 && report->report.problem_count > 0)
+        outcome->exit_code = 1;
+    return r;
+}
+
 int python_run_code(struct call *c, const struct python_code *code, struct toolbox_output *out,
                     struct exec_outcome *ret, struct cay_python_result *ret_report,
                     struct cay_error *err) {
     _cleanup_(buf_free) struct buf input = BUF_INIT(PYTHON_REQUEST_MAX);
+    char index_url[INDEX_URL_SIZE] = "";
+    if (c->interpreters != NULL)
+        interpreters_index(c->interpreters, index_url, sizeof index_url);
     const struct cay_python program = {.name = "-c",
                                        .code = code->text,
                                        .code_len = strlen(code->text),
                                        .args = (const char *const *)code->argv->v,
+                                       .packages = (const char *const *)code->packages->v,
+                                       .index_url = index_url,
+                                       .type = code->type,
                                        .svg = code->svg};
     int r = python_put_request(&program, &input, err);
-    if (r == 0)
+    if (r == 0 && code->packages->len > 0)
+        say(c, "packages are installed for it");
+    else if (r == 0)
         r = run_warm(c, code, &input, out, ret, ret_report, err);
     if (r == 0)
         r = run_cold(c, code, &program, &input, out, ret, ret_report, err);
-    return MIN(r, 0);
+    return r < 0 ? r : judge_code(&program, ret, ret_report, err);
 }
 
 /* A chart that is no chart any more with what JSON allows at most is left away. */
@@ -166,7 +192,7 @@ void python_put_artifacts(struct jsonw *w, const struct cay_python_result *resul
 
 struct request {
     struct json_document *doc;
-    const char *code, *cwd, *name, *network, *type_name;
+    const char *code, *cwd, *name, *network;
     enum cay_python_type type;
     struct strv env, argv, packages;
     int64_t timeout_s, quiet_s;
@@ -180,12 +206,12 @@ static void request_free(struct request *q) {
     strv_free(&q->packages);
 }
 
-static int read_type(const struct json *root, struct request *q, struct cay_error *err) {
-    q->type_name = python_types[0];
-    int r = json_get_string(root, "code_type", JSON_OPTIONAL, &q->type_name, err);
+int python_read_type(const struct json *root, enum cay_python_type *ret, struct cay_error *err) {
+    const char *name = python_types[CAY_PYTHON_OTHERS];
+    int r = json_get_string(root, "code_type", JSON_OPTIONAL, &name, err);
     for (size_t i = 0; r == 0 && python_types[i] != NULL; i++)
-        if (str_equal(q->type_name, python_types[i])) {
-            q->type = (enum cay_python_type)i;
+        if (str_equal(name, python_types[i])) {
+            *ret = (enum cay_python_type)i;
             return 0;
         }
     if (r < 0)
@@ -230,17 +256,23 @@ static int read_request(const struct call *c, struct request *q, struct cay_erro
     if (r == 0)
         r = toolbox_read_argv(&root, "packages", &q->packages, err);
     if (r == 0)
-        r = read_type(&root, q, err);
+        r = python_read_type(&root, &q->type, err);
     return r < 0 ? r : read_network(c, &root, q, err);
 }
 
 static int answer(struct call *c, const struct request *q, struct cay_python_result *result,
-                  const char *why_cold) {
+                  const struct python_prints *prints, const char *why_cold) {
+    char places[2][PYTHON_PLACE_SIZE];
     if (result->run.exit_code == 0 && result->report.problem_count > 0)
         result->run.exit_code = 1; /* a program that breaks its rules has failed */
+    const char *out = python_note_more(prints, 0, &result->run, places[0]);
+    const char *errors = python_note_more(prints, 1, &result->run, places[1]);
     const struct cay_program_result program = {.program = *result};
-    const struct python_told told = {
-        .result = &program, .type = q->type_name, .why_cold = why_cold};
+    const struct python_told told = {.result = &program,
+                                     .type = python_types[q->type],
+                                     .why_cold = why_cold,
+                                     .out_file = out,
+                                     .err_file = errors};
     struct jsonw w = JSONW_INIT(&c->answer.body);
     python_put_json(&w, &told);
     return 0;
@@ -255,7 +287,11 @@ static int run_request(struct call *c, const struct request *q, struct cay_error
                                        .packages = (const char *const *)q->packages.v,
                                        .type = q->type,
                                        .svg = q->svg};
-    const struct interpreters_caller caller = {.socket = call_socket(c), .network = q->network};
+    struct python_prints prints = PYTHON_PRINTS_INIT(c->outputs, c->caller.id);
+    const struct interpreters_caller caller = {.socket = call_socket(c),
+                                               .network = q->network,
+                                               .more = python_take_more,
+                                               .more_arg = &prints};
     struct cay_exec exec = CAY_EXEC_INIT;
     exec.env = (const char *const *)q->env.v;
     exec.work_dir = q->cwd;
@@ -264,7 +300,10 @@ static int run_request(struct call *c, const struct request *q, struct cay_error
     exec.capture_max = CAPTURE;
     _cleanup_(cay_python_result_free) struct cay_python_result result;
     int r = interpreters_run(c->interpreters, &program, &exec, &caller, &result, why_cold, err);
-    return r < 0 ? r : answer(c, q, &result, why_cold);
+    if (r == 0)
+        r = answer(c, q, &result, &prints, why_cold);
+    python_prints_end(&prints, r == 0);
+    return r;
 }
 
 static int run_fresh(struct call *c, struct cay_error *err) {
@@ -277,5 +316,6 @@ static int run_fresh(struct call *c, struct cay_error *err) {
 
 static const struct route routes[] = {
     {"POST", "/api/cay/python", run_fresh, NEED_SANDBOXES, .body_max = CALL_CODE_MAX},
+    {"GET", "/api/cay/python/output/{output}", python_output_handle, NEED_SANDBOXES},
 };
 const struct route_table python_routes = {routes, ARRAY_LEN(routes)};

@@ -11,13 +11,20 @@ extern const struct route_table python_routes;
 struct python_code {
     const char *text;
     const struct strv *argv, *env;
+    const struct strv *packages; /* as those of struct cay_python */
+    enum cay_python_type type;
     int64_t timeout_ms; /* 0: none */
     bool svg;           /* figures as SVG too */
 };
 
+/* The member "code_type" of a request; CAY_PYTHON_OTHERS if there is none. */
+int python_read_type(const struct json *root, enum cay_python_type *ret, struct cay_error *err);
+
 /* Runs it in the call's sandbox, by a copy of its image's interpreter if that fits, with its output
- * and outcome, and what it reported (to be released in any case). A header of the answer says which
- * it was, and why. An image without Python is language_missing in the output, and 127. */
+ * and outcome, and what it reported (to be released in any case). One that breaks the rules of its
+ * type has failed; packages that cannot be installed are an error. A header of the answer says
+ * which interpreter it was, and why. An image without Python is language_missing in the output, and
+ * 127. */
 int python_run_code(struct call *c, const struct python_code *code, struct toolbox_output *out,
                     struct exec_outcome *ret, struct cay_python_result *ret_report,
                     struct cay_error *err);

@@ -1,10 +1,8 @@
 #include "api/s3.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/call.h"
 #include "api/contexts.h"
@@ -233,24 +231,6 @@ static int list(struct call *c, struct cay_error *err) {
 
 /* ---- reading ---- */
 
-struct file_stream {
-    struct stream stream; /* first */
-    int fd;
-};
-
-static size_t read_file(struct stream *stream, char *data, size_t size) {
-    struct file_stream *s = (struct file_stream *)stream;
-    ssize_t n = TEMP_FAILURE_RETRY(read(s->fd, data, size));
-    stream->failed = n < 0;
-    return n > 0 ? (size_t)n : 0;
-}
-
-static void close_file(struct stream *stream) {
-    struct file_stream *s = (struct file_stream *)stream;
-    fd_close(&s->fd);
-    free(s);
-}
-
 static int get(struct call *c, struct cay_error *err) {
     const char *hash;
     uint64_t bytes = 0;
@@ -260,14 +240,8 @@ static int get(struct call *c, struct cay_error *err) {
     _cleanup_(closep) int fd = contexts_find(c->contexts, c->caller.id, hash, &bytes, err);
     if (fd < 0)
         return fd;
-    struct file_stream *s = calloc(1, sizeof *s);
-    if (s == NULL)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    *s = (struct file_stream){{.read = read_file, .close = close_file}, TAKE_FD(fd)};
-    c->answer.type = "application/x-tar";
-    c->answer.stream = &s->stream;
-    c->answer.stream_bytes = bytes;
-    return add_tag(c, hash, err);
+    r = call_answer_file(c, "application/x-tar", &fd, bytes, err);
+    return r < 0 ? r : add_tag(c, hash, err);
 }
 
 /* ---- uploads ---- */

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -107,6 +108,7 @@ static void take_event(struct carry *x, const struct wire_command_event *e) {
         *x->ret = e->outcome;
         x->ret->started = true;
         x->ret->number = number;
+        x->out->is_cut |= e->outcome.printed > TOOLBOX_OUTPUT_MAX;
         x->ended = true;
     }
     }
@@ -203,9 +205,17 @@ int toolbox_send(const struct toolbox *t, const struct toolbox_command *command,
         .report = command->report,
         .merge = command->merge,
         .watch = command->watch,
+        .told_max = command->spills ? TOOLBOX_OUTPUT_MAX : 0,
     };
     limit_sending(t->wire.fd);
     return exec_send(t->wire.fd, &request, err);
+}
+
+bool toolbox_ran_out_of_memory(const struct call *c, int exit_code, int64_t began_ms) {
+    struct engine_stats stats;
+    struct cay_error ignored;
+    return exit_code == 128 + SIGKILL && manager_stats(c->manager, c->who, &stats, &ignored) == 0 &&
+           stats.oom_age_ms >= 0 && stats.oom_age_ms < clock_ms() - began_ms;
 }
 
 int toolbox_run(struct call *c, const struct toolbox_command *command, struct toolbox_output *out,

@@ -55,7 +55,7 @@ struct toolbox_output {
     struct buf part[2]; /* each by itself, if that is wanted */
     bool wants_parts;
     bool wants_marks;   /* in `all`, before each piece: which stream it is of */
-    bool is_cut;        /* there was more */
+    bool is_cut;        /* there was more; outcome.file says where that is */
     struct buf *report; /* takes what the command reports; NULL: nobody asked */
     /* Hears of each file that the command changed, of as many as the inside likes; NULL: nobody
      * asked. */
@@ -89,12 +89,18 @@ struct toolbox_command {
     int program;        /* a descriptor to execute; 0: argv[0] */
     bool report;        /* it reports on descriptor 3, for toolbox_output.report */
     bool merge;         /* standard error is standard output */
+    bool spills;        /* all of an output that is too long to be told is left in a file inside */
     bool watch; /* the files that it changes below cwd are told, to toolbox_output.changed */
 };
 
 /* Sends the request to run a command. */
 int toolbox_send(const struct toolbox *t, const struct toolbox_command *command,
                  struct cay_error *err);
+
+/* Whether a command that began then (clock_ms()) was killed for want of memory. Kills are counted
+ * for the sandbox as a whole: one since then is taken for its own if it ended like one that was
+ * killed. */
+bool toolbox_ran_out_of_memory(const struct call *c, int exit_code, int64_t began_ms);
 
 /* Runs a command over a connection of its own. */
 int toolbox_run(struct call *c, const struct toolbox_command *command, struct toolbox_output *out,

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "base/json.h"
 #include "base/jsonw.h"
 #include "lib/context.h"
+#include "wire/client_files.h"
 #include "wire/client_session.h"
 
 int interpreter_begin(const struct call *c, struct toolbox *ret, struct cay_error *err) {
@@ -20,6 +22,29 @@ int interpreter_begin(const struct call *c, struct toolbox *ret, struct cay_erro
 }
 
 /* ---- making ---- */
+
+/* What keeps a context goes elsewhere when a folder cannot be made, as it must later on; who has
+ * just named it hears of it. */
+static int check_folder(const struct call *c, const char *name, const char *path,
+                        struct cay_error *err) {
+    char target[PATH_MAX], shown[128];
+    struct wire_file f = {0};
+    struct cay_error ignored; /* there is one error to tell */
+    _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT, other = TOOLBOX_INIT;
+    int r = interpreter_begin(c, &t, err);
+    if (r < 0)
+        return r;
+    r = wire_stat(&t.wire, path, true, &f, target, err);
+    if (r == 0 && S_ISDIR(f.mode))
+        return 0;
+    if (r < 0 && r != -CAY_NOT_FOUND && r != -CAY_INVALID_ARGUMENT && r != -CAY_FORBIDDEN)
+        return r;
+    if (interpreter_begin(c, &other, &ignored) == 0)
+        (void)wire_session_delete(&other.wire, name, &ignored);
+    error_set(err, CAY_INVALID_ARGUMENT, "cwd: '%s' is no folder, and none can be made there",
+              str_escape(shown, sizeof shown, path));
+    return error_remedy(err, "choose a folder that the sandbox's user may make or enter");
+}
 
 int interpreter_create(const struct call *c, const char *name, const char *language,
                        const char *cwd, struct cay_error *err) {
@@ -33,7 +58,10 @@ int interpreter_create(const struct call *c, const char *name, const char *langu
     if (cwd != NULL)
         t.wire.cwd = path;
     _cleanup_(freep) const char **env = toolbox_env(&t, NULL, false, hostname, err);
-    return env == NULL ? -(int)err->code : context_create(&t.wire, name, language, env, err);
+    if (env == NULL)
+        return -(int)err->code;
+    r = context_create(&t.wire, name, language, env, err);
+    return r < 0 || cwd == NULL ? r : check_folder(c, name, path, err);
 }
 
 /* ---- looking ---- */

@@ -38,5 +38,10 @@ void interpreter_tell_rest(struct interpreter_teller *t);
 void interpreter_tell_error(struct interpreter_teller *t, const char *name, const char *value,
                             const char *traceback);
 void interpreter_tell_record(struct interpreter_teller *t, const struct context_record *record);
-/* {"type":"control","text":…}, and the exit code if that is not negative. */
-void interpreter_tell_control(struct interpreter_teller *t, const char *text, int exit_code);
+/* That all of a stream is in a file of the sandbox; path is its word. */
+void interpreter_tell_file(struct interpreter_teller *t, bool is_stderr, const char *path);
+/* {"type":"control","text":"restarted"} */
+void interpreter_tell_restart(struct interpreter_teller *t);
+/* The last one: "completed" or "interrupted", with the exit code. */
+void interpreter_tell_end(struct interpreter_teller *t, const char *text, int exit_code,
+                          bool is_oom);

@@ -42,7 +42,9 @@ struct run {
     struct wire_reader reader;
     struct context_reader report;
     struct interpreter_teller tell;
-    bool was_told; /* that the interpreter is a new one */
+    bool is_new;   /* the interpreter: the one before had ended */
+    bool was_told; /* that it is */
+    int64_t began_ms;
 };
 
 static void run_free(struct run *r) {
@@ -115,7 +117,7 @@ static int ask(struct run *r, struct cay_error *err) {
     struct wire_message m;
     if (f.type != WIRE_STARTED || wire_parse(f.data, f.len, &m) < 0)
         return wire_call_broken(err, "an unexpected frame");
-    r->was_told = m.number[WIRE_TAG_RESTARTED] == 0;
+    r->is_new = m.number[WIRE_TAG_RESTARTED] != 0;
     return 0;
 }
 
@@ -175,17 +177,20 @@ static int begin(struct run *r, struct cay_error *err) {
 static void tell_new(struct run *r) {
     static const char text[] = "[cay: the interpreter had ended; this is a new one, without what "
                                "the old one knew]\n";
-    if (r->was_told)
+    if (!r->is_new || r->was_told)
         return;
     r->was_told = true;
     interpreter_tell_output(&r->tell, true, text, sizeof text - 1);
-    interpreter_tell_control(&r->tell, "restarted", -1);
+    interpreter_tell_restart(&r->tell);
 }
 
-static void tell_death(struct run *r, const struct exec_outcome *o) {
+static void tell_death(struct run *r, const struct exec_outcome *o, bool is_oom) {
     char text[160];
-    if (o->signal == SIGKILL)
-        (void)snprintf(text, sizeof text, "the interpreter was killed; perhaps its memory ran out");
+    if (is_oom)
+        (void)snprintf(text, sizeof text,
+                       "the interpreter was killed: the sandbox is out of memory");
+    else if (o->signal == SIGKILL)
+        (void)snprintf(text, sizeof text, "the interpreter was killed");
     else if (o->signal != 0)
         (void)snprintf(text, sizeof text, "the interpreter was ended by signal %d", o->signal);
     else
@@ -196,11 +201,15 @@ static void tell_death(struct run *r, const struct exec_outcome *o) {
 
 static void finish(struct run *r, const struct exec_outcome *o) {
     bool late = o->reason == WIRE_REASON_TIMEOUT || o->reason == WIRE_REASON_QUIET;
-    r->was_told &= !o->restarted || r->request.attach;
+    r->is_new |= o->restarted; /* it may have been found out late */
     tell_new(r);
     interpreter_tell_rest(&r->tell);
+    for (int i = 0; i < 2; i++)
+        if (o->file[i][0] != '\0')
+            interpreter_tell_file(&r->tell, i == 1, o->file[i]);
+    bool is_oom = o->fatal && toolbox_ran_out_of_memory(r->call, o->exit_code, r->began_ms);
     if (o->fatal && !late)
-        tell_death(r, o);
+        tell_death(r, o, is_oom);
     if (late) {
         ws_close(r->ws, CLOSE_TIMEOUT,
                  o->fatal ? "timed out; the interpreter did not stop and was ended"
@@ -208,7 +217,8 @@ static void finish(struct run *r, const struct exec_outcome *o) {
         return;
     }
     bool was_interrupted = o->exit_code == INTERRUPTED && !o->fatal;
-    interpreter_tell_control(&r->tell, was_interrupted ? "interrupted" : "completed", o->exit_code);
+    interpreter_tell_end(&r->tell, was_interrupted ? "interrupted" : "completed", o->exit_code,
+                         is_oom);
     ws_close(r->ws, CLOSE_DONE, "");
 }
 
@@ -278,7 +288,8 @@ void interpreter_talk(struct call *c, struct ws *w) {
                                         .ws = w,
                                         .box = TOOLBOX_INIT,
                                         .reader = WIRE_READER_INIT,
-                                        .report = CONTEXT_READER_INIT};
+                                        .report = CONTEXT_READER_INIT,
+                                        .began_ms = clock_ms()};
     interpreter_teller_init(&r.tell, w);
     if (ws_wait(w, -1, clock_deadline(REQUEST_MS), &m) != WS_MESSAGE)
         return;

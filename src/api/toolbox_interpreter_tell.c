@@ -160,10 +160,30 @@ void interpreter_tell_record(struct interpreter_teller *t, const struct context_
     }
 }
 
-void interpreter_tell_control(struct interpreter_teller *t, const char *text, int exit_code) {
+void interpreter_tell_file(struct interpreter_teller *t, bool is_stderr, const char *path) {
+    const char *stream = is_stderr ? "stderr" : "stdout";
+    char text[128], shown[EXEC_FILE_SIZE];
+    (void)snprintf(text, sizeof text, "%s is longer than what is told; all of it is in %s", stream,
+                   str_escape(shown, sizeof shown, path));
+    struct jsonw w = begin(t, "notice");
+    jsonw_put_string(&w, "text", text);
+    jsonw_put_string(&w, "stream", stream);
+    jsonw_put_string(&w, "file", path);
+    send(t, &w);
+}
+
+void interpreter_tell_restart(struct interpreter_teller *t) {
+    struct jsonw w = begin(t, "control");
+    jsonw_put_string(&w, "text", "restarted");
+    send(t, &w);
+}
+
+void interpreter_tell_end(struct interpreter_teller *t, const char *text, int exit_code,
+                          bool is_oom) {
     struct jsonw w = begin(t, "control");
     jsonw_put_string(&w, "text", text);
-    if (exit_code >= 0)
-        jsonw_put_integer(&w, "exitCode", exit_code);
+    jsonw_put_integer(&w, "exitCode", exit_code);
+    if (is_oom)
+        jsonw_put_bool(&w, "oomKilled", true);
     send(t, &w);
 }

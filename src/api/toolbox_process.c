@@ -1,5 +1,4 @@
 /* Single commands and pieces of code. */
-#include <signal.h>
 #include <string.h>
 
 #include "api/python.h"
@@ -10,6 +9,7 @@
 #include "base/jsonw.h"
 #include "lib/language.h"
 #include "lib/python_json.h"
+#include "lib/python_options.h"
 
 enum {
     ARGUMENT_MAX = 96 * 1024, /* the kernel takes 128 KiB; what is longer goes in by stdin */
@@ -20,7 +20,8 @@ enum {
 struct request {
     struct json_document *doc;
     const char *text, *language, *cwd;
-    struct strv env, argv;
+    struct strv env, argv, packages;
+    enum cay_python_type type;
     int64_t timeout_s, began_ms;
     bool svg;
 };
@@ -29,6 +30,7 @@ static void request_free(struct request *q) {
     json_free(q->doc);
     strv_free(&q->env);
     strv_free(&q->argv);
+    strv_free(&q->packages);
 }
 
 /* ---- reading ---- */
@@ -69,6 +71,10 @@ static int read_request(const struct call *c, const char *key, struct request *q
         r = toolbox_read_argv(&root, "argv", &q->argv, err);
     if (r == 0)
         r = json_get_bool(&root, "svg", JSON_OPTIONAL, &q->svg, err);
+    if (r == 0)
+        r = toolbox_read_argv(&root, "packages", &q->packages, err);
+    if (r == 0)
+        r = python_read_type(&root, &q->type, err);
     if (r == 0 && q->text[strspn(q->text, " \t\r\n")] == '\0') {
         error_set(err, CAY_INVALID_ARGUMENT, "%s: it is empty", key);
         r = error_remedy(err, "say what to run");
@@ -78,8 +84,34 @@ static int read_request(const struct call *c, const char *key, struct request *q
 
 /* ---- answering ---- */
 
+/* The name of the file is the inside's word, as the output is. */
+static void put_file_note(struct buf *b, const struct exec_outcome *o) {
+    char shown[EXEC_FILE_SIZE];
+    (void)buf_printf(b, "\n[cay: what follows after %d MB of output is left out",
+                     TOOLBOX_OUTPUT_MAX / 1024 / 1024);
+    if (o->file[0][0] == '\0')
+        (void)buf_puts(b, "; there is no room for a file with it]\n");
+    else if (o->in_file >= o->printed)
+        (void)buf_printf(b, "; all of it is in %s]\n", str_escape(shown, sizeof shown, o->file[0]));
+    else
+        (void)buf_printf(b, "; the first %llu MB are in %s, and more is not kept]\n",
+                         (unsigned long long)(o->in_file / 1024 / 1024),
+                         str_escape(shown, sizeof shown, o->file[0]));
+}
+
+/* What the daemon has to say stands behind the output, where every client shows it. */
+static void put_notes(struct toolbox_output *out, const struct exec_outcome *o, bool is_oom) {
+    enum { NOTES_MAX = 512 };
+    out->all.max += NOTES_MAX;
+    if (out->is_cut)
+        put_file_note(&out->all, o);
+    if (is_oom)
+        (void)buf_puts(&out->all, "\n[cay: a process was killed: the sandbox is out of memory]\n");
+}
+
 static int refuse_timeout(struct call *c, const struct request *q, struct toolbox_output *out,
-                          struct cay_error *err) {
+                          const struct exec_outcome *outcome, struct cay_error *err) {
+    put_notes(out, outcome, false);
     c->fault_output = out->all;
     out->all = BUF_INIT(0);
     error_set(err, CAY_TIMEOUT, "the command was ended after its timeout of %lld s",
@@ -88,53 +120,41 @@ static int refuse_timeout(struct call *c, const struct request *q, struct toolbo
     return toolbox_fault(c, "PROCESS_EXECUTION_TIMEOUT", 408, err);
 }
 
-/* Kills are counted for the sandbox as a whole: one since the command began is taken for its own
- * if it ended like one that was killed. */
-static bool ran_out_of_memory(struct call *c, const struct request *q,
-                              const struct exec_outcome *outcome) {
-    struct engine_stats stats;
-    struct cay_error ignored;
-    return outcome->exit_code == 128 + SIGKILL &&
-           manager_stats(c->manager, c->who, &stats, &ignored) == 0 && stats.oom_age_ms >= 0 &&
-           stats.oom_age_ms < clock_ms() - q->began_ms;
-}
-
-/* What the daemon has to say stands behind the output, where every client shows it. */
-static void put_notes(struct toolbox_output *out, bool is_oom) {
-    enum { NOTES_MAX = 256 };
-    out->all.max += NOTES_MAX;
-    if (out->is_cut)
-        (void)buf_printf(&out->all, "\n[cay: what follows after %d MB of output is left out]\n",
-                         TOOLBOX_OUTPUT_MAX / 1024 / 1024);
-    if (is_oom)
-        (void)buf_puts(&out->all, "\n[cay: a process was killed: the sandbox is out of memory]\n");
+static void put_file(struct jsonw *w, const struct exec_outcome *o) {
+    jsonw_put_bool(w, "outputTruncated", true);
+    jsonw_put_string(w, "outputFile", o->file[0][0] != '\0' ? o->file[0] : NULL);
 }
 
 /* What a Python program is known to have done, besides its output and figures. */
-static void put_report(struct jsonw *w, const struct cay_python_result *report) {
+static void put_report(struct jsonw *w, const struct request *q,
+                       const struct cay_python_result *report) {
     python_put_exception(w, report);
     python_put_files(w, report);
     jsonw_put_bool(w, "filesTruncated", report->files_truncated);
+    if (q->type != CAY_PYTHON_OTHERS)
+        python_put_report(w, &report->report, python_types[q->type]);
 }
 
 static int answer(struct call *c, const struct request *q, struct toolbox_output *out,
                   const struct exec_outcome *outcome, const struct cay_python_result *report,
                   struct cay_error *err) {
     if (outcome->reason == WIRE_REASON_TIMEOUT)
-        return refuse_timeout(c, q, out, err);
-    bool is_oom = ran_out_of_memory(c, q, outcome);
-    put_notes(out, is_oom);
+        return refuse_timeout(c, q, out, outcome, err);
+    bool is_oom = toolbox_ran_out_of_memory(c, outcome->exit_code, q->began_ms);
+    put_notes(out, outcome, is_oom);
     struct jsonw w = JSONW_INIT(&c->answer.body);
     jsonw_begin_object(&w);
     jsonw_put_integer(&w, "exitCode", outcome->exit_code);
     if (is_oom)
         jsonw_put_bool(&w, "oomKilled", true);
+    if (out->is_cut)
+        put_file(&w, outcome);
     jsonw_key(&w, "result");
     jsonw_bytes(&w, buf_text(&out->all), out->all.len);
     if (report != NULL) {
         command_put_ms(&w, "durationMs", outcome->elapsed_us);
         if (report->version != NULL)
-            put_report(&w, report);
+            put_report(&w, q, report);
         python_put_artifacts(&w, report);
     }
     jsonw_end_object(&w);
@@ -158,6 +178,7 @@ static int run_shell(struct call *c, const struct request *q, const char *shell,
         .cwd = q->cwd,
         .input = is_long ? script : NULL,
         .timeout_ms = q->timeout_s * 1000,
+        .spills = true,
     };
     return toolbox_run(c, &command, out, outcome, err);
 }
@@ -213,6 +234,7 @@ static int run_other(struct call *c, const struct language *l, const struct requ
         .env = (const char *const *)q->env.v,
         .input = &input,
         .timeout_ms = q->timeout_s * 1000,
+        .spills = true,
     };
     return r < 0 ? r : toolbox_run(c, &command, out, outcome, err);
 }
@@ -220,11 +242,19 @@ static int run_other(struct call *c, const struct language *l, const struct requ
 static int run_code(struct call *c, const struct language *l, const struct request *q,
                     struct toolbox_output *out, struct exec_outcome *outcome,
                     struct cay_python_result *report, struct cay_error *err) {
-    if (!str_equal(l->name, "python"))
+    bool is_python = str_equal(l->name, "python");
+    if (!is_python && (q->type != CAY_PYTHON_OTHERS || q->packages.len > 0)) {
+        error_set(err, CAY_INVALID_ARGUMENT, "packages and code_type are for Python, not for %s",
+                  l->name);
+        return error_remedy(err, "leave them away");
+    }
+    if (!is_python)
         return run_other(c, l, q, out, outcome, err);
     const struct python_code code = {.text = q->text,
                                      .argv = &q->argv,
                                      .env = &q->env,
+                                     .packages = &q->packages,
+                                     .type = q->type,
                                      .timeout_ms = q->timeout_s * 1000,
                                      .svg = q->svg};
     return python_run_code(c, &code, out, outcome, report, err);

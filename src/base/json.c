@@ -48,8 +48,8 @@ static int refuse_syntax(const char *what, const json_error_t *e, struct cay_err
     return r;
 }
 
-int json_parse(const char *what, const char *text, size_t len, struct json_document **ret,
-               struct cay_error *err) {
+static int parse(const char *what, const char *text, size_t len, size_t flags,
+                 struct json_document **ret, struct cay_error *err) {
     *ret = NULL;
     if (len > JSON_TEXT_MAX)
         return error_set(err, CAY_INVALID_ARGUMENT, "%s: more than %d bytes of JSON", what,
@@ -58,13 +58,23 @@ int json_parse(const char *what, const char *text, size_t len, struct json_docum
     if (why != NULL)
         return error_set(err, CAY_INVALID_ARGUMENT, "%s: the JSON %s", what, why);
     json_error_t e;
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
+    json_t *root = json_loadb(text, len, flags, &e);
     if (root == NULL && json_error_code(&e) == json_error_out_of_memory)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "%s: out of memory", what);
     if (root == NULL)
         return refuse_syntax(what, &e, err);
     *ret = (struct json_document *)(void *)root;
     return 0;
+}
+
+int json_parse(const char *what, const char *text, size_t len, struct json_document **ret,
+               struct cay_error *err) {
+    return parse(what, text, len, JSON_REJECT_DUPLICATES, ret, err);
+}
+
+int json_parse_measures(const char *what, const char *text, size_t len, struct json_document **ret,
+                        struct cay_error *err) {
+    return parse(what, text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, ret, err);
 }
 
 void json_free(struct json_document *doc) {

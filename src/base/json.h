@@ -48,6 +48,10 @@ enum json_need { JSON_OPTIONAL, JSON_REQUIRED };
  * behind the value. `what` names the text in errors ("request body"). */
 int json_parse(const char *what, const char *text, size_t len, struct json_document **ret,
                struct cay_error *err);
+/* The same, with numbers that json_get_number reads and json_get_integer does not: one beyond int64
+ * is one of them. */
+int json_parse_measures(const char *what, const char *text, size_t len, struct json_document **ret,
+                        struct cay_error *err);
 void json_free(struct json_document *doc);
 static inline void json_freep(struct json_document **doc) {
     json_free(*doc);

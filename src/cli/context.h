@@ -23,6 +23,7 @@ struct context_told {
     const struct exec_streams *streams;
     const struct buf *report;
     const char *figures; /* a folder for them; NULL: none */
+    bool oom_killed;
 };
 
 /* Tells what streams do not: exceptions, notices; saves figures. 0 or negative. */

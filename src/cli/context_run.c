@@ -61,6 +61,7 @@ struct execution {
     struct exec_streams streams;
     struct exec_outcome outcome;
     struct buf report, code;
+    bool oom_killed;
 };
 
 /* ---- the code ---- */
@@ -169,14 +170,16 @@ static void explain(const struct execution *x) {
     if (o->reason == WIRE_REASON_TIMEOUT)
         verb_note("interrupted: it ran longer than --timeout");
     if (o->fatal)
-        verb_note("the interpreter ended; what it knew is lost");
+        verb_note("the interpreter %s; what it knew is lost",
+                  x->oom_killed ? "was killed, since the sandbox is out of memory" : "ended");
 }
 
 static int tell(struct execution *x, int failed) {
     const struct context_told told = {.outcome = &x->outcome,
                                       .streams = &x->streams,
                                       .report = &x->report,
-                                      .figures = x->o->figures};
+                                      .figures = x->o->figures,
+                                      .oom_killed = x->oom_killed};
     if (failed == 0)
         failed = context_tell(&x->v, &told, &x->v.err);
     if (x->o->common.output == OUTPUT_JSON)
@@ -203,7 +206,10 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         .code = BUF_INIT(CODE_MAX),
     };
     x.streams.report = &x.report;
-    int code = tell(&x, execute(&x, argv));
+    int64_t began = clock_us();
+    int failed = execute(&x, argv);
+    x.oom_killed = x.outcome.fatal && session_ran_out_of_memory(&x.v, argv[0], began, &x.outcome);
+    int code = tell(&x, failed);
     session_close(&x.v);
     fd_close(&x.streams.signals);
     buf_free(&x.streams.captured[0]);

@@ -156,12 +156,14 @@ int context_tell_json(const struct session_verb *v, const struct context_told *t
         .err_len = captured[1].len,
         .timed_out = o->reason == WIRE_REASON_TIMEOUT || o->reason == WIRE_REASON_QUIET,
         .output_truncated = o->truncated,
+        .oom_killed = t->oom_killed,
         .duration_us = o->elapsed_us,
     };
     int code = failed ? FAILED : o->exit_code;
     struct jsonw w = JSONW_INIT(&b);
     jsonw_begin_object(&w);
     command_put_result(&w, &result, code);
+    session_put_files(&w, o);
     jsonw_put_bool(&w, "restarted", o->restarted);
     jsonw_put_bool(&w, "ended", o->fatal);
     put_exception(&w, t->report);

@@ -34,7 +34,7 @@ static const struct opt options[] = {
      .name = "name",
      OPT_TO_STRING(struct create_options, name),
      .arg = "NAME",
-     .help = "name and hostname (its id)"},
+     .help = "its name (its id, which its hostname always is)"},
     {.letter = 'm',
      .name = "memory",
      OPT_TO_SIZE(struct create_options, memory),
@@ -59,7 +59,8 @@ static const struct opt options[] = {
     {.name = "network",
      OPT_TO_STRING(struct create_options, network),
      .arg = "MODE",
-     .help = "none: loopback only; allow=LIST: what is listed, through a proxy (none)"},
+     .help = "none: loopback only; allow=LIST: what is listed, through a proxy; bridge: "
+             "everything public, with Docker (none)"},
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct create_options, env),

@@ -18,6 +18,7 @@
 #include "cli/python_tell.h"
 #include "client/daemon.h"
 #include "client/oom.h"
+#include "client/python.h"
 #include "lib/code.h"
 #include "lib/language.h"
 #include "lib/python.h"
@@ -40,7 +41,7 @@ struct run {
     cay_engine *engine;
     cay_sandbox *box;
     struct daemon daemon;
-    struct daemon_connection connection;
+    struct client_python inside;
     struct python_output output[2];
     char why_cold[200];
     int signals;
@@ -332,51 +333,14 @@ static const char *why_cold_inside(const struct run *r) {
                                    : NULL;
 }
 
-static struct command_defaults defaults_inside(const struct run *r) {
-    return (struct command_defaults){
-        .user = r->connection.user,
-        .hostname = r->connection.name,
-        .work_dir = r->connection.work_dir,
-        .env = r->connection.env,
-    };
-}
-
-/* Connects; true in program.waits if an interpreter waits there. */
-static int connect_python(struct run *r, bool is_changed) {
-    const char *why = why_cold_inside(r);
-    int failed = why != NULL ? daemon_connect(&r->daemon, r->o->in, &r->connection, &r->err)
-                             : daemon_connect_python(&r->daemon, r->o->in, is_changed,
-                                                     &r->connection, &r->err);
-    const char *told = r->connection.python;
-    r->program.waits = failed == 0 && told != NULL && str_equal(told, "warm");
-    if (why == NULL && told != NULL && str_starts(told, "cold; "))
-        why = told + strlen("cold; ");
-    note_cold(r, why != NULL ? why : "the daemon has no warm interpreters");
-    return failed;
-}
-
-static int run_python_inside(struct run *r, const struct cay_exec *exec) {
-    struct command_defaults defaults = defaults_inside(r);
-    bool asleep = false;
-    int failed = python_exec_woken(&r->connection.fd, &r->program, exec, &defaults,
-                                   r->program.waits ? &asleep : NULL, &r->result.program, &r->err);
-    if (!asleep)
-        return failed;
-    /* It was not the sandbox's own any more, and nothing was run. */
-    cay_python_result_free(&r->result.program);
-    daemon_disconnect(&r->connection);
-    failed = connect_python(r, true);
-    if (failed < 0)
-        return failed;
-    defaults = defaults_inside(r);
-    return python_exec(&r->connection.fd, &r->program, exec, &defaults, &r->result.program,
-                       &r->err);
-}
-
 static int run_code_inside(struct run *r, const struct cay_exec *exec) {
-    const struct command_defaults defaults = defaults_inside(r);
+    const struct command_defaults defaults = client_defaults(&r->inside.connection);
     const struct cay_program code = make_code(r);
-    return code_exec(&r->connection.fd, &code, exec, &defaults, &r->result, &r->err);
+    int64_t began = clock_us();
+    int failed = code_exec(&r->inside.connection.fd, &code, exec, &defaults, &r->result, &r->err);
+    if (failed == 0)
+        oom_judge(&r->daemon, r->o->in, began, &r->result.program.run);
+    return failed;
 }
 
 static int run_inside(struct run *r) {
@@ -384,18 +348,23 @@ static int run_inside(struct run *r) {
     const struct daemon_choice choice = {
         .host = common->host, .config = common->config, .state_dir = common->state_dir};
     int failed = daemon_open(&choice, &r->daemon, &r->err);
+    r->inside.daemon = &r->daemon;
+    r->inside.who = r->o->in;
+    r->inside.not_warm = why_cold_inside(r);
     if (failed == 0)
-        failed = is_python(r) ? connect_python(r, false)
-                              : daemon_connect(&r->daemon, r->o->in, &r->connection, &r->err);
+        failed = is_python(r)
+                     ? client_python_connect(&r->inside, &r->err)
+                     : daemon_connect(&r->daemon, r->o->in, &r->inside.connection, &r->err);
     if (failed == 0)
         failed = command_catch_signals(&r->signals, &r->err);
     if (failed < 0)
         return failed;
     const struct cay_exec exec = make_exec(r);
-    int64_t began = clock_us();
-    failed = is_python(r) ? run_python_inside(r, &exec) : run_code_inside(r, &exec);
-    if (failed == 0)
-        oom_judge(&r->daemon, r->o->in, began, &r->result.program.run);
+    failed = is_python(r)
+                 ? client_python_run(&r->inside, &r->program, &exec, &r->result.program, &r->err)
+                 : run_code_inside(r, &exec);
+    if (is_python(r))
+        note_cold(r, r->inside.why_cold);
     return failed;
 }
 
@@ -428,6 +397,8 @@ static void explain(const struct run *r) {
         return;
     if (r->result.compiling && result->run.timed_out)
         verb_note("the compiler was ended: it ran longer than --compile-timeout or --timeout");
+    else if (r->result.compiling && result->run.oom_killed)
+        verb_note("the compiler was killed: out of memory (--memory)");
     else if (r->result.compiling)
         verb_note("it did not compile; nothing was run");
     else
@@ -487,7 +458,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     struct run r = {.o = values,
                     .any_language = cmd == &cli_run_code,
                     .code = BUF_INIT(CODE_MAX),
-                    .connection = DAEMON_CONNECTION_INIT,
+                    .inside = {.connection = DAEMON_CONNECTION_INIT},
                     .output = {PYTHON_OUTPUT_NONE, PYTHON_OUTPUT_NONE},
                     .signals = -1,
                     .result = {.program = {.run = {.exit_code = 125, .tier = "none"}}}};
@@ -496,7 +467,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         failed = r.o->in != NULL ? run_inside(&r) : run_fresh(&r);
     cay_sandbox_destroy(r.box);
     cay_engine_close(r.engine);
-    daemon_disconnect(&r.connection);
+    daemon_disconnect(&r.inside.connection);
     int code = report(&r, failed);
     finish(&r);
     return code;

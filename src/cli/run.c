@@ -81,7 +81,8 @@ static const struct opt options[] = {
     {.name = "network",
      OPT_TO_STRING(struct run_options, network),
      .arg = "MODE",
-     .help = "none: loopback only; allow=LIST: what is listed, through a proxy (none)"},
+     .help = "none: loopback only; allow=LIST: what is listed, through a proxy; bridge: "
+             "everything public, with Docker (none)"},
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct run_options, env),
@@ -173,10 +174,6 @@ static int check_engine(struct run *r) {
     if (!is_docker && strcmp(engine_name(r), "native") != 0) {
         error_set(&r->err, CAY_UNSUPPORTED, "there is no engine '%.40s'", engine_name(r));
         return error_remedy(&r->err, "use --engine native or --engine docker");
-    }
-    if (is_docker && r->o->disk != 0) {
-        error_set(&r->err, CAY_UNSUPPORTED, "the Docker engine limits no disks of single commands");
-        return error_remedy(&r->err, "leave --disk away, or use --engine native");
     }
     return 0;
 }

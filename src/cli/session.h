@@ -3,8 +3,10 @@
 
 #include <limits.h>
 
+#include "base/jsonw.h"
 #include "client/daemon.h"
 #include "verb/verb.h"
+#include "wire/client_exec.h"
 #include "wire/client_session.h"
 
 /* A verb at work on the sessions of one sandbox; release it with session_close. */
@@ -54,6 +56,12 @@ int session_begin(struct session_verb *v, const struct session_program *p,
                   struct session_beginning *ret);
 /* After the request: frees what went with it, also after a failure. */
 void session_begun(struct session_verb *v, struct session_beginning *b);
+
+/* Whether a command that began then (clock_us()) ended for want of memory. */
+bool session_ran_out_of_memory(const struct session_verb *v, const char *sandbox, int64_t began_us,
+                               const struct exec_outcome *o);
+/* The members stdout_file and stderr_file: null, or where inside all of an output is. */
+void session_put_files(struct jsonw *w, const struct exec_outcome *o);
 
 /* Verbs that carry the streams of a command. */
 extern const struct opt_command session_exec, session_logs, session_input;

@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/session.h"
+#include "client/oom.h"
 #include "wire/client_exec.h"
 
 /* The inside asks, waits, kills; then the host stops believing it. */
@@ -62,6 +63,7 @@ struct execution {
     struct session_verb v;
     struct exec_streams streams;
     struct exec_outcome outcome;
+    bool oom_killed;
 };
 
 static int execute(struct execution *x, const char *sandbox, const char *session, char **words) {
@@ -86,6 +88,20 @@ static int execute(struct execution *x, const char *sandbox, const char *session
     return exec_carry(x->v.call.fd, &x->streams, limit, &x->outcome, err);
 }
 
+bool session_ran_out_of_memory(const struct session_verb *v, const char *sandbox, int64_t began_us,
+                               const struct exec_outcome *o) {
+    struct cay_result judged = {.exit_code = o->exit_code,
+                                .timed_out = o->reason == WIRE_REASON_TIMEOUT ||
+                                             o->reason == WIRE_REASON_QUIET};
+    oom_judge(&v->daemon, sandbox, began_us, &judged);
+    return judged.oom_killed;
+}
+
+void session_put_files(struct jsonw *w, const struct exec_outcome *o) {
+    jsonw_put_string(w, "stdout_file", o->file[0][0] != '\0' ? o->file[0] : NULL);
+    jsonw_put_string(w, "stderr_file", o->file[1][0] != '\0' ? o->file[1] : NULL);
+}
+
 static int print_json(struct execution *x, int failed) {
     _cleanup_(buf_free) struct buf b = BUF_INIT((size_t)256 << 20);
     const struct exec_outcome *o = &x->outcome;
@@ -96,14 +112,17 @@ static int print_json(struct execution *x, int failed) {
         .err_len = x->streams.captured[1].len,
         .timed_out = o->reason == WIRE_REASON_TIMEOUT || o->reason == WIRE_REASON_QUIET,
         .output_truncated = o->truncated,
+        .oom_killed = x->oom_killed,
         .duration_us = o->elapsed_us,
     };
     struct jsonw w = JSONW_INIT(&b);
     jsonw_begin_object(&w);
     jsonw_put_unsigned(&w, "number", o->number);
     jsonw_put_bool(&w, "restarted", o->restarted);
-    if (!x->o->async)
+    if (!x->o->async) {
         command_put_result(&w, &result, o->exit_code);
+        session_put_files(&w, o);
+    }
     if (failed < 0)
         command_put_error(&w, &x->v.err);
     jsonw_end_object(&w);
@@ -122,6 +141,8 @@ static int tell(struct execution *x, int failed) {
         verb_note("ended: it ran longer than --timeout");
     if (!x->o->common.quiet && o->reason == WIRE_REASON_QUIET)
         verb_note("ended: it printed nothing for --idle-output-timeout");
+    if (!x->o->common.quiet && x->oom_killed)
+        verb_note("a process was killed: the sandbox is out of memory");
     if (!x->o->async)
         return o->exit_code;
     _cleanup_(buf_free) struct buf b = BUF_INIT(64);
@@ -143,7 +164,10 @@ static int run_exec(const struct opt_command *cmd, void *values, int argc, char 
                     .signals = -1},
         .outcome = {.exit_code = FAILED},
     };
-    int code = tell(&x, execute(&x, argv[0], argv[1], argv + 2));
+    int64_t began = clock_us();
+    int failed = execute(&x, argv[0], argv[1], argv + 2);
+    x.oom_killed = !o->async && session_ran_out_of_memory(&x.v, argv[0], began, &x.outcome);
+    int code = tell(&x, failed);
     session_close(&x.v);
     fd_close(&x.streams.signals);
     buf_free(&x.streams.captured[0]);

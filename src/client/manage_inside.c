@@ -6,6 +6,8 @@
 #include "client/copy.h"
 #include "client/manage.h"
 #include "client/oom.h"
+#include "client/python.h"
+#include "lib/code.h"
 #include "lib/command.h"
 #include "wire/client_files.h"
 
@@ -18,12 +20,53 @@ int cay_manager_run_command(cay_manager *m, const char *who, const struct cay_ex
     int r = daemon_connect(&m->daemon, who, &c, err);
     if (r < 0)
         return r;
-    const struct command_defaults defaults = {
-        .user = c.user, .hostname = c.name, .work_dir = c.work_dir, .env = c.env};
+    const struct command_defaults defaults = client_defaults(&c);
     int64_t began = clock_us();
     r = command_exec(&c.fd, exec, &defaults, result, err);
     if (r == 0)
         oom_judge(&m->daemon, who, began, result);
+    return r;
+}
+
+/* ---- programs ---- */
+
+/* What an interpreter that was started before could not take into account. */
+static const char *why_cold(const struct cay_python *python, const struct cay_exec *exec) {
+    return python->packages != NULL && python->packages[0] != NULL ? "packages"
+           : exec->user != NULL                                    ? "user"
+           : exec->work_dir != NULL                                ? "work_dir"
+           : exec->env != NULL && exec->env[0] != NULL             ? "env"
+                                                                   : NULL;
+}
+
+int cay_manager_run_python(cay_manager *m, const char *who, const struct cay_python *python,
+                           const struct cay_exec *exec, struct cay_python_result *result,
+                           struct cay_error *err) {
+    *result = (struct cay_python_result){.run = {.exit_code = 125}};
+    struct client_python p = {.daemon = &m->daemon,
+                              .who = who,
+                              .not_warm = why_cold(python, exec),
+                              .connection = DAEMON_CONNECTION_INIT};
+    int r = client_python_connect(&p, err);
+    if (r == 0)
+        r = client_python_run(&p, python, exec, result, err);
+    daemon_disconnect(&p.connection);
+    return r;
+}
+
+int cay_manager_run_program(cay_manager *m, const char *who, const struct cay_program *code,
+                            const struct cay_exec *exec, struct cay_program_result *result,
+                            struct cay_error *err) {
+    *result = (struct cay_program_result){.program = {.run = {.exit_code = 125}}};
+    _cleanup_(daemon_disconnect) struct daemon_connection c = DAEMON_CONNECTION_INIT;
+    int r = daemon_connect(&m->daemon, who, &c, err);
+    if (r < 0)
+        return r;
+    const struct command_defaults defaults = client_defaults(&c);
+    int64_t began = clock_us();
+    r = code_exec(&c.fd, code, exec, &defaults, result, err);
+    if (r == 0)
+        oom_judge(&m->daemon, who, began, &result->program.run);
     return r;
 }
 

@@ -134,7 +134,7 @@ static const struct config_key keys[] = {
     {"sandbox", "network_enabled", CONFIG_BOOL, "false", FIELD(sandbox.network_enabled),
      .help = "let sandboxes reach every public name, as network = \"allow=*\" does"},
     {"sandbox", "network", CONFIG_STRING, "none", FIELD(sandbox.network), .check = check_not_empty,
-     .help = "what sandboxes reach that say nothing of it: none, or allow= and a list"},
+     .help = "what sandboxes reach that say nothing of it: none, allow= and a list, or bridge"},
     {"sandbox", "engine", CONFIG_STRING, "native", FIELD(sandbox.engine), .check = check_engine,
      .help = "what runs the sandboxes: native or docker"},
     {"sandbox", "tier", CONFIG_STRING, "auto", FIELD(sandbox.tier), .check = check_tier,

@@ -7,73 +7,10 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "base/ranges.h"
 #include "base/str.h"
 
-enum { V4_BITS = 96, LABEL_MAX = 63 };
-
-/* ---- addresses ---- */
-
-struct range {
-    const char *text;
-    unsigned bits;
-};
-
-/* Nothing opens these. Those that carry an address of IPv4 in them would lead around the rest. */
-static const struct range closed[] = {
-    {"0.0.0.0", 8},      {"127.0.0.0", 8},        {"169.254.0.0", 16},
-    {"224.0.0.0", 4},    {"240.0.0.0", 4},        {"168.63.129.16", 32},
-    {"192.0.0.192", 32}, {"100.100.100.200", 32}, {"::", 96},
-    {"64:ff9b::", 96},   {"64:ff9b:1::", 48},     {"2002::", 16},
-    {"2001::", 32},      {"fe80::", 10},          {"ff00::", 8},
-    {"fd00:ec2::", 32},  {"fd20:ce::254", 128},   {"fd00:42::42", 128},
-};
-
-/* Only a range of the list that lies within one of these opens it. */
-static const struct range private[] = {
-    {"10.0.0.0", 8},     {"172.16.0.0", 12},  {"192.168.0.0", 16}, {"100.64.0.0", 10},
-    {"198.18.0.0", 15},  {"192.0.0.0", 24},   {"192.0.2.0", 24},   {"198.51.100.0", 24},
-    {"203.0.113.0", 24}, {"192.88.99.0", 24}, {"fc00::", 7},       {"fec0::", 10},
-    {"100::", 64},       {"2001:db8::", 32},
-};
-
-static struct in6_addr map_v4(const struct in_addr *v4) {
-    struct in6_addr a = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-    memcpy(a.s6_addr + 12, v4, sizeof *v4);
-    return a;
-}
-
-/* Fills address and how many bits it has before its own. */
-static bool read_address(const char *text, struct in6_addr *ret, unsigned *ret_before) {
-    struct in_addr v4;
-    *ret_before = 0;
-    if (inet_pton(AF_INET, text, &v4) == 1) {
-        *ret = map_v4(&v4);
-        *ret_before = V4_BITS;
-        return true;
-    }
-    return inet_pton(AF_INET6, text, ret) == 1;
-}
-
-static bool is_in(const void *a, const void *range, unsigned bits) {
-    unsigned bytes = bits / 8, rest = bits % 8;
-    const unsigned char *x = a, *y = range;
-    if (memcmp(a, range, bytes) != 0)
-        return false;
-    unsigned char mask = (unsigned char)(0xff00U >> rest);
-    return rest == 0 || ((x[bytes] ^ y[bytes]) & mask) == 0;
-}
-
-/* True if all of a/bits lies in one of the ranges. */
-static bool lies_in(const void *a, unsigned bits, const struct range *ranges, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        struct in6_addr range;
-        unsigned before;
-        if (read_address(ranges[i].text, &range, &before) && bits >= before + ranges[i].bits &&
-            is_in(a, &range, before + ranges[i].bits))
-            return true;
-    }
-    return false;
-}
+enum { LABEL_MAX = 63 };
 
 /* ---- names ---- */
 
@@ -145,7 +82,7 @@ static int take_range(char *text, struct network_entry *ret) {
     if (slash != NULL)
         *slash = '\0';
     struct in6_addr address;
-    if (!read_address(text, &address, &before))
+    if (!address_read(text, &address, &before))
         return slash != NULL ? -1 : 0;
     memcpy(ret->address, &address, sizeof ret->address);
     ret->is_range = true;
@@ -185,7 +122,7 @@ static int take_entry(const char *entry, size_t len, struct network_entry *ret,
     ret->ports = r == 1 && port == NETWORK_PORTS_WEB ? NETWORK_PORTS_ALL : port;
     if (r == 0 && (body != text || take_domain(body, ret) < 0))
         return refuse(entry, len, "is neither a domain nor a range of addresses", err);
-    if (r == 1 && lies_in(ret->address, ret->bits, closed, ARRAY_LEN(closed)))
+    if (r == 1 && ranges_hold(ret->address, ret->bits, &ranges_closed))
         return refuse(entry, len, "is never opened: loopback, link-local, metadata or multicast",
                       err);
     return 0;
@@ -219,22 +156,22 @@ static int take_list(const char *list, struct network *ret, struct cay_error *er
     }
 }
 
+bool network_is_bridge(const char *text) {
+    return str_equal(text, "bridge");
+}
+
 int network_parse(const char *text, struct network *ret, struct cay_error *err) {
     static const char prefix[] = "allow=";
     ret->count = 0;
-    if (text == NULL || text[0] == '\0' || str_equal(text, "none"))
+    ret->is_bridge = text != NULL && network_is_bridge(text);
+    if (text == NULL || text[0] == '\0' || str_equal(text, "none") || ret->is_bridge)
         return 0;
-    if (str_equal(text, "bridge")) {
-        error_set(err, CAY_UNSUPPORTED, "network 'bridge' is not available");
-        return error_remedy(
-            err, "use --network none, or --network 'allow=*', which reaches every public "
-                 "name by a proxy");
-    }
     if (!str_starts(text, prefix)) {
         char shown[80];
         error_set(err, CAY_INVALID_ARGUMENT, "no network '%s'",
                   str_escape(shown, sizeof shown, text));
-        return error_remedy(err, "use 'none', or 'allow=' and a list such as a.com,*.b.org");
+        return error_remedy(err,
+                            "use 'none', 'allow=' and a list such as a.com,*.b.org, or 'bridge'");
     }
     if (strlen(text) >= NETWORK_TEXT_SIZE) {
         error_set(err, CAY_INVALID_ARGUMENT, "network: the list is longer than %d bytes",
@@ -285,27 +222,22 @@ bool network_has_ranges(const struct network *n) {
 }
 
 static bool is_private(const struct network_entry *e) {
-    return e->is_range && lies_in(e->address, e->bits, private, ARRAY_LEN(private));
+    return e->is_range && ranges_hold(e->address, e->bits, &ranges_private);
 }
 
 enum network_reach network_reach(const struct network *n) {
     for (size_t i = 0; i < n->count; i++)
         if (is_private(&n->entries[i]))
             return NETWORK_REACH_PRIVATE;
-    return n->count > 0 ? NETWORK_REACH_PUBLIC : NETWORK_REACH_NONE;
-}
-
-static bool is_v4(const void *address) {
-    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
-    return memcmp(address, mapped, sizeof mapped) == 0;
+    return n->count > 0 || n->is_bridge ? NETWORK_REACH_PUBLIC : NETWORK_REACH_NONE;
 }
 
 static bool is_listed(const struct network *n, const void *a, unsigned port, bool as_private) {
     for (size_t i = 0; i < n->count; i++) {
         const struct network_entry *e = &n->entries[i];
-        bool same_kind = is_v4(a) == is_v4(e->address);
-        if (e->is_range && same_kind && is_in(a, e->address, e->bits) && has_port(e, port) &&
-            (!as_private || is_private(e)))
+        bool same_kind = address_is_v4(a) == address_is_v4(e->address);
+        if (e->is_range && same_kind && address_is_in(a, e->address, e->bits) &&
+            has_port(e, port) && (!as_private || is_private(e)))
             return true;
     }
     return false;
@@ -317,7 +249,7 @@ enum network_verdict network_judge(const struct network *n, const struct sockadd
     unsigned port;
     if (address->sa_family == AF_INET) {
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
-        a = map_v4(&v4->sin_addr);
+        a = address_map_v4(&v4->sin_addr);
         port = ntohs(v4->sin_port);
     } else if (address->sa_family == AF_INET6) {
         const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
@@ -326,9 +258,9 @@ enum network_verdict network_judge(const struct network *n, const struct sockadd
     } else {
         return NETWORK_CLOSED;
     }
-    if (lies_in(&a, 128, closed, ARRAY_LEN(closed)))
+    if (ranges_hold(&a, 128, &ranges_closed))
         return NETWORK_CLOSED;
-    bool as_private = lies_in(&a, 128, private, ARRAY_LEN(private));
+    bool as_private = ranges_hold(&a, 128, &ranges_private);
     if (is_listed(n, &a, port, as_private))
         return NETWORK_OPEN;
     if (as_private)

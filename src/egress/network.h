@@ -1,5 +1,6 @@
-/* What a sandbox may reach: "none", or "allow=" and a list. Pure functions, used by whoever takes
- * such a text from a user and by the proxy that keeps to it.
+/* What a sandbox may reach: "none", "allow=" and a list, or "bridge": everything public, by a
+ * network of its engine's instead of the proxy. Pure functions, used by whoever takes such a text
+ * from a user and by the proxy that keeps to it.
  *
  * An entry is a domain ("a.com", "*.a.com" for all below it, "*" for all), or a range of addresses
  * ("10.0.0.0/8", "2001:db8::/32", "1.2.3.4"). ":PORT" or ":*" may follow, behind brackets if it is
@@ -30,7 +31,8 @@ struct network_entry {
 };
 
 struct network {
-    size_t count; /* 0: nothing at all */
+    bool is_bridge; /* without entries */
+    size_t count;   /* 0: nothing at all, by the proxy */
     struct network_entry entries[NETWORK_ENTRIES_MAX];
 };
 
@@ -43,6 +45,8 @@ enum network_reach {
 
 /* Parses and checks; NULL and "" are "none". */
 int network_parse(const char *text, struct network *ret, struct cay_error *err);
+/* True for the text "bridge". */
+bool network_is_bridge(const char *text);
 enum network_reach network_reach(const struct network *n);
 
 /* True if this entry of a list is a range of addresses, or a single one. */

@@ -83,6 +83,14 @@ struct engine_ops {
     /* The same of one that stands still, as an image of the store. */
     int (*snapshot)(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
                     struct cay_error *err);
+    /* The same, kept for the sandbox in place of the last one: -CAY_LIMIT_REACHED, with which the
+     * last one stays, if it has written more than max_bytes; */
+    int (*backup)(struct engine *e, const char *id, const char *image, uint64_t max_bytes,
+                  uint64_t *ret_bytes, struct cay_error *err);
+    /* *ret: there was nothing left of it, and start makes it again with what was kept; */
+    int (*backup_restore)(struct engine *e, const char *id, bool *ret, struct cay_error *err);
+    /* forgotten. None is fine. */
+    int (*backup_remove)(struct engine *e, const char *id, struct cay_error *err);
     /* Everything that exists, for recovery. The caller frees the array. */
     int (*list)(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
                 struct cay_error *err);

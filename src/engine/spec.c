@@ -283,6 +283,12 @@ static int check_pids(const struct sandbox_spec *spec, uint32_t max, struct cay_
     return 0;
 }
 
+int spec_refuse_bridge(struct cay_error *err) {
+    error_set(err, CAY_UNSUPPORTED, "the engine native has no network 'bridge'");
+    return error_remedy(err, "use --network 'allow=*', which reaches every public name by a proxy, "
+                             "--network none, or --engine docker");
+}
+
 int spec_finish(struct sandbox_spec *spec, const struct spec_host *host, struct cay_error *err) {
     int r = check_memory(spec, host->memory_bytes, err);
     if (r == 0)

@@ -41,6 +41,9 @@ struct mount_spec {
     bool named;
 };
 
+/* /etc/hosts of every sandbox, for its hostname. */
+#define HOSTS_FORMAT "127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 %s\n"
+
 struct sandbox_spec {
     char id[ID_SIZE];
     char hostname[NAME_MAX_LEN + 1];
@@ -56,6 +59,7 @@ struct sandbox_spec {
     enum profile profile;
     char owner[ID_SIZE]; /* the key that made it, if it stays; "": none */
     bool has_list;       /* it reaches something, by a proxy to which descriptors are passed */
+    bool has_bridge;     /* it reaches everything public, by a network of its engine's */
     bool read_only; /* the root file system; /tmp, /run, /dev/shm and the work folder stay writable
                      */
     struct mount_spec *mounts; /* borrowed by all but whoever added them */
@@ -81,6 +85,9 @@ bool spec_target_is_allowed(const char *target);
 bool spec_has_writable_mount(const struct sandbox_spec *spec);
 /* Releases what spec_add_mount made. */
 void spec_free_mounts(struct sandbox_spec *spec);
+
+/* Why an engine other than Docker's does not start one with a bridge. */
+int spec_refuse_bridge(struct cay_error *err);
 
 /* How many files and folders go with a disk of so many bytes. */
 uint64_t spec_inodes(uint64_t disk_bytes);

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "image/copy_tree.h"
 #include "image/host.h"
@@ -265,27 +266,15 @@ static int make_accounts(int host_root, int dest) {
     return b.failed ? -ENOMEM : copy_text(dest, "etc/shells", 0644, buf_text(&b), b.len);
 }
 
+static int copy_if_java(void *user, int host_etc, const char *name) {
+    struct copy_tree c = {0};
+    bool is_java = str_starts(name, "java-") && str_ends(name, "-openjdk");
+    return is_java ? copy_tree(&c, host_etc, name, *(const int *)user) : 0;
+}
+
 /* Java keeps its configuration in /etc, one folder for each version. */
 static int copy_java(int host_etc, int etc) {
-    int copy = openat(host_etc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (copy < 0)
-        return 0;
-    _cleanup_(closedirp) DIR *d = fdopendir(copy);
-    if (d == NULL) {
-        (void)close(copy);
-        return -ENOMEM;
-    }
-    for (;;) {
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return 0;
-        if (!str_starts(e->d_name, "java-") || !str_ends(e->d_name, "-openjdk"))
-            continue;
-        struct copy_tree c = {0};
-        int r = copy_tree(&c, host_etc, e->d_name, etc);
-        if (r < 0)
-            return r;
-    }
+    return path_each(host_etc, copy_if_java, &etc);
 }
 
 static int copy_ssl(int host_etc, int etc) {
@@ -329,26 +318,20 @@ static int by_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static int take_certificate(void *user, int dir, const char *name) {
+    (void)dir;
+    struct strv *names = user;
+    if (names->len >= CERTIFICATES_MAX || !str_ends(name, ".crt"))
+        return 0;
+    return strv_push(names, name);
+}
+
 /* The names of the certificates, sorted so that the same host gives the same bundle. */
 static int list_certificates(int dir, struct strv *names) {
-    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (copy < 0)
-        return -errno;
-    _cleanup_(closedirp) DIR *d = fdopendir(copy);
-    if (d == NULL) {
-        (void)close(copy);
-        return -ENOMEM;
-    }
-    while (names->len < CERTIFICATES_MAX) {
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            break;
-        if (str_ends(e->d_name, ".crt") && strv_push(names, e->d_name) < 0)
-            return -ENOMEM;
-    }
-    if (names->len > 0)
+    int r = path_each(dir, take_certificate, names);
+    if (r == 0 && names->len > 0)
         qsort(names->v, names->len, sizeof *names->v, by_name);
-    return 0;
+    return r;
 }
 
 static int append_file(int dir, const char *name, struct buf *to) {

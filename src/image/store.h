@@ -46,6 +46,10 @@ void image_store_close(struct image_store *store);
 
 /* ---- names ---- */
 
+/* 1 if text is the whole id of an image that is a backup, which image_store_find does not find. */
+int image_store_find_backup(const struct image_store *store, const char *text,
+                            char id[static HEX_SIZE]);
+
 /* The id of the image that text names: a reference, an id, or a unique prefix of an id (4 digits or
  * more, tried last). -CAY_NOT_FOUND without a remedy: only the caller knows whether to pull. */
 int image_store_find(const struct image_store *store, const char *text, char id[static HEX_SIZE],
@@ -137,6 +141,15 @@ void image_store_abandon_layer(const struct image_store *store, struct layer_wor
  * everything. The caller holds the image open meanwhile. Neither waits for a prune. */
 int image_store_pin(const char *state_dir, const char *holder, const char *id,
                     struct cay_error *err);
+/* The beginning of a holder, before the id of a sandbox, that keeps its backup: such an image is
+ * not found by its id, since it is its owner's alone. */
+#define IMAGE_STORE_BACKUP "backup-"
+/* One of several. */
+int image_store_unpin_one(const char *state_dir, const char *holder, const char *id,
+                          struct cay_error *err);
+/* 1 with an image that holder has pinned, 0 without one. */
+int image_store_pinned(const char *state_dir, const char *holder, char ret[static HEX_SIZE],
+                       struct cay_error *err);
 /* Whatever holder has pinned; nothing, or no store, is fine. */
 int image_store_unpin(const char *state_dir, const char *holder, struct cay_error *err);
 

@@ -60,4 +60,6 @@ bool store_layer_is_whole(int layer);
 
 /* ---- store_pins.c ---- */
 
+/* Whether it is the backup of a sandbox. */
+bool store_is_backup(const struct image_store *store, const char *id);
 bool store_is_pinned(const struct image_store *store, const char *id);

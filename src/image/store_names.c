@@ -90,7 +90,7 @@ static int find_prefix(const struct image_store *store, const char *text, const 
     if (r < 0)
         return r;
     for (size_t i = 0; i < count; i++)
-        if (memcmp(ids[i], prefix, len) == 0 && hits++ == 0)
+        if (memcmp(ids[i], prefix, len) == 0 && !store_is_backup(store, ids[i]) && hits++ == 0)
             memcpy(id, ids[i], HEX_SIZE);
     if (hits > 1) {
         r = error_set(err, CAY_CONFLICT, "'%s' is the beginning of %zu images' ids", prefix, hits);
@@ -98,6 +98,15 @@ static int find_prefix(const struct image_store *store, const char *text, const 
         return r;
     }
     return hits == 1 ? 0 : not_found(text, err);
+}
+
+int image_store_find_backup(const struct image_store *store, const char *text,
+                            char id[static HEX_SIZE]) {
+    char found[HEX_SIZE];
+    if (!digest_parse(text, found) || !store_is_backup(store, found) || !has_record(store, found))
+        return 0;
+    memcpy(id, found, HEX_SIZE);
+    return 1;
 }
 
 int image_store_find(const struct image_store *store, const char *text, char id[static HEX_SIZE],

@@ -68,10 +68,58 @@ int image_store_unpin(const char *state_dir, const char *holder, struct cay_erro
     return r < 0 ? store_fail(err, -r, "unpinning the image of", holder) : 0;
 }
 
+int image_store_unpin_one(const char *state_dir, const char *holder, const char *id,
+                          struct cay_error *err) {
+    char name[PIN_SIZE];
+    _cleanup_(closep) int dir = store_open_folder(state_dir);
+    _cleanup_(closep) int pins = dir < 0 ? dir : open_pins(dir);
+    int r = pins < 0 ? pins : str_format(name, sizeof name, "%s.%s", holder, id);
+    if (r == 0 && unlinkat(pins, name, 0) < 0 && errno != ENOENT)
+        r = -errno;
+    return r < 0 && r != -ENOENT ? store_fail(err, -r, "unpinning the image", id) : 0;
+}
+
+struct search {
+    const char *holder;
+    char *id; /* HEX_SIZE bytes */
+};
+
+static int find_pin(void *user, int folder, const char *name) {
+    const struct search *s = user;
+    size_t n = strlen(s->holder);
+    (void)folder;
+    if (strncmp(name, s->holder, n) == 0 && name[n] == '.' && hex_is_valid(name + n + 1))
+        memcpy(s->id, name + n + 1, HEX_SIZE);
+    return 0;
+}
+
+int image_store_pinned(const char *state_dir, const char *holder, char ret[static HEX_SIZE],
+                       struct cay_error *err) {
+    struct search s = {holder, ret};
+    ret[0] = '\0';
+    _cleanup_(closep) int dir = store_open_folder(state_dir);
+    _cleanup_(closep) int pins = dir < 0 ? dir : open_pins(dir);
+    int r = pins < 0 ? pins : path_each(pins, find_pin, &s);
+    if (r < 0 && r != -ENOENT)
+        return store_fail(err, -r, "looking for the image of", holder);
+    return ret[0] != '\0';
+}
+
 static int is_pin_of(void *user, int folder, const char *name) {
     (void)folder;
     const char *dot = strchr(name, '.');
     return dot != NULL && strcmp(dot + 1, user) == 0 ? -EEXIST : 0;
+}
+
+static int is_backup_of(void *user, int folder, const char *name) {
+    return str_starts(name, IMAGE_STORE_BACKUP) ? is_pin_of(user, folder, name) : 0;
+}
+
+bool store_is_backup(const struct image_store *store, const char *id) {
+    _cleanup_(closep) int pins = open_pins(store->dir);
+    if (pins == -ENOENT)
+        return false;
+    return pins < 0 || path_each(pins, is_backup_of, (void *)(uintptr_t)id) < 0;
 }
 
 bool store_is_pinned(const struct image_store *store, const char *id) {

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "image/alias.h"
 #include "imager/build_state.h"
+#include "imager/keep.h"
 #include "imager/manifest.h"
 
 static const char default_path[] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -339,22 +340,13 @@ static int apply_labels(const struct build *b, struct build_stage *s, struct cay
 
 int build_finish(struct build *b, struct build_stage *s, char id[static HEX_SIZE],
                  struct cay_error *err) {
-    _cleanup_(buf_free) struct buf config = BUF_INIT(MANIFEST_SIZE_MAX);
     struct image_record *record = s->record;
     int r = apply_labels(b, s, err);
     if (r < 0)
         return r;
     set_created(b, s);
     record->manifest[0] = '\0'; /* layers are kept unpacked: there is nothing that one could name */
-    r = config_write(record, (const char *const *)s->history.v, &config);
-    if (r < 0)
-        return error_sys(err, -r, "writing the image's configuration");
-    digest_of(config.data, config.len, record->id);
-    if (!hex_is_valid(record->id))
-        return build_no_memory(err);
-    r = image_store_put_blob(b->store, record->id, config.data, config.len, err);
-    if (r == 0)
-        r = image_store_write_record(b->store, record, err);
+    r = image_keep(b->store, record, (const char *const *)s->history.v, err);
     memcpy(id, record->id, HEX_SIZE);
     return r;
 }

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "imager/build_change.h"
-#include "imager/digest.h"
 #include "imager/ingest.h"
+#include "imager/keep.h"
 #include "imager/manifest.h"
 #include "imager/settle.h"
 #include "imager/transfer.h"
@@ -53,17 +53,6 @@ static int import_layer(const struct image_store *store, int input, struct progr
     return r;
 }
 
-/* The configuration names the image. */
-static int keep(const struct image_store *store, struct image_record *record,
-                struct cay_error *err) {
-    _cleanup_(buf_free) struct buf text = BUF_INIT(MANIFEST_SIZE_MAX);
-    if (config_write(record, NULL, &text) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "--change: the configuration is too large");
-    digest_of(text.data, text.len, record->id);
-    int r = image_store_put_blob(store, record->id, text.data, text.len, err);
-    return r < 0 ? r : image_store_write_record(store, record, err);
-}
-
 int image_import(const struct image_store *store, int input, const char *const *changes,
                  struct progress *progress, char id[static HEX_SIZE], struct cay_error *err) {
     _cleanup_(record_freep) struct image_record *record = NULL;
@@ -71,7 +60,7 @@ int image_import(const struct image_store *store, int input, const char *const *
     if (r == 0)
         r = import_layer(store, input, progress, record, err);
     if (r == 0)
-        r = keep(store, record, err);
+        r = image_keep(store, record, NULL, err);
     if (r < 0)
         return r;
     memcpy(id, record->id, HEX_SIZE);

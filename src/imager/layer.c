@@ -11,6 +11,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "engine/native/rootfs_overlay.h"
 #include "engine/native/syscalls.h"
 
 enum { OPTIONS_SIZE = 4096, FD_PATH_SIZE = 32 };
@@ -80,13 +81,8 @@ static int mount_detached(const struct stack *s) {
 }
 
 static int write_options(const struct stack *s, char *out, size_t size) {
-    size_t len = 0;
-    int r = str_format(out, size, "lowerdir=");
-    for (size_t i = 0; r == 0 && i < s->count; i++) {
-        len += strlen(out + len);
-        r = str_format(out + len, size - len, "%s/proc/self/fd/%d", i > 0 ? ":" : "", s->lowers[i]);
-    }
-    len += strlen(out + len);
+    int r = overlay_write_lowers(s->lowers, s->count, out, size);
+    size_t len = r < 0 ? 0 : strlen(out);
     return r < 0 ? r
                  : str_format(out + len, size - len,
                               ",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d,userxattr,"

@@ -66,5 +66,7 @@ int config_parse(const char *text, size_t len, struct image_record *record, stru
 /* Canonical documents from a record whose layers are complete: the configuration (whose digest is
  * the id, filled in) and the manifest. history is one line per layer, may be NULL. */
 int config_write(const struct image_record *record, const char *const *history, struct buf *out);
+/* The media type as OCI calls it, where Docker has a name of its own. */
+const char *manifest_oci_type(const char *media_type);
 int manifest_write(const struct image_record *record, const struct descriptor *config,
                    struct buf *out);

@@ -140,8 +140,7 @@ int config_write(const struct image_record *record, const char *const *history, 
 
 /* ---- manifest ---- */
 
-/* Docker's names of the same things; OCI's manifest has only OCI's. */
-static const char *oci_type(const char *media_type) {
+const char *manifest_oci_type(const char *media_type) {
     static const char *const pairs[][2] = {
         {"application/vnd.docker.container.image.v1+json", config_type},
         {"application/octet-stream", config_type},
@@ -166,7 +165,7 @@ static void put_descriptor(struct jsonw *w, const char *hex, const char *media_t
     jsonw_begin_object(w);
     jsonw_key(w, "digest");
     put_digest(w, hex);
-    jsonw_put_string(w, "mediaType", oci_type(media_type));
+    jsonw_put_string(w, "mediaType", manifest_oci_type(media_type));
     jsonw_put_unsigned(w, "size", size);
     jsonw_end_object(w);
 }

@@ -146,26 +146,13 @@ static int prepare_config(struct saver *s, struct saved_image *image, bool chang
     return r < 0 ? r : add_document(s, &text, &image->config, err);
 }
 
-/* Docker's types as OCI names them. */
 static void name_types(struct image_record *record) {
-    static const struct {
-        const char *docker, *oci;
-    } types[] = {
-        {"application/vnd.docker.image.rootfs.diff.tar", "application/vnd.oci.image.layer.v1.tar"},
-        {"application/vnd.docker.image.rootfs.diff.tar.gzip",
-         "application/vnd.oci.image.layer.v1.tar+gzip"},
-        {"application/vnd.docker.image.rootfs.diff.tar.zstd",
-         "application/vnd.oci.image.layer.v1.tar+zstd"},
-        {"application/vnd.docker.image.rootfs.foreign.diff.tar",
-         "application/vnd.oci.image.layer.v1.tar"},
-        {"application/vnd.docker.image.rootfs.foreign.diff.tar.gzip",
-         "application/vnd.oci.image.layer.v1.tar+gzip"},
-    };
-    for (size_t i = 0; i < record->layer_count; i++)
-        for (size_t k = 0; k < ARRAY_LEN(types); k++)
-            if (strcmp(record->layers[i].media_type, types[k].docker) == 0)
-                (void)snprintf(record->layers[i].media_type, sizeof record->layers[i].media_type,
-                               "%s", types[k].oci);
+    for (size_t i = 0; i < record->layer_count; i++) {
+        char *type = record->layers[i].media_type;
+        const char *oci = manifest_oci_type(type);
+        if (oci != type)
+            (void)snprintf(type, sizeof record->layers[i].media_type, "%s", oci);
+    }
 }
 
 /* True if the text is an OCI manifest; Docker's are written anew. */

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "image/store.h"
 #include "imager/digest.h"
+#include "imager/keep.h"
 #include "imager/layer.h"
 #include "imager/layer_tar.h"
 #include "imager/manifest.h"
@@ -115,18 +116,13 @@ static int add_layer(const struct image_store *store, int fs, struct image_recor
 
 /* ---- the image ---- */
 
-static int keep(const struct image_store *store, struct image_record *record,
-                struct cay_error *err) {
+static int name_it(const struct image_store *store, struct image_record *record,
+                   struct cay_error *err) {
     char now[32];
-    _cleanup_(buf_free) struct buf text = BUF_INIT(MANIFEST_SIZE_MAX);
     (void)snprintf(record->created, sizeof record->created, "%s",
                    clock_iso8601(clock_wall_ms(), now));
     record->manifest[0] = '\0';
-    if (config_write(record, NULL, &text) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "the image's configuration is too large");
-    digest_of(text.data, text.len, record->id);
-    int r = image_store_put_blob(store, record->id, text.data, text.len, err);
-    return r < 0 ? r : image_store_write_record(store, record, err);
+    return image_keep(store, record, NULL, err);
 }
 
 int image_snapshot(const struct image_store *store, int fs, const char *base,
@@ -136,7 +132,7 @@ int image_snapshot(const struct image_store *store, int fs, const char *base,
     if (r == 0)
         r = add_layer(store, fs, record, err);
     if (r == 0)
-        r = keep(store, record, err);
+        r = name_it(store, record, err);
     if (r < 0)
         return r;
     memcpy(id, record->id, HEX_SIZE);

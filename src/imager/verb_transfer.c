@@ -133,7 +133,9 @@ static int select_image(const struct image_store *store, const char *text, struc
                  image_store_find_reference(store, &s->refs[i], s->hex[i], err) == 0;
     s->names[i] = named ? &s->refs[i] : NULL;
     s->ids[i] = s->hex[i];
-    return named ? 0 : verbs_find(store, text, s->hex[i], err);
+    if (named || image_store_find_backup(store, text, s->hex[i]) != 0)
+        return 0;
+    return verbs_find(store, text, s->hex[i], err);
 }
 
 static int save(const struct writing *w, const struct image_store *store, struct cay_error *err) {

@@ -5,7 +5,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/fsuid.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -60,11 +62,26 @@ static bool is_watched(const struct walk_entry *e) {
     return S_ISREG(e->st->st_mode) || S_ISLNK(e->st->st_mode);
 }
 
+static int64_t time_ns(const struct timespec *t) {
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static struct folder_look look_at_folder(const struct stat *st) {
+    return (struct folder_look){.device = st->st_dev,
+                                .inode = st->st_ino,
+                                .modified_ns = time_ns(&st->st_mtim),
+                                .changed_ns = time_ns(&st->st_ctim)};
+}
+
 /* Most work folders are empty, before and after; then a look takes a third of a walk. */
-static bool is_empty(const char *folder) {
+static bool is_empty(const char *folder, struct folder_look *ret) {
     _cleanup_(closep) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     _Alignas(struct dirent) char entries[1024];
-    ssize_t n = fd < 0 ? -1 : 1;
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return false;
+    *ret = look_at_folder(&st); /* first: what changes meanwhile has a later time */
+    ssize_t n = 1;
     while (n > 0 && (n = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {
         const struct dirent *e;
         for (ssize_t at = 0; at < n; at += e->d_reclen) {
@@ -76,16 +93,55 @@ static bool is_empty(const char *folder) {
     return n == 0;
 }
 
+static void see_as_user(const struct op_conn *c) {
+    (void)setfsgid(c->gid);
+    (void)setfsuid(c->uid);
+}
+
+static void see_as_init(void) {
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+}
+
 /* Nothing of an empty folder is visited. */
 static int walk_as_user(const struct op_conn *c, const char *folder, walk_fn *visit, void *arg,
                         struct cay_error *err) {
     static const struct walk_options options = {.forgiving = true, .below_only = true};
-    (void)setfsgid(c->gid);
-    (void)setfsuid(c->uid);
-    int r = is_empty(folder) ? 0 : walk_tree(folder, folder, options, visit, arg, err);
-    (void)setfsuid(geteuid());
-    (void)setfsgid(getegid());
+    struct folder_look ignored;
+    see_as_user(c);
+    int r = is_empty(folder, &ignored) ? 0 : walk_tree(folder, folder, options, visit, arg, err);
+    see_as_init();
     return r;
+}
+
+/* ---- a folder that stays as it was ---- */
+
+void changes_settle(const struct op_conn *c, struct changes *ch) {
+    if (ch->folder[0] == '\0' || ch->count > 0 || ch->is_empty)
+        return;
+    see_as_user(c);
+    ch->is_empty = is_empty(ch->folder, &ch->look);
+    see_as_init();
+}
+
+void changes_begin(struct changes *ch) {
+    enum { SECOND_NS = 1000000000 };
+    struct timespec now;
+    /* Files get their times from this clock, which goes in ticks: two changes within one have the
+     * same time. And some file systems know whole seconds only. */
+    ch->is_settled = ch->is_empty && ch->look.modified_ns % SECOND_NS != 0 &&
+                     clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0 &&
+                     time_ns(&now) > ch->look.modified_ns;
+}
+
+/* Empty when it was looked at, and nothing was put there since. */
+static bool is_still_empty(const struct changes *ch) {
+    struct stat st;
+    if (!ch->is_settled || lstat(ch->folder, &st) < 0)
+        return false;
+    const struct folder_look a = ch->look, b = look_at_folder(&st);
+    return a.device == b.device && a.inode == b.inode && a.modified_ns == b.modified_ns &&
+           a.changed_ns == b.changed_ns;
 }
 
 /* ---- before ---- */
@@ -152,7 +208,7 @@ static int tell(void *arg, const struct walk_entry *e, struct cay_error *err) {
 }
 
 void changes_send(const struct op_conn *c, struct changes *before) {
-    if (before->folder[0] == '\0' || before->truncated)
+    if (before->folder[0] == '\0' || before->truncated || is_still_empty(before))
         return;
     struct telling t = {.c = c, .before = before, .b = BUF_INIT(WIRE_MESSAGE_MAX)};
     struct cay_error

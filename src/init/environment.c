@@ -11,7 +11,7 @@ enum { PROXY_TEXT_SIZE = 64 };
 
 /* Both spellings are looked for by programs. ALL_PROXY is HTTP too: libraries that do not know
  * SOCKS refuse to work at all if it is named there. */
-OP_PAGE static const char *const proxy_names[] = {
+static const char *const proxy_names[] = {
     "HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy",
 };
 static const char *const direct[] = {

@@ -4,11 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #include "init/last_word.h"
 #include "init/op.h"
 #include "init/spawn.h"
+#include "init/spill.h"
 #include "init/tree.h"
 #include "init/user.h"
 
@@ -27,8 +30,11 @@ enum {
     TERM_GRACE_MS = 250,
     KILL_MS = 3000,
     ANNOUNCE_MS = 5,
+    GATHER_MS = 3,
     REPORT_MAX = 64 * 1024 * 1024,
     HANG_UP_MS = 20,
+    ROOM = 1024, /* for what is short most often: the first use of malloc takes longer */
+    TAIL_MAX = ROOM / 2,
 };
 
 struct exec {
@@ -36,16 +42,23 @@ struct exec {
     struct spawned cmd;
     int signals; /* SIGCHLD */
     bool tty;
+    char input_room[ROOM], tail_room[ROOM];
     struct buf input; /* received, not yet taken by the command */
     bool input_ended;
     uint64_t credit; /* taken by the command, not yet reported to the host */
     bool host_ready; /* the connection takes more output without blocking */
     bool host_gone;
+    bool is_asked; /* a command that reports waits for what the host has to say */
     uint64_t output;
     uint64_t output_max;
+    uint64_t told_max; /* of the output; all of more is in a file. 0: all is told */
+    size_t head;       /* bytes of exec_head that are used */
+    bool spills;
+    struct spill spill;
     int64_t wall_deadline;
     int64_t quiet_ms;
     int64_t quiet_deadline;
+    int64_t gather_until; /* output stays where it is */
     bool exited;
     int status;
     enum wire_reason reason;
@@ -53,14 +66,20 @@ struct exec {
     bool announced; /* WIRE_STARTED was sent */
     uint64_t reported;
     struct last_word last_word;
-    bool lives_on; /* its last word was heeded */
+    bool lives_on;   /* its last word was heeded */
+    struct buf tail; /* frames that go with the answer, so that the host wakes up once */
     struct changes changes;
 };
 
+/* The beginning of an output that may turn out to be long: most are not worth a file. */
+OP_ROOM char exec_head[WIRE_DATA_MAX];
+
 static void exec_close(struct exec *x) {
+    spill_close(&x->spill);
     spawned_close(&x->cmd);
     fd_close(&x->signals);
     buf_free(&x->input);
+    buf_free(&x->tail);
     changes_free(&x->changes);
 }
 
@@ -85,6 +104,13 @@ static void close_output(struct exec *x, enum wire_type type) {
         fd_close(&x->cmd.in);
 }
 
+/* A program that reports has its last word, and most are short: what such a one prints is carried
+ * together with that word. To be woken for each line would take the processor from the program. */
+static void begin_to_gather(struct exec *x) {
+    if (x->cmd.report >= 0)
+        x->gather_until = clock_deadline(GATHER_MS);
+}
+
 static void set_limits(struct exec *x, const struct wire_message *m) {
     x->output_max = m->number[WIRE_TAG_OUTPUT_MAX];
     x->wall_deadline = clock_deadline((int64_t)m->number[WIRE_TAG_TIMEOUT_MS]);
@@ -94,6 +120,7 @@ static void set_limits(struct exec *x, const struct wire_message *m) {
 
 static int take_frame(struct exec *x, const struct wire_frame *f) {
     struct wire_message m;
+    x->is_asked = true;
     switch (f->type) {
     case WIRE_INPUT:
         return x->input_ended ? -EPROTO : buf_append(&x->input, f->data, f->len);
@@ -118,6 +145,8 @@ static int take_frame(struct exec *x, const struct wire_frame *f) {
         if (wire_parse(f->data, f->len, &m) < 0)
             return -EPROTO;
         set_limits(x, &m);
+        begin_to_gather(x);
+        changes_begin(&x->changes);
         x->started_us = clock_us(); /* it has waited until now */
         return 0;
     default:
@@ -134,12 +163,6 @@ static int take_frames(struct exec *x) {
             return r;
     }
     return r;
-}
-
-static void read_host(struct exec *x) {
-    int n = wire_reader_fill(x->conn->reader, x->conn->fd);
-    if (n <= 0 || take_frames(x) < 0)
-        x->host_gone = true;
 }
 
 /* ---- to the command ---- */
@@ -167,6 +190,14 @@ static void write_command(struct exec *x) {
         end_input(x);
 }
 
+static void read_host(struct exec *x) {
+    int n = wire_reader_fill(x->conn->reader, x->conn->fd);
+    if (n <= 0 || take_frames(x) < 0)
+        x->host_gone = true;
+    else if (x->cmd.in >= 0 && (x->input.len > 0 || x->input_ended))
+        write_command(x);
+}
+
 static void send_credit(struct exec *x) {
     if (x->credit < WIRE_INPUT_CREDIT / 4 || x->host_gone)
         return;
@@ -179,8 +210,10 @@ static void send_credit(struct exec *x) {
 
 /* ---- from the command ---- */
 
-static void put_started(const struct exec *x, struct buf *b) {
-    wire_put_number(b, WIRE_TAG_PID, (uint64_t)x->cmd.pid);
+/* Whether what there is to tell is told together with what comes next: the answer, or all that
+ * is printed for a host which does not listen before it has asked. */
+static bool is_held(const struct exec *x) {
+    return x->exited || !x->is_asked;
 }
 
 /* Told with the first thing that there is to tell, or soon: a frame of its own would wake the host
@@ -188,16 +221,65 @@ static void put_started(const struct exec *x, struct buf *b) {
 static void announce(struct exec *x) {
     if (x->announced || x->host_gone)
         return;
-    _cleanup_(buf_free) struct buf b = BUF_INIT(64);
-    put_started(x, &b);
+    char room[64];
+    _cleanup_(buf_free) struct buf b = BUF_OVER(room, sizeof room);
+    wire_put_number(&b, WIRE_TAG_PID, (uint64_t)x->cmd.pid);
     x->announced = true;
-    if (wire_send(x->conn->fd, WIRE_STARTED, &b) < 0)
+    if (is_held(x))
+        wire_put_frame(&x->tail, WIRE_STARTED, b.data, b.len);
+    else if (wire_send(x->conn->fd, WIRE_STARTED, &b) < 0)
         x->host_gone = true;
 }
 
 static void update_host_ready(struct exec *x) {
     struct pollfd p = {.fd = x->conn->fd, .events = POLLOUT};
     x->host_ready = poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) != 0;
+}
+
+static void send_tail(struct exec *x) {
+    if (!x->host_gone && x->tail.len > 0 && wire_send_frames(x->conn->fd, &x->tail) < 0)
+        x->host_gone = true;
+    buf_clear(&x->tail);
+}
+
+/* What lies in op_data; later, if it is little. */
+static void forward(struct exec *x, enum wire_type type, size_t len) {
+    announce(x);
+    if (is_held(x) && x->tail.len + len < TAIL_MAX) {
+        wire_put_frame(&x->tail, type, op_data, len);
+        return;
+    }
+    send_tail(x);
+    if (!x->host_gone && wire_send_data(x->conn->fd, type, op_data, len) < 0)
+        x->host_gone = true;
+    update_host_ready(x);
+}
+
+/* Of output that may be more than is told. That a file is full shows in its size. */
+static void keep_output(struct exec *x, const char *data, size_t len) {
+    if (x->told_max == 0)
+        return;
+    if (!x->spills && len <= sizeof exec_head - x->head) {
+        memcpy(exec_head + x->head, data, len);
+        x->head += len;
+        return;
+    }
+    if (!x->spills) {
+        x->spills = true;
+        spill_open(&x->spill, x->conn->user);
+        (void)spill_write(&x->spill, exec_head, x->head);
+    }
+    (void)spill_write(&x->spill, data, len);
+}
+
+static void tell_output(struct exec *x, enum wire_type type, size_t len) {
+    uint64_t before = x->output;
+    x->output += len;
+    keep_output(x, op_data, len);
+    if (x->told_max > 0)
+        len = (size_t)MIN((uint64_t)len, x->told_max - MIN(x->told_max, before));
+    if (len > 0)
+        forward(x, type, len);
 }
 
 /* Forwards what one read gives; closes the stream at its end. True if there was something. */
@@ -214,12 +296,8 @@ static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
         len = (size_t)(x->output_max - x->output);
         x->reason = WIRE_REASON_OUTPUT;
     }
-    x->output += len;
     x->quiet_deadline = clock_deadline(x->quiet_ms);
-    announce(x);
-    if (!x->host_gone && wire_send_data(x->conn->fd, type, op_data, len) < 0)
-        x->host_gone = true;
-    update_host_ready(x);
+    tell_output(x, type, len);
     return true;
 }
 
@@ -244,10 +322,7 @@ static bool forward_report(struct exec *x) {
         return false;
     }
     heed_last_word(x, op_data, (size_t)n);
-    announce(x);
-    if (!x->host_gone && wire_send_data(x->conn->fd, WIRE_REPORT, op_data, (size_t)n) < 0)
-        x->host_gone = true;
-    update_host_ready(x);
+    forward(x, WIRE_REPORT, (size_t)n);
     return true;
 }
 
@@ -290,18 +365,30 @@ static enum wire_reason limit_struck(const struct exec *x) {
     return WIRE_REASON_EXIT;
 }
 
+static bool is_gathering(struct exec *x) {
+    if (clock_expired(x->gather_until)) {
+        x->gather_until = 0;
+        changes_settle(x->conn, &x->changes); /* there is time */
+    }
+    return x->gather_until != 0;
+}
+
 /* One round of waiting and moving bytes, at most until the deadline. */
 static void step(struct exec *x, int64_t deadline) {
-    bool output = x->host_ready || x->host_gone;
+    bool report = x->host_ready || x->host_gone;
+    bool gathers = is_gathering(x);
+    bool output = report && !gathers;
+    if (x->is_asked && !gathers)
+        send_tail(x);
     struct pollfd fds[] = {
         {.fd = x->signals, .events = POLLIN},
-        {.fd = x->host_gone ? -1 : x->conn->fd, .events = output ? POLLIN : POLLIN | POLLOUT},
+        {.fd = x->host_gone ? -1 : x->conn->fd, .events = report ? POLLIN : POLLIN | POLLOUT},
         {.fd = output ? x->cmd.out : -1, .events = POLLIN},
         {.fd = output ? x->cmd.err : -1, .events = POLLIN},
         {.fd = x->input.len > 0 || x->input_ended ? x->cmd.in : -1, .events = POLLOUT},
-        {.fd = output ? x->cmd.report : -1, .events = POLLIN},
+        {.fd = report ? x->cmd.report : -1, .events = POLLIN},
     };
-    int timeout = clock_poll_timeout(deadline);
+    int timeout = clock_poll_timeout(clock_earlier(deadline, x->gather_until));
     if (!x->announced && (timeout < 0 || timeout > ANNOUNCE_MS))
         timeout = ANNOUNCE_MS;
     int ready = poll(fds, ARRAY_LEN(fds), timeout);
@@ -334,11 +421,18 @@ static unsigned end_tree(struct exec *x) {
     while (!x->exited && !clock_expired(grace) && reason != WIRE_REASON_OUTPUT)
         step(x, grace);
     x->reason = reason;
-    return tree_kill(clock_ms() + KILL_MS);
+    return tree_kill(x->cmd.pid, clock_ms() + KILL_MS);
+}
+
+static void put_file(const struct exec *x, struct buf *b) {
+    wire_put_number(b, WIRE_TAG_SPILL, x->output);
+    wire_put_number(b, WIRE_TAG_SIZE, x->spill.size);
+    if (x->spill.path[0] != '\0')
+        wire_put_string(b, WIRE_TAG_PATH, x->spill.path);
 }
 
 static int answer(struct exec *x, unsigned left) {
-    char room[512], started_room[64], both_room[640];
+    char room[512];
     _cleanup_(buf_free) struct buf b = BUF_OVER(room, sizeof room);
     bool limit = x->reason != WIRE_REASON_EXIT;
     int number = WIFSIGNALED(x->status) ? WTERMSIG(x->status) : 0;
@@ -353,18 +447,19 @@ static int answer(struct exec *x, unsigned left) {
     wire_put_number(&b, WIRE_TAG_ELAPSED_US, (uint64_t)(clock_us() - x->started_us));
     if (x->changes.folder[0] != '\0')
         wire_put_number(&b, WIRE_TAG_WATCH, !x->changes.truncated);
-    if (x->announced)
-        return wire_send(x->conn->fd, WIRE_DONE, &b);
-    _cleanup_(buf_free) struct buf started = BUF_OVER(started_room, sizeof started_room);
-    _cleanup_(buf_free) struct buf both = BUF_OVER(both_room, sizeof both_room);
-    put_started(x, &started);
-    wire_put_frame(&both, WIRE_STARTED, started.data, started.len);
-    wire_put_frame(&both, WIRE_DONE, b.data, b.len);
-    return started.failed || b.failed ? -ENOBUFS : wire_send_frames(x->conn->fd, &both);
+    if (x->told_max > 0 && x->output > x->told_max)
+        put_file(x, &b);
+    announce(x);
+    wire_put_frame(&x->tail, WIRE_DONE, b.data, b.len);
+    x->tail.failed |= b.failed;
+    return wire_send_frames(x->conn->fd, &x->tail);
 }
 
-/* Ending a sandbox is work, and the host may need the processor to read the answer. */
+/* Ending a sandbox is work, and the host may need the processor to read the answer and to pass it
+ * on: who is woken by a hang-up takes no processor from anybody. */
 static void await_hang_up(const struct exec *x) {
+    const struct sched_param none = {0};
+    (void)syscall(SYS_sched_setscheduler, 0, SCHED_BATCH, &none); /* else it is in the way */
     struct pollfd p = {.fd = x->conn->fd, .events = POLLRDHUP};
     (void)poll(&p, 1, HANG_UP_MS);
 }
@@ -381,13 +476,12 @@ static int run(struct exec *x, struct cay_error *err) {
     }
     drain(x);
     if (x->reason == WIRE_REASON_OUTPUT && x->exited && left == 0)
-        left = tree_kill(clock_ms() + KILL_MS);
+        left = tree_kill(0, clock_ms() + KILL_MS);
+    if (x->host_gone || x->output <= x->told_max)
+        spill_drop(&x->spill, x->conn->user); /* nobody needs it, or hears where it is */
     if (x->host_gone)
         return 0;
-    if (x->changes.folder[0] != '\0') {
-        announce(x);
-        changes_send(x->conn, &x->changes);
-    }
+    changes_send(x->conn, &x->changes);
     int r = answer(x, left);
     if (r == 0 && x->lives_on)
         await_hang_up(x);
@@ -422,10 +516,14 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
         .conn = c,
         .cmd = {0, -1, -1, -1, -1},
         .signals = -1,
+        .spill = SPILL_INIT,
+        .told_max = m->number[WIRE_TAG_SPILL],
         .host_ready = true,
-        .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX),
         .tty = m->number[WIRE_TAG_TTY] != 0,
+        .is_asked = m->number[WIRE_TAG_REPORT] == 0,
     };
+    x.input = BUF_OVER(x.input_room, WIRE_INPUT_CREDIT + WIRE_DATA_MAX);
+    x.tail = BUF_OVER(x.tail_room, 2 * sizeof x.tail_room);
     int r = m->present[WIRE_TAG_PROXY] ? listen_for_proxy(c, m->number[WIRE_TAG_PROXY], err) : 0;
     if (r < 0)
         return r;
@@ -463,6 +561,7 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
                    ? error_set(err, CAY_UNAVAILABLE, "host gone")
                    : 0;
     set_limits(&x, m);
+    begin_to_gather(&x);
     for (int *fd = (int[]){x.cmd.in, x.cmd.out, x.cmd.err, x.cmd.report, -2}; *fd != -2; fd++)
         if (*fd >= 0)
             (void)fd_set_nonblocking(*fd, true);

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "init/session.h"
 #include "init/spawn.h"
+#include "init/spill.h"
 #include "init/tree.h"
 #include "wire/wire.h"
 
@@ -47,7 +48,8 @@ struct command {
     int log[KEEPER_STREAMS];
     uint64_t size[KEEPER_STREAMS]; /* of the logs */
     bool capped[KEEPER_STREAMS];
-    int at[1 + KEEPER_STREAMS]; /* in the poll set: in, then the others */
+    struct spill spill[KEEPER_REPORTS]; /* all of an output that is longer than its log */
+    int at[1 + KEEPER_STREAMS];         /* in the poll set: in, then the others */
     int exit_code, signal;
     int asked; /* to end, because of a limit */
     enum wire_reason reason;
@@ -82,6 +84,7 @@ struct keeper {
     int64_t made_ms;      /* wall clock */
     int signals;          /* SIGCHLD */
     struct spawned shell; /* pid 0: none; in takes lines, out reports */
+    pid_t group;          /* of the last shell, and of what it starts */
     bool had_shell;
     char cwd[4096]; /* the last that the shell told */
     struct buf report;
@@ -130,7 +133,7 @@ void command_opened(struct keeper *k, struct command *c);
 void command_end(struct keeper *k, struct command *c, int status, int signal);
 void command_read(struct keeper *k, struct command *c, int stream);
 /* Takes input for it. 0, or negative if that is more than it may have waiting. */
-int command_take_input(struct command *c, const char *data, size_t len);
+int command_take_input(const struct keeper *k, struct command *c, const char *data, size_t len);
 /* Moves input to it. Returns how many bytes it took. */
 size_t command_feed(struct command *c);
 /* A signal for all that it started and, if that is SIGINT, for what the shell does. */

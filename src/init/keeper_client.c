@@ -58,6 +58,10 @@ static void put_state(struct buf *b, const struct command *c) {
     wire_put_number(b, WIRE_TAG_TRUNCATED,
                     c->capped[0] || c->capped[1] || c->capped[KEEPER_REPORTS]);
     wire_put_number(b, WIRE_TAG_ELAPSED_US, (uint64_t)c->elapsed_us);
+    if (c->spill[0].path[0] != '\0')
+        wire_put_string(b, WIRE_TAG_PATH, c->spill[0].path);
+    if (c->spill[1].path[0] != '\0')
+        wire_put_string(b, WIRE_TAG_TARGET, c->spill[1].path);
 }
 
 /* c is NULL where the answer is about no command. */
@@ -251,10 +255,11 @@ static void take_request(struct keeper *k, struct client *cl, const struct wire_
 
 /* ---- frames that follow ---- */
 
-static int take_input(struct client *cl, struct command *c, const struct wire_frame *f) {
+static int take_input(const struct keeper *k, struct client *cl, struct command *c,
+                      const struct wire_frame *f) {
     if (!cl->feeds || cl->input_over)
         return -EPROTO;
-    return command_take_input(c, f->data, f->len);
+    return command_take_input(k, c, f->data, f->len);
 }
 
 static int take_text(struct keeper *k, struct client *cl, const struct wire_frame *f) {
@@ -286,7 +291,7 @@ static int take_frame(struct keeper *k, struct client *cl, const struct wire_fra
         return -EPROTO;
     switch (f->type) {
     case WIRE_INPUT:
-        return take_input(cl, c, f);
+        return take_input(k, cl, c, f);
     case WIRE_INPUT_END:
         cl->input_over = true;
         c->input_ended |= cl->closes && cl->feeds;

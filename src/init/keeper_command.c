@@ -164,6 +164,8 @@ void command_free(struct keeper *k, struct command *c) {
         close_stream(c, i);
         (void)unlinkat(k->start->at.folder, file_name(c, suffixes[i], name), 0);
     }
+    for (int i = 0; i < KEEPER_REPORTS; i++)
+        spill_close(&c->spill[i]);
     fd_close(&c->in);
     buf_free(&c->input);
     tree_free(&c->before);
@@ -172,19 +174,48 @@ void command_free(struct keeper *k, struct command *c) {
 
 /* ---- logs ---- */
 
-static void append_log(struct command *c, int stream, const char *data, size_t len) {
-    static const char notice[] = "\n[cay: output beyond 8 MiB is not kept]\n";
-    if (c->capped[stream])
-        return;
-    size_t room = (size_t)(KEEPER_LOG_MAX - c->size[stream]);
-    size_t part = MIN(len, room);
-    bool full = fd_write_all(c->log[stream], data, part) < 0; /* the disk, then */
-    if (!full)
-        c->size[stream] += part;
-    c->capped[stream] = full || part < len;
-    if (!full && part < len && stream != KEEPER_REPORTS &&
-        fd_write_all(c->log[stream], notice, sizeof notice - 1) == 0)
-        c->size[stream] += sizeof notice - 1;
+static void put_notice(struct command *c, int stream, const char *text) {
+    if (fd_write_all(c->log[stream], text, strlen(text)) == 0)
+        c->size[stream] += strlen(text);
+}
+
+/* What does not fit into the log goes on in a file, behind a copy of the log, until the command
+ * ends. */
+static void begin_spill(const struct keeper *k, struct command *c, int stream) {
+    char name[FILE_NAME_MAX], notice[160];
+    struct spill *s = &c->spill[stream];
+    _cleanup_(closep) int log = openat(k->start->at.folder, file_name(c, suffixes[stream], name),
+                                       O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    spill_open(s, k->start->user);
+    spill_copy(s, log);
+    (void)snprintf(notice, sizeof notice, "\n[cay: output beyond 8 MiB is not told%s%s]\n",
+                   s->path[0] != '\0' ? "; all of it is in " : ", and there is no room for a file",
+                   s->path);
+    put_notice(c, stream, notice);
+}
+
+static void spill(struct command *c, int stream, const char *data, size_t len) {
+    static const char notice[] = "[cay: that file has the beginning only; more is not kept]\n";
+    if (stream != KEEPER_REPORTS && c->spill[stream].fd >= 0 &&
+        !spill_write(&c->spill[stream], data, len))
+        put_notice(c, stream, notice);
+}
+
+static void append_log(const struct keeper *k, struct command *c, int stream, const char *data,
+                       size_t len) {
+    if (!c->capped[stream]) {
+        size_t part = MIN(len, (size_t)(KEEPER_LOG_MAX - c->size[stream]));
+        bool full = fd_write_all(c->log[stream], data, part) < 0; /* the disk, then */
+        if (!full)
+            c->size[stream] += part;
+        c->capped[stream] = full || part < len;
+        if (!full && part < len && stream != KEEPER_REPORTS && c->running)
+            begin_spill(k, c, stream);
+        data += part;
+        len -= part;
+    }
+    if (len > 0)
+        spill(c, stream, data, len);
 }
 
 /* One read: true if there was something. */
@@ -196,7 +227,7 @@ static bool read_stream(struct keeper *k, struct command *c, int stream) {
         close_stream(c, stream);
         return false;
     }
-    append_log(c, stream, k->data, (size_t)n);
+    append_log(k, c, stream, k->data, (size_t)n);
     c->quiet_deadline = clock_deadline(c->quiet_ms);
     return true;
 }
@@ -255,6 +286,7 @@ static struct command *new_command(struct keeper *k, const struct wire_message *
         .in = -1,
         .out = {-1, -1, -1},
         .log = {-1, -1, -1},
+        .spill = {SPILL_INIT, SPILL_INIT},
         .input = BUF_INIT(WIRE_INPUT_CREDIT + WIRE_DATA_MAX),
         .started_us = clock_us(),
         .wall_ms = clock_wall_ms(),
@@ -341,12 +373,12 @@ void command_opened(struct keeper *k, struct command *c) {
 }
 
 /* The echo comes before anything that the command answers. */
-int command_take_input(struct command *c, const char *data, size_t len) {
+int command_take_input(const struct keeper *k, struct command *c, const char *data, size_t len) {
     if (!c->running || c->in < 0) /* it reads no more: drop it, as a closed pipe does */
         return 0;
     int r = buf_append(&c->input, data, len);
     if (r == 0 && c->echoes && c->log[0] >= 0)
-        append_log(c, 0, data, len);
+        append_log(k, c, 0, data, len);
     return r;
 }
 
@@ -369,12 +401,14 @@ size_t command_feed(struct command *c) {
 void command_end(struct keeper *k, struct command *c, int status, int signal) {
     bool limit = c->reason != WIRE_REASON_EXIT;
     if (limit) /* what the shell waited for is gone, its own children may not be */
-        tree_signal(SIGKILL, &c->before);
+        tree_kill_since(k->group, &c->before, clock_ms() + KEEPER_KILL_MS);
     for (int i = 0; i < KEEPER_STREAMS; i++)
         while (c->out[i] >= 0 && read_stream(k, c, i))
             ;
     for (int i = 0; i < KEEPER_STREAMS && !c->opened; i++)
         close_stream(c, i);
+    for (int i = 0; i < KEEPER_REPORTS; i++)
+        spill_close(&c->spill[i]);
     remove_streams(k, c);
     fd_close(&c->in);
     buf_free(&c->input);
@@ -425,9 +459,9 @@ static void ask_to_end(struct keeper *k, struct command *c) {
 /* Its death ends the command. */
 static void end_shell(struct keeper *k, struct command *c) {
     c->kill_deadline = c->start_deadline = 0;
-    tree_signal(SIGKILL, &c->before);
     if (k->shell.pid > 0)
         (void)kill(k->shell.pid, SIGKILL);
+    tree_signal(SIGKILL, &c->before);
 }
 
 /* A shell that does not come back in time is ended, and so is one that does not take commands up.

@@ -73,6 +73,7 @@ int shell_start(struct keeper *k, struct cay_error *err) {
     set_streams_nonblocking(&k->shell);
     buf_clear(&k->report);
     k->had_shell = true;
+    k->group = k->shell.pid;
     if (k->start->driver != NULL)
         return 0;
     r = fd_write_all(k->shell.in, preparation, sizeof preparation - 1); /* an empty pipe takes it */

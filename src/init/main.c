@@ -89,15 +89,31 @@ static void refuse(int connection, int sys) {
     (void)wire_send_error(connection, &err); /* short enough not to block on a fresh connection */
 }
 
+static struct {
+    int connection, tell;
+    unsigned proxy_port;
+} served;
+
+static int serve(void) {
+    return serve_connection(served.connection, served.tell, served.proxy_port);
+}
+
+static _noreturn_ void serve_and_exit(int connection, int tell, unsigned proxy_port) {
+    served.connection = connection;
+    served.tell = tell;
+    served.proxy_port = proxy_port;
+    stack_run_deep(serve);
+}
+
 /* Forks the process that serves one connection; PID 1 keeps nothing of it. */
 static void serve_in_child(struct init *init, int connection) {
     bool can_tell = init->news[0] >= 0 || pipe2(init->news, O_CLOEXEC) == 0;
-    pid_t pid = can_tell ? fork() : -1;
+    pid_t pid = can_tell ? spawn_fork() : -1;
     if (pid == 0) {
         fd_close(&init->listener);
         fd_close(&init->signals);
         fd_close(&init->news[0]);
-        _exit(serve_connection(connection, init->news[1], init->proxy_port));
+        serve_and_exit(connection, init->news[1], init->proxy_port);
     }
     if (pid < 0)
         refuse(connection, errno);
@@ -176,8 +192,10 @@ static int run(void) {
     (void)prctl(PR_SET_NAME, "cay-init", 0, 0, 0);
     if (is_waiting_place(connection) && !wait_for_descriptors(&connection, &init.listener))
         return 1;
+    if (init.listener < 0 && connection < 0)
+        return 1;
     if (init.listener < 0)
-        return connection < 0 ? 1 : serve_connection(connection, -1, 0);
+        serve_and_exit(connection, -1, 0);
     init.is_reachable = has_abstract_name(init.listener);
     init.signals = block_signals();
     if (init.signals < 0)

@@ -53,9 +53,8 @@ op_run_fn op_ping, op_exec, op_stat, op_list, op_read, op_write, op_mkdir, op_mo
  * came, and has c->proxy_port set. */
 int listen_for_proxy(struct op_conn *c, uint64_t port, struct cay_error *err);
 
-/* What PID 1 of each sandbox writes to, relocations included, is on one page: its data begins a
- * page, and common symbols lie behind everything else that begins as zero. */
-#define OP_PAGE _Alignas(4096)
+/* What PID 1 of each sandbox writes to, relocations and its stack (stack.c) included, is on one
+ * page: common symbols lie behind everything else that begins as zero, but for cold.ld's. */
 #define OP_ROOM __attribute__((common))
 
 /* For one piece of content; an operation has use for one at a time. */

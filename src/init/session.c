@@ -119,10 +119,10 @@ int op_session_create(struct op_conn *c, const struct wire_message *m, struct ca
     r = make_session(&s, err);
     if (r < 0)
         return r;
-    pid_t pid = fork();
+    pid_t pid = spawn_fork();
     if (pid < 0) {
         r = spawn_fail(errno, err);
-        place_remove_folder(s.io_place, SESSION_IO, s.at.name, s.user);
+        place_remove_folder(s.io_place, s.io_prefix, s.at.name, s.user);
         place_remove(&s.at);
         return r;
     }

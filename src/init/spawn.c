@@ -12,12 +12,15 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "init/tree.h"
 #include "init/user.h"
 
 enum stage { STAGE_SESSION, STAGE_USER, STAGE_CWD, STAGE_EXEC };
@@ -264,6 +267,34 @@ static int failure(const struct spawn_request *req, enum stage stage, int sys, i
                                            : "check the file inside the sandbox");
 }
 
+struct patience {
+    int64_t deadline_ms; /* 0: not begun */
+    bool was_last;
+};
+
+/* Whether to try again: as long as some process is about to go, and once more when none is, since
+ * the last may just have gone. */
+static bool try_again(struct patience *p, int sys) {
+    enum { PATIENCE_MS = 3000 };
+    if ((sys != EAGAIN && sys != ENOMEM) || p->was_last || clock_expired(p->deadline_ms))
+        return false;
+    if (p->deadline_ms == 0)
+        p->deadline_ms = clock_ms() + PATIENCE_MS;
+    p->was_last = !tree_makes_room();
+    if (!p->was_last)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return true;
+}
+
+pid_t spawn_fork(void) {
+    struct patience patience = {0};
+    pid_t pid;
+    do
+        pid = fork();
+    while (pid < 0 && try_again(&patience, errno));
+    return pid;
+}
+
 int spawn_fail(int sys, struct cay_error *err) {
     if (sys == EAGAIN)
         error_set(err, CAY_RESOURCE_EXHAUSTED,
@@ -282,7 +313,11 @@ int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret
         return error_sys(err, -r, "opening the streams of the command");
     volatile int child_error = 0;
     volatile enum stage stage = STAGE_SESSION;
-    pid_t pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): see the top */
+    struct patience patience = {0};
+    pid_t pid;
+    do
+        pid = vfork(); /* NOLINT(clang-analyzer-security.insecureAPI.vfork): see the top */
+    while (pid < 0 && try_again(&patience, errno));
     if (pid == 0) {
         enum stage at;
         child_error = child(req, &s, &at);

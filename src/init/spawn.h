@@ -35,6 +35,11 @@ struct spawned {
 int spawn_command(const struct spawn_request *req, struct spawned *ret, int *ret_exit,
                   struct cay_error *err);
 
+/* fork(), which waits for room. Processes that have just been killed count until they are gone, and
+ * that is soon. It reaps then: no child of the caller may be one that he waits for, here and in
+ * spawn_command(). */
+pid_t spawn_fork(void);
+
 /* The error of a process that could not be forked. */
 int spawn_fail(int sys, struct cay_error *err);
 

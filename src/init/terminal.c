@@ -56,7 +56,7 @@ static int start_keeper(struct op_conn *c, struct terminal_start *s, struct cay_
     int r = place_make(&s->at, err);
     if (r < 0)
         return r;
-    pid_t pid = fork();
+    pid_t pid = spawn_fork();
     if (pid < 0) {
         r = spawn_fail(errno, err);
         place_remove(&s->at);

@@ -204,13 +204,14 @@ static void pause_briefly(void) {
 /* Stops the group at a good moment, or at any if there is none. A shell that starts one short
  * program after the other has few: with 20 tries about one interrupt in 250 was lost. */
 static void hold_still(pid_t leader) {
-    enum { TRIES = 100, EARLY_TRIES = 40, LOOKS = 10 };
+    enum { TRIES = 100, EARLY_TRIES = 40, LOOKS = 10, LONGEST_MS = 1000 };
+    int64_t deadline = clock_ms() + LONGEST_MS; /* to look at very many takes long */
     for (int i = 0;; i++) {
         (void)kill(-leader, SIGSTOP);
         enum moment moment = MOMENT_TOO_EARLY;
         for (int j = 0; j < LOOKS && moment == MOMENT_TOO_EARLY; j++)
             moment = look(leader, i >= EARLY_TRIES);
-        if (moment == MOMENT_GOOD || i == TRIES)
+        if (moment == MOMENT_GOOD || i == TRIES || clock_expired(deadline))
             return;
         (void)kill(-leader, SIGCONT);
         pause_briefly();
@@ -281,21 +282,103 @@ void tree_ask_to_end(const struct tree *now, const struct tree *before) {
     }
 }
 
-static unsigned count_children(void) {
-    _cleanup_(tree_free) struct tree now = tree_take();
-    return (unsigned)now.count;
+/* ---- the end ---- */
+
+static bool is_in(const struct tree *t, pid_t pid) {
+    for (size_t i = 0; t != NULL && i < t->count; i++)
+        if (t->list[i].pid == pid)
+            return true;
+    return false;
 }
 
-unsigned tree_kill(int64_t deadline_ms) {
+static bool has_group(const struct tree *t, pid_t group) {
+    for (size_t i = 0; t != NULL && i < t->count; i++)
+        if (t->list[i].group == group)
+            return true;
+    return false;
+}
+
+/* A group dies at one stroke: nobody in it can fork meanwhile. */
+static bool end_alive(const struct tree_process *p, const struct tree *before) {
+    bool at_once = p->group > 1 && p->group != getpgrp() && !has_group(before, p->group);
+    return kill(at_once ? -p->group : p->pid, SIGKILL) == 0;
+}
+
+/* Reaps it, unless it is somebody else's to wait for; who dies as well leaves it to us soon. */
+static bool end_dead(const struct tree_process *p, const struct tree *before) {
+    return waitpid(p->pid, NULL, WNOHANG) <= 0 && !is_in(before, p->parent);
+}
+
+/* One look: how many were not gone then. */
+static unsigned end_all(const struct tree *before) {
+    unsigned left = 0;
+    pid_t last_group = 0;
+    _cleanup_(tree_free) struct tree now = tree_take();
+    for (size_t i = 0; i < now.count; i++) {
+        const struct tree_process *p = &now.list[i];
+        if (has_process(before, p))
+            continue;
+        if (p->dead)
+            left += end_dead(p, before);
+        else if (p->group == last_group && !has_group(before, last_group))
+            left++; /* it got its signal with the others */
+        else
+            left += end_alive(p, before);
+        last_group = p->dead ? last_group : p->group;
+    }
+    return left;
+}
+
+unsigned tree_kill(pid_t group, int64_t deadline_ms) {
+    if (group > 1)
+        (void)kill(-group, SIGKILL); /* gone already is fine */
     for (;;) {
-        tree_signal(SIGKILL, NULL);
+        unsigned left = end_all(NULL);
         pid_t pid;
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
             ;
         if (pid < 0 && errno == ECHILD)
             return 0;
         if (clock_expired(deadline_ms))
-            return count_children();
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            return left;
+        pause_briefly();
     }
+}
+
+void tree_kill_since(pid_t group, const struct tree *before, int64_t deadline_ms) {
+    if (group > 1)
+        (void)kill(-group, SIGSTOP); /* gone already is fine, here and below */
+    while (end_all(before) > 0 && !clock_expired(deadline_ms))
+        pause_briefly();
+    if (group > 1)
+        (void)kill(-group, SIGCONT);
+}
+
+/* ---- room ---- */
+
+static bool is_killed(pid_t pid) {
+    char status[STATUS_MAX];
+    return read_status(pid, status) && (has_signal(status, "\nSigPnd:\t", SIGKILL) ||
+                                        has_signal(status, "\nShdPnd:\t", SIGKILL));
+}
+
+/* The dead wait for their parents. Of those only cay-init's own are known to look after them. */
+static bool is_reaped_soon(const struct tree *all, const struct tree_process *p) {
+    for (size_t i = 0; i < all->count; i++)
+        if (all->list[i].pid == p->parent)
+            return all->list[i].is_init || all->list[i].dead || is_killed(p->parent);
+    return true;
+}
+
+bool tree_makes_room(void) {
+    bool some = false;
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        some = true;
+    _cleanup_(tree_free) struct tree all = {0};
+    all.count = list_processes(&all.list);
+    for (size_t i = 0; i < all.count && !some; i++) {
+        const struct tree_process *p = &all.list[i];
+        some = p->dead ? is_reaped_soon(&all, p) : is_killed(p->pid);
+    }
+    return some;
 }

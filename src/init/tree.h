@@ -2,13 +2,20 @@
  * command starts, however often it forks or changes session, stays among its descendants. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Kills every descendant and reaps it; new ones made meanwhile too. Returns how many are left when
- * the deadline (monotonic ms) passes: 0 unless they fork faster than they die. */
-unsigned tree_kill(int64_t deadline_ms);
+/* Kills every descendant and reaps it; new ones made meanwhile too, a group (of the command; 0:
+ * none) at one stroke before anything is looked at, which takes its time among many. Returns how
+ * many are left when the deadline (monotonic ms) passes: 0 unless they fork faster than they die.
+ */
+unsigned tree_kill(pid_t group, int64_t deadline_ms);
+
+/* Whether a process of the sandbox is about to be gone and to make room for another: it was killed,
+ * or is dead and will be reaped by cay-init. What is dead here is reaped at once. */
+bool tree_makes_room(void);
 
 /* The descendants at one moment. */
 struct tree {
@@ -23,6 +30,10 @@ void tree_free(struct tree *t);
 
 /* Sends a signal to every descendant that is not in `before` (NULL: none is). */
 void tree_signal(int number, const struct tree *before);
+
+/* tree_kill() for those that are not in `before`. The group, which others may be in, stands still
+ * for that. What is dead and the child of somebody in `before` is his to wait for. */
+void tree_kill_since(pid_t group, const struct tree *before, int64_t deadline_ms);
 
 /* SIGINT for a shell, the leader of its group, and every descendant that is not in `before`. bash
  * loses it while it makes a child, and ignores it unless the child that it waits for ends by it

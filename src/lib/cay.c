@@ -188,7 +188,9 @@ static int take_limits(const struct cay_spec *in, struct sandbox_spec *spec,
     return 0;
 }
 
-static int make_spec(const struct cay_spec *in, cay_sandbox *box, struct cay_error *err) {
+/* on_disk: what it writes does not lie in its memory, and is limited otherwise. */
+static int make_spec(const struct cay_spec *in, bool on_disk, cay_sandbox *box,
+                     struct cay_error *err) {
     struct sandbox_spec *spec = &box->spec;
     int r = id_new(spec->id, err);
     if (r == 0 && in->name != NULL)
@@ -205,6 +207,8 @@ static int make_spec(const struct cay_spec *in, cay_sandbox *box, struct cay_err
     for (const char *const *v = in->volumes; r == 0 && v != NULL && *v != NULL; v++)
         r = spec_add_mount(spec, *v, err);
     struct spec_host host = {0};
+    if (on_disk)
+        spec->disk_bytes = 0;
     if (r == 0)
         r = spec_look_up_host(&host, err);
     return r < 0 ? r : spec_finish(spec, &host, err);
@@ -281,6 +285,9 @@ static int start_proxy(const cay_engine *engine, const char *network, cay_sandbo
                        struct cay_error *err) {
     struct network list;
     int r = network_parse(network, &list, err);
+    box->spec.has_bridge = r == 0 && list.is_bridge;
+    if (box->spec.has_bridge && engine->native != NULL)
+        return spec_refuse_bridge(err);
     if (r < 0 || list.count == 0)
         return r;
     box->spec.has_list = true;
@@ -296,12 +303,18 @@ static int start_box(const cay_engine *engine, cay_sandbox *box, struct cay_erro
     return r;
 }
 
-static int start_container(const cay_engine *engine, cay_sandbox *box, struct cay_error *err) {
+/* Its files are Docker's, not in its memory: limited if that was asked for, and where Docker can.
+ */
+static int start_container(const cay_engine *engine, uint64_t disk_bytes, cay_sandbox *box,
+                           struct cay_error *err) {
     const struct image_record *record = box->image.record;
     int64_t begin = clock_us();
-    box->spec.disk_bytes = 0; /* that of a file system in memory, which it does not have */
-    int r = throwaway_start(engine->docker, &box->spec, record != NULL ? record->id : "",
-                            &box->connection, err);
+    int r = disk_bytes == 0 ? 0 : spec_check_kept_disk(disk_bytes, err);
+    if (r < 0)
+        return r;
+    box->spec.disk_bytes = disk_bytes;
+    r = throwaway_start(engine->docker, &box->spec, record != NULL ? record->id : "",
+                        &box->connection, err);
     box->start_us = clock_us() - begin;
     box->docker = r == 0 ? engine->docker : NULL;
     return r;
@@ -318,12 +331,13 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
         r = take_user(in->user, box, err);
     box->spec.tier = engine->wanted;
     if (r == 0)
-        r = make_spec(in, box, err);
+        r = make_spec(in, engine->native == NULL, box, err);
     if (r == 0)
         r = start_proxy(engine, in->network, box, err);
     if (r < 0)
         return r;
-    r = engine->native != NULL ? start_box(engine, box, err) : start_container(engine, box, err);
+    r = engine->native != NULL ? start_box(engine, box, err)
+                               : start_container(engine, in->disk_bytes, box, err);
     if (r < 0)
         return advise(err);
     box->tier = cay_engine_tier(engine);

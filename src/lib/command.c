@@ -130,6 +130,8 @@ static int carry(int fd, const struct cay_exec *exec, const struct command_defau
         .captured = {BUF_INIT(exec->capture_max), BUF_INIT(exec->capture_max)},
         .signals = exec->signal_fd,
         .client = defaults->client,
+        .more = defaults->more,
+        .more_arg = defaults->more_arg,
         .first = extras->first,
         .first_len = extras->first_len,
         .opening = opening,

@@ -13,6 +13,9 @@ struct command_defaults {
     const char *const *env; /* over our own, under the caller's; NULL: none */
     int door;               /* over which cay-init sends the proxy's listener; 0: none */
     int client;             /* a socket: who hangs up there gives the command up; 0: nobody */
+    /* As exec_streams.more (wire/client_exec.h). */
+    void (*more)(void *arg, int stream, const struct buf *captured, const char *data, size_t len);
+    void *more_arg;
 };
 
 /* The environment of a command: nothing of the caller's own; ours, then the sandbox's, then what

@@ -52,7 +52,8 @@ int context_create(const struct wire_call *c, const char *name, const char *lang
     if (r < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     const char *const python[] = {"python3", "-c", text, NULL};
-    const char *const node[] = {"node", "-e", text, NULL};
+    /* Without it, versions before 20 refuse import() in what a context runs. */
+    const char *const node[] = {"node", "--experimental-vm-modules", "-e", text, NULL};
     start.driver = is_python ? python : node;
     return advise(language, wire_context_create(c, name, &start, err), err);
 }

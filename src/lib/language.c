@@ -101,7 +101,10 @@ static const struct language languages[] = {
      {".go"},
      false,
      "golang",
-     "use go; compile go build -o program \"$name\"; run \"$dir/program\" \"$@\"\n"},
+     "use go gccgo\n"
+     "[ \"$tool\" = go ] || compile gccgo -g -O1 -o program \"$name\"\n"
+     "[ \"$tool\" != go ] || compile go build -o program \"$name\"\n"
+     "run \"$dir/program\" \"$@\"\n"},
     {"java", {NULL}, {".java"}, false, "eclipse-temurin", JAVA},
     {"javascript",
      {"node", "js"},

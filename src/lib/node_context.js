@@ -88,10 +88,11 @@
     }
   }
 
+  const load = (specifier) => import(specifier) // vm's own constant for it warns on stderr
   const evaluate = async (text, name) => {
     const broken = new Promise((_, reject) => { interrupt = () => reject(new Error('interrupted')) })
     broken.catch(() => {})
-    const value = vm.runInThisContext(text, { filename: name, breakOnSigint: true })
+    const value = vm.runInThisContext(text, { filename: name, breakOnSigint: true, importModuleDynamically: load })
     return Promise.race([value, broken])
   }
   const isInterrupt = (error) =>
@@ -113,12 +114,28 @@
       interrupt = null
     }
   }
-  const folder = () => {
+  const isGone = () => {
     try {
-      return process.cwd()
+      return fs.readlinkSync('/proc/self/cwd').endsWith(' (deleted)')
     } catch {
-      return '/'
+      return false
     }
+  }
+  let folder = '/'
+  const noteFolder = () => {
+    if (!isGone()) folder = process.cwd()
+  }
+  // Code before may have removed the folder that this is to run in.
+  const findFolder = () => {
+    if (!isGone()) return
+    try {
+      fs.mkdirSync(folder, { recursive: true })
+      process.chdir(folder)
+    } catch {
+      folder = '/'
+      process.chdir(folder)
+    }
+    record(NOTICE, bytes('the work folder was removed; this runs in ' + folder))
   }
   const serve = async (number, echo, io) => {
     const place = `${io}/${number}.`
@@ -128,17 +145,20 @@
     const text = fs.readFileSync(place + 'sh', 'utf8')
     const before = readEnvironment(place + 'env')
     globalThis.display = (...values) => values.forEach((value) => show(value, false, echo === '1'))
+    findFolder()
     const status = await run(text, `<code ${number}>`, echo === '1')
     for (const [key, value] of before) {
       if (value === undefined) delete process.env[key]
       else process.env[key] = value
     }
-    tell(`\ne ${number} ${status} ${folder()}\n`) // the code may have begun a line there
+    noteFolder()
+    tell(`\ne ${number} ${status} ${folder}\n`) // the code may have begun a line there
   }
 
   divert(process.stdout, 'out')
   divert(process.stderr, 'err')
-  globalThis.require = createRequire(folder() + '/')
+  noteFolder()
+  globalThis.require = createRequire(folder + '/')
   process.on('SIGINT', () => interrupt && interrupt())
   const uncaught = (error) => {
     if (streams) record(NOTICE, bytes('an error that nothing caught: ' + util.inspect(error)))

@@ -19,9 +19,9 @@ static const char *const warm_argv[] = {"python3", "cay-a", NULL};
 static const char *const waiting_argv[] = {"python3", "cay-a", "waits", NULL};
 const char *const python_kept_argv[] = {"python3", "cay-a", "kept", NULL};
 
-enum { CODE_MAX = 64 * 1024 * 1024, OPTIONS_MAX = 64 * 1024 };
+enum { CODE_MAX = 64 * 1024 * 1024, OPTIONS_MAX = 128 * 1024 };
 
-/* ---- what the runner reads: so many items, each with its length in front ---- */
+/* ---- what the runner reads: items, each with its length in front, and the length of all ---- */
 
 static void put_number(struct buf *b, size_t value) {
     uint32_t n = htole32((uint32_t)value);
@@ -46,7 +46,10 @@ int python_put_request(const struct cay_python *p, struct buf *b, struct cay_err
     int r = python_put_options(p, &options, err);
     if (r < 0)
         return r;
-    put_number(b, 3 + args);
+    size_t all = 3 * sizeof(uint32_t) + options.len + strlen(p->name) + p->code_len;
+    for (size_t i = 0; i < args; i++)
+        all += sizeof(uint32_t) + strlen(p->args[i]);
+    put_number(b, all);
     put_item(b, options.data, options.len);
     put_item(b, p->name, strlen(p->name));
     put_item(b, p->code, p->code_len);

@@ -7,9 +7,11 @@ def _cay_watch_charts(pyplot, show):
     axes = pyplot.Axes
     original = axes.bxp
 
-    def bxp(self, bxpstats, *args, **named):
-        self.__dict__.setdefault("_cay_boxes", []).extend(bxpstats)
-        return original(self, bxpstats, *args, **named)
+    def bxp(self, bxpstats, positions=None, *args, **named):
+        bxpstats = list(bxpstats)
+        places = range(1, len(bxpstats) + 1) if positions is None else positions
+        self.__dict__.setdefault("_cay_boxes", []).extend(zip(bxpstats, places))
+        return original(self, bxpstats, positions, *args, **named)
 
     axes.bxp = bxp
     pyplot.show = show
@@ -51,9 +53,22 @@ def _cay_chart_of(figure):
         chart[name + "_tick_labels"] = [text(l.get_text()) for _, l in places]
         chart[name + "_scale"] = text(axis.get_scale())
 
-    def tick_names(axis):
-        return {round(float(t), 6): text(l.get_text())
-                for t, l in zip(axis.get_majorticklocs(), axis.get_majorticklabels())}
+    def namer(axis):
+        """What a place of an axis is called. Bars side by side have the name that is below them."""
+        from matplotlib.category import StrCategoryLocator
+        from matplotlib.ticker import FixedLocator, ScalarFormatter
+        ticks = [(float(t), text(l.get_text()))
+                 for t, l in zip(axis.get_majorticklocs(), axis.get_majorticklabels())]
+        near = 1e-6
+        if isinstance(axis.get_major_formatter(), ScalarFormatter):
+            ticks = []  # numbers are their own names
+        elif isinstance(axis.get_major_locator(), (FixedLocator, StrCategoryLocator)):
+            near = min((b - a for (a, _), (b, _) in zip(ticks, ticks[1:])), default=1) / 2
+
+        def name(place):
+            away, label = min(((abs(t - place), l) for t, l in ticks if l), default=(1, ""))
+            return label if label and away <= near else "%.10g" % place
+        return name
 
     def wedges(ax):
         from matplotlib.patches import Wedge
@@ -62,8 +77,12 @@ def _cay_chart_of(figure):
 
     def boxes(ax):
         found = []
-        for index, box in enumerate(getattr(ax, "_cay_boxes", ())):
-            found.append({"label": text(box.get("label", index + 1)), "min": float(box["whislo"]),
+        named = [namer(axis) for axis in (ax.xaxis, ax.yaxis)]
+        for box, place in getattr(ax, "_cay_boxes", ()):
+            number = "%.10g" % place
+            label = next((n for n in (name(place) for name in named) if n != number),
+                         box.get("label", number))
+            found.append({"label": text(label), "min": float(box["whislo"]),
                           "first_quartile": float(box["q1"]), "median": float(box["med"]),
                           "third_quartile": float(box["q3"]), "max": float(box["whishi"]),
                           "outliers": limited(numbers(box.get("fliers", ())), POINTS_MAX)})
@@ -74,13 +93,14 @@ def _cay_chart_of(figure):
         found = []
         for group in (c for c in ax.containers if isinstance(c, BarContainer)):
             flat = group.orientation == "horizontal"
-            names = tick_names(ax.yaxis if flat else ax.xaxis)
+            name = namer(ax.yaxis if flat else ax.xaxis)
+            label = label_of(group) or (label_of(group.patches[0]) if group.patches else "")
             for bar in group.patches:
                 middle = bar.get_y() + bar.get_height() / 2 if flat else \
                     bar.get_x() + bar.get_width() / 2
                 size = bar.get_width() if flat else bar.get_height()
-                label = names.get(round(float(middle), 6)) or "%g" % middle
-                found.append({"label": label, "group": label_of(group), "value": "%g" % size})
+                found.append({"label": name(float(middle)), "group": label,
+                              "value": "%.15g" % size})
         return found
 
     def dots(ax):
@@ -117,8 +137,8 @@ def _cay_chart_of(figure):
     charts = [chart_of(ax) for ax in limited(figure.axes, AXES_MAX)]
     charts = [c for c in charts if c["elements"]] or charts[:1]
     heading = getattr(figure, "_suptitle", None)
-    if len(charts) == 1:
-        whole = charts[0]
+    if len(charts) < 2:
+        whole = charts[0] if charts else {"type": "unknown", "title": "", "elements": []}
         whole["title"] = whole["title"] or (text(heading.get_text()) if heading else "")
     else:
         whole = {"type": "composite_chart", "title": text(heading.get_text()) if heading else "",

@@ -381,11 +381,23 @@ def _cay_context():
             else:
                 os.environb[key] = value
 
-    def folder():
+    getcwd, makedirs, chdir = os.getcwd, os.makedirs, os.chdir  # code may change what os has
+
+    def note_folder():
+        attempt(lambda: setattr(state, "folder", getcwd()))  # one that is gone has no name
+
+    def find_folder():
+        """Code before may have removed the folder that this is to run in."""
         try:
-            return os.getcwd()
-        except OSError:
-            return "/"
+            getcwd()
+        except FileNotFoundError:
+            try:
+                makedirs(state.folder, exist_ok=True)
+                chdir(state.folder)
+            except OSError:
+                state.folder = "/"
+                chdir("/")
+            notice("the work folder was removed; this runs in " + state.folder)
 
     def tell(line):
         """In a line of its own, whatever the code may have written there."""
@@ -403,10 +415,12 @@ def _cay_context():
         linecache.cache[name] = len(text), None, text.splitlines(True), name
         linecache.cache.pop("<code %d>" % (int(number) - COMMAND_MAX), None)
         before = change_environment(place)
+        find_folder()
         status = run(text, name)
         restore(before)
         flush()
-        tell("e %s %d %s" % (number, status, folder()))
+        note_folder()
+        tell("e %s %d %s" % (number, status, state.folder))
 
     def next_lines():
         rest = b""
@@ -423,6 +437,8 @@ def _cay_context():
     sys.meta_path.insert(0, Finder)
     sys.argv[:] = [""]
     sys.path[0] = ""
+    state.folder = "/"
+    note_folder()
     sys.stdout, sys.stderr = new_stream(1), new_stream(2)
     try:
         for line in next_lines():

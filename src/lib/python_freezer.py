@@ -16,6 +16,8 @@ def _cay_freeze():
 
     ENDED = 0
     DESCRIPTORS = 4  # standard ones and the report
+    FEW = 100  # objects that are looked through in less time than a folder
+    HEAP = 1 << 14  # of large objects, what small programs need
     PRACTICE = 40  # bytecode is written to until it is specialised
     buffers = frozenset((_io.TextIOWrapper, _io.BufferedWriter, _io.BufferedRandom))
 
@@ -132,13 +134,22 @@ def _cay_freeze():
             names = [name for name in reversed(sys.modules) if name not in known]
         return names if "__main__" in names else names + ["__main__"]
 
+    def is_small():
+        """Whether the program was too short for its objects to have been looked through; then the
+        youngest generation has them all."""
+        return gc.get_count()[1:] == (0, 0) and "gc" not in sys.modules
+
     def flush_files():
         """Where a file is in a cycle with others, it is chance whether it is closed before its buffer is
         written. Nobody looks for files if no more are open than at the beginning; the size of this
         folder is how many (before Linux 6.2 it is 0)."""
-        if 0 < os.stat("/proc/self/fd").st_size <= DESCRIPTORS:
+        if is_small() and gc.get_count()[0] < FEW:
+            objects = gc.get_objects(0)
+        elif 0 < os.stat("/proc/self/fd").st_size <= DESCRIPTORS:
             return
-        for found in gc.get_objects():
+        else:
+            objects = gc.get_objects()
+        for found in objects:
             if type(found) in buffers:
                 try:
                     found.flush()
@@ -157,12 +168,21 @@ def _cay_freeze():
                 clear(module.__dict__)
         gc.collect()
 
+    def is_as_before():
+        return sys.stdout is output and not output.closed and os.getpid() == pid
+
     def rehearse(report):
-        name = "cay-rehearsal"
+        name, _ = "cay-rehearsal", bytearray(b"?") * HEAP
         sys.modules[name] = type(sys)(name)
+        if is_as_before() and atexit._ncallbacks() == callbacks == 0:
+            atexit._run_exitfuncs()
         flush_files()
         forget(new_modules()[:1])
-        report(ENDED, bytes([0]))
+        if _thread._count() == 0:
+            report(ENDED, bytes([0]))
+        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, signals)
+        _signal.sigtimedwait((), 0)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
 
     def tell_hot():
         """Prints which pages have been copied so far, as pairs of start and length. The kernel says
@@ -190,7 +210,7 @@ def _cay_freeze():
     def end(status, report):
         """Ends the process as the interpreter would, but does not take apart what there was before
         the program: that takes longer than most programs. Returns where that would be seen."""
-        if sys.stdout is not output or output.closed or os.getpid() != pid:
+        if not is_as_before():
             return
         threading = sys.modules.get("threading")
         if threading is not None:

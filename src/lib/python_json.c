@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "lib/python_package.h"
 
 void command_put_ms(struct jsonw *w, const char *key, int64_t us) {
@@ -37,11 +38,13 @@ bool python_remedy(const struct cay_python_result *r, char out[static PYTHON_REM
     char module[PYTHON_MODULE_SIZE];
     if (!python_missing_module(r->type, r->message, module))
         return false;
+    bool parquet = str_equal(module, "pyarrow");
     (void)snprintf(out, PYTHON_REMEDY_SIZE,
                    "there is no module %s: install its package (--package, or packages in a "
                    "request), which needs a network or a folder of wheels, or use an image that "
-                   "has it",
-                   module);
+                   "has it%s",
+                   module,
+                   parquet ? "; code of type process or report reads Parquet without it" : "");
     return true;
 }
 
@@ -130,7 +133,7 @@ static void put_list(struct jsonw *w, const char *key, char *const *items, size_
     jsonw_end_array(w);
 }
 
-static void put_report(struct jsonw *w, const struct cay_python_report *r, const char *type) {
+void python_put_report(struct jsonw *w, const struct cay_python_report *r, const char *type) {
     jsonw_put_string(w, "code_type", type);
     put_list(w, "problems", r->problems, r->problem_count);
     jsonw_key(w, "report");
@@ -169,7 +172,7 @@ void python_put_json(struct jsonw *w, const struct python_told *t) {
     python_put_files(w, r);
     jsonw_put_bool(w, "files_truncated", r->files_truncated);
     put_figures(w, r);
-    put_report(w, &r->report, t->type);
+    python_put_report(w, &r->report, t->type);
     put_interpreter(w, r, t->why_cold);
     jsonw_put_string(w, "tier", r->run.tier);
     if (t->err != NULL)

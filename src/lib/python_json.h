@@ -26,6 +26,8 @@ bool python_remedy(const struct cay_python_result *result, char out[static PYTHO
 
 /* "exception": null, or type, message, traceback, frames and remedy. */
 void python_put_exception(struct jsonw *w, const struct cay_python_result *result);
+/* "code_type", "problems", and "report": null, or path, text, sections and figures. */
+void python_put_report(struct jsonw *w, const struct cay_python_report *report, const char *type);
 /* "files": what it made or changed. */
 void python_put_files(struct jsonw *w, const struct cay_python_result *result);
 /* All of it, as one object. */

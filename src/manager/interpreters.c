@@ -311,6 +311,12 @@ void interpreters_note_changed(struct interpreters *all, const struct sandbox_re
     (void)pthread_mutex_unlock(&all->lock);
 }
 
+void interpreters_index(struct interpreters *all, char *ret, size_t size) {
+    (void)pthread_mutex_lock(&all->lock);
+    (void)snprintf(ret, size, "%s", all->index_url);
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
 int interpreters_find(struct interpreters *all, const struct sandbox_record *box,
                       const struct strv *env, struct cay_error *why) {
     if (python_env_matters(env))

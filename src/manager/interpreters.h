@@ -12,6 +12,7 @@
 #include "manager/manager.h"
 
 struct engine;
+struct buf;
 struct interpreters;
 
 struct interpreters_options {
@@ -49,10 +50,16 @@ int interpreters_find(struct interpreters *all, const struct sandbox_record *box
  * is frozen anew it is not tried again. */
 void interpreters_note_changed(struct interpreters *all, const struct sandbox_record *box);
 
+/* Where packages come from; "": not said. */
+void interpreters_index(struct interpreters *all, char *ret, size_t size);
+
 /* Whose program it is. */
 struct interpreters_caller {
     int socket;          /* if he hangs up there, it is given up; 0: nobody can */
     const char *network; /* as of --network, and his to have; NULL: none */
+    /* Hears output beyond exec->capture_max, as exec_streams.more; NULL: it is dropped. */
+    void (*more)(void *arg, int stream, const struct buf *captured, const char *data, size_t len);
+    void *more_arg;
 };
 
 /* Runs a program in a fresh sandbox of the host image, with every wall, that is gone afterwards; as

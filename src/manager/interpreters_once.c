@@ -271,6 +271,8 @@ int interpreters_run(struct interpreters *all, const struct cay_python *program,
     if (r < 0)
         return r;
     s.kind.defaults.client = caller->socket;
+    s.kind.defaults.more = caller->more;
+    s.kind.defaults.more_arg = caller->more_arg;
     r = run_reaching(all, &s, &ask, ret, err);
     if (r == -CAY_UNAVAILABLE && ret->warm && ret->version == NULL && !has_hung_up(caller)) {
         /* Nothing was run: what was frozen does not fit any more. */

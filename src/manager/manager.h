@@ -177,7 +177,7 @@ void manager_update_free(struct manager_update *u); /* its strings */
 
 /* The proxy was started anew, and knows nothing: tells it of every sandbox, in a thread. */
 void manager_network_again(struct manager *m);
-/* Whether the key with this id ("": nobody's) may have this network for a sandbox. */
+/* Whether the key with this id ("": nobody's) may have this network for a native sandbox. */
 int manager_check_network(struct manager *m, const char *owner, const char *network,
                           struct cay_error *err);
 

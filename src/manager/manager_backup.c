@@ -77,13 +77,22 @@ bool backup_is_under_way(const struct sandbox_record *r) {
     return r->backup == BACKUP_PENDING || r->backup == BACKUP_IN_PROGRESS;
 }
 
+/* Containers are backed up by their engine. */
+static bool is_engines(const struct sandbox_record *r) {
+    return r->engine == ENGINE_DOCKER;
+}
+
+static bool has_backups(const struct manager *m, const struct sandbox_record *r) {
+    return is_engines(r) || (m->archives != NULL && m->archives->backup != NULL);
+}
+
 static void end_maker(struct manager *m, struct sandbox *s) {
     struct cay_error ignored; /* then it is waited for */
     (void)pthread_mutex_lock(&m->lock);
     bool is_under_way = backup_is_under_way(&s->record);
     s->wants_no_backup |= is_under_way;
     (void)pthread_mutex_unlock(&m->lock);
-    if (is_under_way)
+    if (is_under_way && !is_engines(&s->record))
         (void)m->archives->end_backup(m->user, s->record.id, &ignored);
 }
 
@@ -111,22 +120,41 @@ void backup_give_up_all(struct manager *m) {
 }
 
 int backup_drop(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    if (s->record.backup == BACKUP_NONE || archives_of(m, &s->record) == NULL)
+    if (s->record.backup == BACKUP_NONE || !has_backups(m, &s->record))
         return 0;
-    return m->archives->remove_backup(m->user, s->record.id, err);
+    return is_engines(&s->record) ? drive_backup_remove(m, s->record.id, err)
+                                  : m->archives->remove_backup(m->user, s->record.id, err);
+}
+
+/* Whose container somebody removed is stopped, as one that ended. */
+static bool may_be_lost(const struct sandbox_record *r) {
+    return r->state == SANDBOX_ERROR || (is_engines(r) && r->state == SANDBOX_STOPPED);
+}
+
+/* The engine makes it as one that was archived, and has an archive of it from then on. */
+static int restore_by_engine(struct manager *m, struct sandbox *s, bool *ret,
+                             struct cay_error *err) {
+    int r = drive_backup_restore(m, s->record.id, ret, err);
+    (void)pthread_mutex_lock(&m->lock);
+    if (r == 0 && *ret)
+        s->record.archive_bytes = MAX(s->record.archive_bytes, (int64_t)1);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r;
 }
 
 int backup_bring_back(struct manager *m, struct sandbox *s, struct cay_error *err) {
     char time[32], text[64];
     bool restored = false;
     (void)pthread_mutex_lock(&m->lock);
-    bool is_lost = s->record.state == SANDBOX_ERROR && s->record.backup_ms != 0;
+    bool is_lost = may_be_lost(&s->record) && s->record.backup_ms != 0;
     if (is_lost)
         s->deadline = 0; /* it takes what it takes */
     (void)pthread_mutex_unlock(&m->lock);
-    if (!is_lost || archives_of(m, &s->record) == NULL)
+    if (!is_lost || !has_backups(m, &s->record))
         return 0;
-    int r = m->archives->restore_backup(m->user, &s->record, turn_progress(s), &restored, err);
+    int r = is_engines(&s->record) ? restore_by_engine(m, s, &restored, err)
+                                   : m->archives->restore_backup(m->user, &s->record,
+                                                                 turn_progress(s), &restored, err);
     if (r < 0)
         return error_prefix(err, "restoring sandbox '%s' from its backup", s->record.name);
     if (restored) {
@@ -141,8 +169,9 @@ int backup_bring_back(struct manager *m, struct sandbox *s, struct cay_error *er
 
 static int write_backup(struct manager *m, struct sandbox *s, struct cay_error *err) {
     uint64_t bytes = 0, max = quota_disk_left(m, s);
-    int r =
-        max == 0 ? -CAY_LIMIT_REACHED : m->archives->backup(m->user, &s->record, max, &bytes, err);
+    int r = max == 0                 ? -CAY_LIMIT_REACHED
+            : is_engines(&s->record) ? drive_backup(m, &s->record, max, &bytes, err)
+                                     : m->archives->backup(m->user, &s->record, max, &bytes, err);
     if (r == -CAY_LIMIT_REACHED) {
         char text[32];
         error_set(err, CAY_LIMIT_REACHED, "the key's disk has no more than %s for it",
@@ -226,20 +255,13 @@ static int refuse_none(struct cay_error *err) {
     return error_remedy(err, "copy what is needed out of it: cay cp");
 }
 
-/* A container's files are Docker's, whose copies stay in Docker: those would be lost with it. */
-static int refuse_engine(struct cay_error *err) {
-    error_set(err, CAY_UNSUPPORTED, "sandboxes of the engine docker are not backed up");
-    return error_remedy(err, "make a snapshot, which comes into cay's store: cay snapshot create; "
-                             "or copy what is needed out of it: cay cp");
-}
-
 /* Before its turn is waited for, which would take as long as the one that is under way. */
 static int check_free(struct manager *m, const char *who, struct cay_error *err) {
     struct sandbox *s = NULL;
     (void)pthread_mutex_lock(&m->lock);
     int r = table_find(m, who, &s, err);
-    if (r == 0 && archives_of(m, &s->record) == NULL)
-        r = s->record.engine == ENGINE_DOCKER ? refuse_engine(err) : refuse_none(err);
+    if (r == 0 && !has_backups(m, &s->record))
+        r = refuse_none(err);
     if (r == 0 && backup_is_under_way(&s->record)) {
         error_set(err, CAY_CONFLICT, "sandbox '%s' is being backed up already", s->record.name);
         r = error_remedy(err, "wait for it");
@@ -273,8 +295,6 @@ static int begin(struct manager *m, struct sandbox *s, struct cay_error *err) {
 int manager_backup(struct manager *m, const char *who, struct cay_error *err) {
     struct sandbox *s;
     struct cay_error here = {0};
-    if (m->archives == NULL || m->archives->backup == NULL)
-        return refuse_none(err);
     int r = check_free(m, who, err);
     if (r == 0)
         r = turn_take(m, who, &s, err);

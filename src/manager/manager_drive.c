@@ -107,6 +107,22 @@ int drive_unarchive(struct manager *m, const char *id, struct cay_error *err) {
     return ask(m, e, e->ops->unarchive, id, err);
 }
 
+int drive_backup(struct manager *m, const struct sandbox_record *r, uint64_t max_bytes,
+                 uint64_t *ret_bytes, struct cay_error *err) {
+    struct engine *e = drive_engine(m, r->id);
+    return e->ops->backup(e, r->id, r->image, max_bytes, ret_bytes, err);
+}
+
+int drive_backup_restore(struct manager *m, const char *id, bool *ret, struct cay_error *err) {
+    struct engine *e = drive_engine(m, id);
+    return e->ops->backup_restore(e, id, ret, err);
+}
+
+int drive_backup_remove(struct manager *m, const char *id, struct cay_error *err) {
+    struct engine *e = drive_engine(m, id);
+    return ask(m, e, e->ops->backup_remove, id, err);
+}
+
 int manager_snapshot(struct manager *m, const struct sandbox_record *r, char image[static HEX_SIZE],
                      struct cay_error *err) {
     struct engine *e = drive_engine(m, r->id);

@@ -19,6 +19,11 @@ int drive_stats(struct manager *m, const char *id, struct engine_stats *ret, str
 int drive_archive(struct manager *m, const struct sandbox_record *r, uint64_t *ret_bytes,
                   struct cay_error *err);
 int drive_unarchive(struct manager *m, const char *id, struct cay_error *err);
+/* Of engines that keep backups by themselves. */
+int drive_backup(struct manager *m, const struct sandbox_record *r, uint64_t max_bytes,
+                 uint64_t *ret_bytes, struct cay_error *err);
+int drive_backup_restore(struct manager *m, const char *id, bool *ret, struct cay_error *err);
+int drive_backup_remove(struct manager *m, const char *id, struct cay_error *err);
 int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_error *err);
 int drive_volume(struct manager *m,
                  int (*call)(struct engine *e, const char *id, struct cay_error *err),

@@ -27,11 +27,12 @@ static enum network_reach reach_of(struct manager *m, const char *owner) {
     return most;
 }
 
-static int check_reach(struct manager *m, const char *owner, enum network_reach reach,
+static int check_reach(struct manager *m, const char *owner, const struct network *n,
                        struct cay_error *err) {
+    enum network_reach reach = network_reach(n);
     if (reach == NETWORK_REACH_NONE)
         return 0;
-    if (m->network == NULL) {
+    if (m->network == NULL && !n->is_bridge) {
         error_set(err, CAY_UNSUPPORTED, "a network list cannot be kept here: there is no proxy");
         return error_remedy(err, "use the network 'none'");
     }
@@ -48,17 +49,34 @@ int manager_check_network(struct manager *m, const char *owner, const char *netw
                           struct cay_error *err) {
     struct network list;
     int e = network_parse(network, &list, err);
-    return e < 0 ? e : check_reach(m, owner, network_reach(&list), err);
+    if (e == 0 && list.is_bridge)
+        e = spec_refuse_bridge(err);
+    return e < 0 ? e : check_reach(m, owner, &list, err);
 }
 
 int network_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err) {
-    return manager_check_network(m, r->owner, r->network, err);
+    struct network list;
+    int e = network_parse(r->network, &list, err);
+    if (e == 0 && list.is_bridge && r->engine != ENGINE_DOCKER)
+        e = spec_refuse_bridge(err);
+    return e < 0 ? e : check_reach(m, r->owner, &list, err);
+}
+
+int network_check_change(const struct sandbox_record *r, const char *to, struct cay_error *err) {
+    bool is_bridge = network_is_bridge(r->network);
+    if (network_is_bridge(to) == is_bridge)
+        return 0;
+    error_set(err, CAY_UNSUPPORTED,
+              is_bridge ? "a sandbox that was made with the network 'bridge' keeps it"
+                        : "only a new sandbox can have the network 'bridge'");
+    return error_remedy(err, "make another one with --network; 'cay snapshot' keeps its files");
 }
 
 /* ---- opening and closing ---- */
 
 bool network_has_list(const struct sandbox_record *r) {
-    return r->network[0] != '\0' && !str_equal(r->network, "none");
+    return r->network[0] != '\0' && !str_equal(r->network, "none") &&
+           !network_is_bridge(r->network);
 }
 
 static int listen_inside(const char *id, int door, struct cay_error *err) {

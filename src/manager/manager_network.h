@@ -10,7 +10,9 @@ struct sandbox_record;
 
 /* Whether this record's owner may have what it says of the network. */
 int network_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err);
-/* True if it says that something is reached. */
+/* Whether what it reaches may become this: a bridge is part of how a container is made. */
+int network_check_change(const struct sandbox_record *r, const char *to, struct cay_error *err);
+/* True if it says that something is reached by the proxy. */
 bool network_has_list(const struct sandbox_record *r);
 /* For who has the turn: the way out of one that runs, if it has a list. */
 int network_open(struct manager *m, struct sandbox *s, struct cay_error *err);

@@ -68,8 +68,8 @@ static bool has_any(const struct manager *m, const char *image_name) {
 /* True if the pool may have what is asked for, so that it is worth looking the image up. */
 static bool is_worth_a_look(struct manager *m, const struct sandbox_record *wanted) {
     (void)pthread_mutex_lock(&m->lock);
-    bool has_pool =
-        wanted->volumes.len == 0 && m->pool.per_image > 0 && is_pool_image(m, wanted->image_name);
+    bool has_pool = wanted->volumes.len == 0 && !network_is_bridge(wanted->network) &&
+                    m->pool.per_image > 0 && is_pool_image(m, wanted->image_name);
     bool found = has_pool && has_any(m, wanted->image_name);
     if (has_pool && !found)
         count_miss(m);

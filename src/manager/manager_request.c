@@ -306,6 +306,7 @@ int request_spec(const struct manager *m, const struct sandbox_record *r, struct
         .profile = r->profile,
         .read_only = r->read_only,
         .has_list = network_has_list(r),
+        .has_bridge = network_is_bridge(r->network),
     };
     _Static_assert(sizeof ret->owner == sizeof r->owner, "an owner fits");
     memcpy(ret->owner, r->owner, sizeof ret->owner);

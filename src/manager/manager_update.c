@@ -106,6 +106,8 @@ static int apply(struct manager *m, const struct manager_update *u, struct sandb
         e = take_limits(m, u, r, err);
     if (e == 0)
         e = merge_labels(u, &r->labels, err);
+    if (e == 0 && u->network[0] != '\0')
+        e = network_check_change(r, u->network, err);
     if (u->network[0] != '\0')
         memcpy(r->network, u->network, sizeof r->network);
     if (e == 0 && u->network[0] != '\0')

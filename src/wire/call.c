@@ -51,11 +51,16 @@ static int wait_readable(const struct wire_call *c, struct cay_error *err) {
     return n == 0 ? expired(err) : 0;
 }
 
+int wire_call_error(const struct wire_message *m, struct cay_error *err) {
+    return m->number[WIRE_TAG_CODE] == CAY_OK ? wire_call_broken(err, "a malformed error")
+                                              : wire_take_error(m, err);
+}
+
 static int take_error(const struct wire_frame *f, struct cay_error *err) {
     struct wire_message m;
-    if (wire_parse(f->data, f->len, &m) < 0 || m.number[WIRE_TAG_CODE] == CAY_OK)
+    if (wire_parse(f->data, f->len, &m) < 0)
         return wire_call_broken(err, "a malformed error");
-    return wire_take_error(&m, err);
+    return wire_call_error(&m, err);
 }
 
 /* One complete frame of what was read: 1, 0 if more is needed, negative. */

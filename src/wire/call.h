@@ -39,6 +39,9 @@ int wire_call_receive_exactly(const struct wire_call *c, struct wire_reader *r,
 int wire_call_parse(const struct wire_frame *f, size_t max, struct wire_message *m,
                     struct cay_error *err);
 
+/* What a WIRE_ERROR says; one that says nothing is broken. */
+int wire_call_error(const struct wire_message *m, struct cay_error *err);
+
 enum { WIRE_NAME_MAX = 64 };
 
 /* Whether a session or a terminal may be called so; other names come from a sandbox that lies. */

@@ -38,8 +38,7 @@ static int take_message(const struct wire_frame *f, struct wire_command_event *r
         exec_read_end(&m, &ret->outcome);
         return 1;
     case WIRE_ERROR:
-        return m.number[WIRE_TAG_CODE] == CAY_OK ? wire_call_broken(err, "a malformed error")
-                                                 : wire_take_error(&m, err);
+        return wire_call_error(&m, err);
     default:
         return wire_call_broken(err, "an unexpected frame");
     }

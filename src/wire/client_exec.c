@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/str.h"
 
 enum {
     PENDING_MAX = 4 * WIRE_DATA_MAX, /* output that a slow reader has not taken yet */
@@ -79,6 +80,8 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
         wire_put_number(&b, WIRE_TAG_WATCH, 1);
     if (req->merge)
         wire_put_number(&b, WIRE_TAG_MERGE, 1);
+    if (req->told_max > 0)
+        wire_put_number(&b, WIRE_TAG_SPILL, req->told_max);
     for (const char *const *p = req->argv; *p != NULL; p++)
         wire_put_string(&b, WIRE_TAG_ARG, *p);
     for (const char *const *p = req->env; *p != NULL; p++)
@@ -178,7 +181,7 @@ static int protocol_error(struct carry *c, const char *what) {
                                             "host is affected");
 }
 
-/* Output beyond what is captured is dropped, but still counted as there. */
+/* Output beyond what is captured is somebody else's or dropped, but still counted as there. */
 static void take_output(struct carry *c, int which, const struct wire_frame *f) {
     if (c->s->out[which] >= 0) {
         if (!c->broken[which])
@@ -188,8 +191,11 @@ static void take_output(struct carry *c, int which, const struct wire_frame *f) 
     struct buf *b = &c->s->captured[which];
     size_t room = b->max - b->len;
     (void)buf_append(b, f->data, MIN(room, f->len));
-    if (f->len > room)
-        c->ret->truncated = true;
+    if (f->len <= room)
+        return;
+    c->ret->truncated = true;
+    if (c->s->more != NULL)
+        c->s->more(c->s->more_arg, which, b, f->data + room, f->len - room);
 }
 
 /* Beyond the maximum nothing is kept: whoever reads the report sees that it breaks off. */
@@ -210,6 +216,11 @@ static int take_change(struct carry *c, const struct wire_message *m) {
     return 0;
 }
 
+static void take_file(const char *path, char ret[static EXEC_FILE_SIZE]) {
+    if (path == NULL || path[0] != '/' || str_copy(ret, EXEC_FILE_SIZE, path) < 0)
+        ret[0] = '\0';
+}
+
 void exec_read_end(const struct wire_message *m, struct exec_outcome *ret) {
     uint64_t code = m->number[WIRE_TAG_EXIT], reason = m->number[WIRE_TAG_REASON];
     ret->exit_code = code <= 255 ? (int)code : 255;
@@ -222,6 +233,10 @@ void exec_read_end(const struct wire_message *m, struct exec_outcome *ret) {
     ret->running = m->number[WIRE_TAG_RUNNING] != 0;
     ret->all_changes = m->number[WIRE_TAG_WATCH] != 0;
     ret->left = (unsigned)MIN(m->number[WIRE_TAG_COUNT], UINT64_C(65536));
+    take_file(m->string[WIRE_TAG_PATH], ret->file[0]);
+    take_file(m->string[WIRE_TAG_TARGET], ret->file[1]);
+    ret->printed = m->number[WIRE_TAG_SPILL];
+    ret->in_file = m->number[WIRE_TAG_SIZE];
 }
 
 static void take_failure(struct carry *c, const struct wire_message *m) {

@@ -28,6 +28,8 @@ struct exec_request {
     bool report; /* give it a descriptor 3, for exec_streams.report */
     bool merge;  /* its standard error is its standard output */
     bool watch;  /* tell what files below cwd it made or changed */
+    /* Bytes of output to tell; all of more than that is in a file inside. 0: all is told. */
+    uint64_t told_max;
 };
 
 struct exec_streams {
@@ -45,9 +47,12 @@ struct exec_streams {
      * At most EXEC_CHANGES_MAX. */
     void (*changed)(void *arg, const char *path, uint64_t size, bool created);
     void *changed_arg;
+    /* Hears output beyond what is captured of a stream; NULL: it is dropped. */
+    void (*more)(void *arg, int stream, const struct buf *captured, const char *data, size_t len);
+    void *more_arg;
 };
 
-enum { EXEC_CHANGES_MAX = 1000 };
+enum { EXEC_CHANGES_MAX = 1000, EXEC_FILE_SIZE = 64 };
 
 struct exec_outcome {
     bool started;
@@ -62,6 +67,10 @@ struct exec_outcome {
     bool fatal;         /* and its shell ended with it */
     bool running;       /* it has not ended: only what there is of it was carried */
     bool all_changes;   /* all files that it changed were told */
+    /* Where inside all of its output is, each stream by itself for a session's command; "": there
+     * is no file. */
+    char file[2][EXEC_FILE_SIZE];
+    uint64_t printed, in_file; /* with told_max: bytes altogether, and in the file */
 };
 
 /* What the end of a command (WIRE_DONE) says, with what is out of range brought into it. */

@@ -160,8 +160,7 @@ static int take_event(const struct wire_frame *f, struct wire_terminal_event *re
         ret->signal = (int)(m.number[WIRE_TAG_SIGNAL] & 127);
         return is_end(&m) ? 1 : wire_call_broken(err, "a bad end");
     case WIRE_ERROR:
-        return m.number[WIRE_TAG_CODE] == CAY_OK ? wire_call_broken(err, "a malformed error")
-                                                 : wire_take_error(&m, err);
+        return wire_call_error(&m, err);
     default:
         return wire_call_broken(err, "an unexpected frame");
     }

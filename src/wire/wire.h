@@ -1,7 +1,6 @@
 /* The protocol between the host and cay-init (docs/protocol.md): frames, and the typed fields that
  * requests and answers are made of. Both ends treat what they read as hostile: every length is
  * checked against a maximum before memory is used for it.
- *
  * A frame is an 8-byte header (payload length, little-endian u32; type, u8; three zero bytes) and
  * the payload. The payload of requests and answers is a sequence of fields: tag (u16), length
  * (u32), value. Strings carry their terminating NUL and no other; numbers are 8 bytes. */
@@ -152,13 +151,14 @@ enum wire_kind { WIRE_KIND_STRING, WIRE_KIND_NUMBER, WIRE_KIND_STRINGS };
     X(WIRE_TAG_KIND, 60, WIRE_KIND_NUMBER)       /* of a session: enum wire_session_kind */        \
     X(WIRE_TAG_ENDED, 61, WIRE_KIND_NUMBER)      /* 1: the command ended its shell */              \
     X(WIRE_TAG_MERGE, 62, WIRE_KIND_NUMBER)      /* 1: standard error is standard output */        \
-    X(WIRE_TAG_PROXY, 63, WIRE_KIND_NUMBER)      /* EXEC: as LISTEN with this port, before */
+    X(WIRE_TAG_PROXY, 63, WIRE_KIND_NUMBER)      /* EXEC: as LISTEN with this port, before */      \
+    X(WIRE_TAG_SPILL, 64, WIRE_KIND_NUMBER)      /* EXEC: so much output is told; 0: all */
 
 enum wire_tag {
 #define WIRE_TAG_ENUM(id, number, kind) id = number,
     WIRE_TAG_TABLE(WIRE_TAG_ENUM)
 #undef WIRE_TAG_ENUM
-        WIRE_TAG_COUNT_ = 64,
+        WIRE_TAG_COUNT_ = 65,
 };
 
 /* Both are kept alike, and do not see each other's names. */

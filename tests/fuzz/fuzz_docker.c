@@ -73,11 +73,14 @@ static size_t demux_all(const uint8_t *data, size_t size, size_t step) {
 
 static void check_files(const char *text, size_t len) {
     struct docker_context context;
+    struct docker_network network;
     char exec[DOCKER_EXEC_SIZE], current[DOCKER_TEXT_SIZE], image[HEX_SIZE];
     (void)docker_parse_context(text, len, &context, NULL);
     (void)docker_parse_current(text, len, current, NULL);
     if (docker_parse_image_id(text, len, image, NULL) == 0)
         require(hex_is_valid(image));
+    if (docker_parse_network(text, len, &network, NULL) == 0)
+        require(hex_is_valid(network.id) && strpbrk(network.gateway, "\r\n") == NULL);
     if (docker_parse_exec(text, len, exec, NULL) == 0)
         require(exec[0] != '\0' && strpbrk(exec, "/? \r\n") == NULL);
 }

@@ -80,6 +80,34 @@ static void check_commands(cay_manager *m, const char *who) {
     cay_result_free(&r);
 }
 
+static void check_programs(cay_manager *m, const char *who) {
+    static const char python_code[] = "import sys; print(sys.argv[1], input()); sys.exit(4)";
+    static const char bash_code[] = "echo $1; exit 3";
+    const char *const args[] = {"a b", NULL};
+    struct cay_error err = {0};
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.timeout_ms = 60000;
+    exec.input = "typed\n";
+    exec.input_len = 6;
+    const struct cay_python python = {
+        .name = "-c", .code = python_code, .code_len = strlen(python_code), .args = args};
+    struct cay_python_result one;
+    CHECK(cay_manager_run_python(m, who, &python, &exec, &one, &err) == 0);
+    CHECK(one.run.exit_code == 4 && strcmp(one.run.out, "a b typed\n") == 0);
+    CHECK(one.version != NULL && one.type == NULL && one.run.duration_us > 0);
+    cay_python_result_free(&one);
+    CHECK(cay_manager_run_python(m, "nobody", &python, &exec, &one, &err) == -CAY_NOT_FOUND);
+    cay_python_result_free(&one);
+
+    const struct cay_program program = {
+        .language = "bash", .code = bash_code, .code_len = strlen(bash_code), .args = args};
+    struct cay_program_result two;
+    CHECK(cay_manager_run_program(m, who, &program, &exec, &two, &err) == 0);
+    CHECK(two.program.run.exit_code == 3 && strcmp(two.program.run.out, "a b\n") == 0);
+    CHECK(strcmp(two.tool, "bash") == 0 && !two.compiling);
+    cay_program_result_free(&two);
+}
+
 static void check_files(cay_manager *m, const char *who) {
     struct cay_error err = {0};
     char *text, path[512];
@@ -139,6 +167,7 @@ static void *work(void *arg) {
     make(m, name);
     for (int i = 0; i < ROUNDS; i++)
         check_commands(m, name);
+    check_programs(m, name);
     check_files(m, name);
     check_life(m, name);
     CHECK(cay_manager_delete(m, name, true, &err) == 0);

@@ -32,6 +32,25 @@ def test_masked_files_tell_nothing():
     assert len(hidden) > 10, "the kernel has hardly any of them: nothing was tested"
 
 
+def test_the_boot_id_cannot_be_written():
+    """Neither where it is read nor where the kernel keeps it."""
+    seen = probe("""
+        for line in read("/proc/self/mountinfo").splitlines():
+            root, target = line.split()[3:5]
+            if target == "/proc/sys/kernel/random/boot_id":
+                report["root"] = root
+        for name in ("random/boot_id", "domainname"):
+            path = f"/proc/sys/kernel/{name}"
+            report[name] = [len(read(path)), opens(path, os.O_WRONLY), attempt(put, path, "x")]
+        report["same"] = read("/proc/sys/kernel/random/boot_id") == read("/proc/sys/kernel/domainname")
+        report["again"] = len({read("/proc/sys/kernel/random/boot_id") for _ in range(3)})
+        """)
+    assert seen["root"] == "/sys/kernel/domainname" and seen["same"] and seen["again"] == 1
+    for name in ("random/boot_id", "domainname"):
+        size, opened, written = seen[name]
+        assert size == 37 and {opened, written} <= {"EACCES", "EROFS", "EPERM"}, seen
+
+
 def test_masks_lie_over_the_real_files():
     """The masks are our own empty inodes, not the device or the image's files: none can be
     written."""
@@ -45,8 +64,6 @@ def test_masks_lie_over_the_real_files():
                 report[target] = [st.st_size, st.st_uid == 0, opens(target, os.O_WRONLY)]
         """)
     assert "/proc/cmdline" in seen
-    boot = seen.pop("/proc/sys/kernel/random/boot_id")
-    assert boot[0] == 37
     for target, (size, _, write) in seen.items():
         assert size == 0 and write in ("EACCES", "EROFS", "EPERM"), (target, write)
 

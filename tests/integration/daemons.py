@@ -227,6 +227,23 @@ def serving(folder, *options, **more):
         daemon.clean_up()
 
 
+@contextlib.contextmanager
+def own_folder():
+    """For longer than a test; the tested user owns and reaches it."""
+    with tempfile.TemporaryDirectory(prefix="box-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        support.own(folder)
+        yield folder
+
+
+@contextlib.contextmanager
+def serving_alone(*options, **more):
+    """A daemon in a folder of its own."""
+    with own_folder() as folder, serving(folder, *options, **more) as daemon:
+        yield daemon
+
+
 PORTS = range(10000, 30000)  # below those that the kernel gives to who asks for any
 RESERVED = []  # for as long as we live
 
@@ -254,10 +271,7 @@ def serving_tcp(folder=None, **more):
     and `key`, the administrator's."""
     with contextlib.ExitStack() as undo:
         if folder is None:
-            folder = Path(undo.enter_context(tempfile.TemporaryDirectory(
-                prefix="box-", dir="/tmp", ignore_cleanup_errors=True)))
-            folder.chmod(0o755)
-            support.own(folder)
+            folder = undo.enter_context(own_folder())
         port = free_port()
         daemon = undo.enter_context(serving(folder, "--listen", f"127.0.0.1:{port}", **more))
         daemon.port = port

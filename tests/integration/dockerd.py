@@ -60,13 +60,16 @@ class Docker:
         """More of them, for those who want more."""
         return []
 
+    prefix = ()  # the words before it, for one elsewhere
+    network = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
+               "--ip-masq=false")
+
     def start(self):
         with open(self.home / "log", "ab") as log:
             self.daemon = subprocess.Popen(
-                ["dockerd", "--host", self.address, *self.options(), "--data-root", self.home / "data",
+                [*self.prefix, "dockerd", "--host", self.address, *self.options(), "--data-root", self.home / "data",
                  "--exec-root", self.home / "exec", "--pidfile", self.home / "pid",
-                 "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
-                 "--ip-masq=false", "--exec-opt", "native.cgroupdriver=cgroupfs",
+                 *self.network, "--exec-opt", "native.cgroupdriver=cgroupfs",
                  "--cgroup-parent", f"/{self.group}"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         deadline = time.monotonic() + 60

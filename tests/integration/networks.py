@@ -130,7 +130,7 @@ def _connect(host, internet):
 
 
 @contextlib.contextmanager
-def world():
+def world(name_server=PUBLIC):
     """The two networks, with servers on both sides; gone afterwards."""
     with contextlib.ExitStack() as stack:
         def keep(process):
@@ -140,7 +140,7 @@ def world():
 
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="box-", dir="/tmp")))
         folder.chmod(0o755)
-        (folder / "resolv.conf").write_text(f"nameserver {PUBLIC}\noptions timeout:2 attempts:2\n")
+        (folder / "resolv.conf").write_text(f"nameserver {name_server}\noptions timeout:2 attempts:2\n")
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
         host, internet = keep(_holder("-n", "-m")), keep(_holder("-n"))
         _connect(host.pid, internet.pid)

@@ -4,14 +4,13 @@ import io
 import json
 import os
 import re
-import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 
 import pytest
 from dockerd import docker  # noqa: F401
-from support import BUILD, SINGLE_ID, as_root_only, cay, is_sanitized, needs_ids, ok, own
+from support import BUILD, SINGLE_ID, as_root_only, cay, is_sanitized, needs_ids, ok, own, remove
 
 BUSYBOX = "/bin/busybox"
 TOOLS = "sh ls cat echo id mkdir touch env pwd chmod chown ln rm true false stat sleep printf".split()
@@ -129,7 +128,7 @@ def place():
         own(folder)
     ok(p.image("import", "-", "base:1", input=base_tar()))
     yield p
-    subprocess.run(["rm", "-rf", top], check=True)
+    remove(top)
 
 
 # ---- beside Docker ----

@@ -104,12 +104,45 @@ def test_a_volume_that_is_not_the_one_that_was_checked(engine, make):
     assert box.says("echo x > /data/file && cat /data/file") == "x\n"
 
 
-def test_what_needs_a_disk_of_ours_is_refused(engine, make):
-    """Before anything is stopped for it."""
+def back_up(engine, box):
+    """Until it is done; what came of it."""
+    engine.daemon.call("POST", f"/api/sandbox/{box.id}/backup", {})
+    about = functools.partial(engine.daemon.call, "GET", f"/api/sandbox/{box.id}")
+    assert until(lambda: about()["backupState"] in ("Completed", "Error"), 60)
+    return about()["backupState"]
+
+
+def pins(engine):
+    return dict(p.name.split(".") for p in engine.daemon.state.glob("**/pins/*"))
+
+
+def images(engine):
+    return engine.docker("images", "-q", "--no-trunc").split()
+
+
+def test_a_backup_brings_back_what_docker_lost(engine, make):
+    """Of a sandbox that runs on; the last one counts; in cay's store, not in Docker."""
     box = make()
-    answer = engine.daemon.ask("POST", f"/api/sandbox/{box.id}/backup", {})
-    assert answer.status == 501 and "engine docker are not backed up" in str(answer.json())
-    assert box.says("echo runs") == "runs\n"
+    before = images(engine)
+    for text in ("one", "two"):
+        assert box.says(f"echo {text} > /kept; sleep 1000 >/dev/null 2>&1 & echo $! > /pid; cat /kept") == f"{text}\n"
+        assert back_up(engine, box) == "Completed"
+        assert box.sh("kill -0 $(cat /pid)").code == 0
+    assert images(engine) == before and f"backup-{box.id}" in pins(engine)
+    kept = pins(engine)[f"backup-{box.id}"]  # its owner's alone
+    for name in (kept, f"sha256:{kept}", f"sha256:{kept[:8]}"):
+        assert refusal(make, image=name)[0] == refusal(make, image=name, engine="native")[0] == 404
+    box.sh("echo three > /kept")
+    engine.docker("rm", "-f", f"cay-{box.id}")
+    assert until(lambda: box.info()["state"] in ("stopped", "error"), 30)
+    box.do("start")
+    assert box.says("cat /kept") == "two\n"
+    box.do("stop")
+    box.do("start")
+    assert box.says("cat /kept") == "two\n"
+    assert "backup" in json.dumps(engine.daemon.call("GET", f"/api/cay/sandbox/{box.id}/events"))
+    box.remove()
+    assert images(engine) == before and f"backup-{box.id}" not in pins(engine)
 
 
 def test_the_doctor_looks_at_it(engine):
@@ -119,6 +152,7 @@ def test_the_doctor_looks_at_it(engine):
         assert found[limit]["ok"], found[limit]
     assert not found["disk limit"]["ok"] and "pquota" in found["disk limit"]["remedy"]
     assert found["control groups"]["ok"] and "by cgroupfs" in found["control groups"]["detail"]
+    assert found["network bridge"]["ok"] and found["place"]["ok"]
     assert found["seccomp"]["ok"] and not found["own ids"]["ok"] and "userns-remap" in found["own ids"]["remedy"]
     assert "API 1." in found["docker"]["detail"]
 
@@ -311,6 +345,9 @@ def test_a_disk_that_is_limited(with_quotas):
     finally:
         box.remove()
         other.remove()
+    done = with_quotas.cay("run", "--engine", "docker", "--image", with_quotas.main, "--disk", "16m", "--",
+                           "dd", "if=/dev/zero", "of=/large", "bs=65536", "count=512")
+    assert done.returncode == 1 and (b"No space" in done.stderr or b"quota" in done.stderr), done
     found = {row["name"]: row
              for row in json.loads(with_quotas.cay("doctor", "-o", "json").stdout)["docker"]}
     assert found["disk limit"]["ok"] and "btrfs" in found["disk limit"]["detail"]
@@ -383,9 +420,19 @@ def test_a_docker_that_may_not_be_used(folder):
     assert done.returncode != 0 and "may not be used" in said and "group docker" in said, said
 
 
+def test_nobody_listens(folder):
+    """As where dockerd was killed: its socket is still there."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(folder / "docker.sock"))
+    said = refused_start(folder / "state", f"unix://{folder}/docker.sock")
+    assert "nobody listens there" in said and "start dockerd" in said, said
+
+
 class Old(http.server.BaseHTTPRequestHandler):
+    body = b'{"ApiVersion": "1.30"}'
+
     def do_GET(self):
-        body = b'{"ApiVersion": "1.30"}'
+        body = self.body
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -398,10 +445,16 @@ class Old(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_docker_that_is_too_old(folder):
-    with socketserver.ThreadingUnixStreamServer(str(folder / "old.sock"), Old) as server:
+class Other(Old):
+    body = b"<html>It works!</html>"
+
+
+@pytest.mark.parametrize("kind, parts", [(Old, ["1.30", "19.03"]),
+                                         (Other, ["is not Docker", "set DOCKER_HOST"])])
+def test_what_answers_is_too_old_or_another(folder, kind, parts):
+    with socketserver.ThreadingUnixStreamServer(str(folder / "sock"), kind) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        said = refused_start(folder / "state", f"unix://{folder}/old.sock")
-        assert "1.30" in said and "19.03" in said
+        said = refused_start(folder / "state", f"unix://{folder}/sock")
         server.shutdown()
+    assert all(part in said for part in parts), said

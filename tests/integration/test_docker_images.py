@@ -4,6 +4,7 @@ this machine, by the policy, and what fails is told with its reason."""
 import contextlib
 import http.client
 import json
+import subprocess
 import threading
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pytest
 import registry
 import support
 from docking import engine_of, make, refusal  # noqa: F401
-from engines import DockerEngine
-from images import shell_image, write_archive
+from engines import DockerEngine, PodmanEngine
+from images import BUSYBOX, shell_image, write_archive
 from launching import until
 
 pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
 
 engine = engine_of(DockerEngine)
+podman = engine_of(PodmanEngine)
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +192,34 @@ def test_cay_s_own_images_are_given_to_docker(engine):
 def test_nothing_is_left(engine):
     assert engine.daemon.call("GET", "/api/cay/sandbox") == []
     assert engine.docker("ps", "-aq").split() == []
+
+
+# ---- podman ----
+
+def run_twice(podman, name):
+    return [podman.cay("run", "--engine", "docker", "--image", name, "--", "cat", "/file") for _ in range(2)]
+
+
+def test_an_image_of_podman_s_is_taken_over_once(podman):
+    """In its own format, OCI: its id is the same in cay's store, so the second time finds it there."""
+    folder = podman.folder / "context"
+    folder.mkdir()
+    (folder / "file").write_text("hello\n")
+    (folder / "cat").write_bytes(BUSYBOX.read_bytes())
+    (folder / "cat").chmod(0o755)
+    (folder / "Dockerfile").write_text("FROM scratch\nCOPY cat /bin/cat\nCOPY file /file\n")
+    podman.docker("build", "--isolation=chroot", "--format=oci", "-t", "docker.io/library/tool", folder)
+    first, second = run_twice(podman, "tool")
+    assert first.stdout == second.stdout == b"hello\n", (first, second)
+    assert b"taken over" in first.stderr and second.stderr == b"", (first, second)
+
+
+def test_what_podman_cannot_save(podman):
+    """Layers of zstd, which it has no archive for."""
+    path, oci = podman.folder / "docker.tar", podman.folder / "oci.tar"
+    write_archive(path, "packed", shell_image())
+    support.ok(subprocess.run(["skopeo", "copy", "--dest-compress-format", "zstd", f"docker-archive:{path}",
+                               f"oci-archive:{oci}:docker.io/library/packed:latest"], capture_output=True))
+    podman.docker("load", "-i", oci)
+    done = podman.cay("run", "--engine", "docker", "--image", "packed", "--", "true")
+    assert done.returncode == 125 and b"zstd" in done.stderr and b"cay image pull" in done.stderr, done

@@ -4,9 +4,11 @@ engine/, which runs over it too."""
 
 import contextlib
 import hashlib
+import http.server
 import json
 import shutil
 import subprocess
+import threading
 
 import pytest
 import support
@@ -180,4 +182,14 @@ def test_an_authority_that_is_not_trusted(engine, folder):
 
 
 def test_without_tls(engine, folder):
-    assert "HTTPS" in refused_start(folder / "state", DOCKER_HOST=engine.docker.far)
+    said = refused_start(folder / "state", DOCKER_HOST=engine.docker.far)
+    assert "speaks TLS" in said and "DOCKER_TLS_VERIFY=1" in said
+
+
+def test_tls_to_one_without(folder):
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        said = refused_start(folder / "state", DOCKER_TLS_VERIFY="1",
+                             DOCKER_HOST=f"tcp://127.0.0.1:{server.server_port}")
+        server.shutdown()
+    assert "does not speak TLS" in said and "DOCKER_TLS_VERIFY unset" in said

@@ -146,7 +146,8 @@ def test_a_list_of_what_it_reaches(run):
 
 
 @pytest.mark.parametrize("options, said, remedy", [
-    (["--disk", "1g"], "disk", "--engine native"),
+    (["--disk", "1g"], "limits no disks", "--engine native"),
+    (["--disk", "1m"], "too little", "16m"),
     (["--tier", "full"], "tier full", "--tier basic"),
     (["--image", "host"], "host image", "--image"),
     (["--engine", "other"], "other", "docker"),

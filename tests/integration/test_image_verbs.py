@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import stat
-import subprocess
 import tarfile
 import tempfile
 import time
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import registry
-from support import BUILD, TIER, USER, as_root_only, cay, is_sanitized, ok, own, refused, start
+from support import (BUILD, TIER, USER, as_root_only, cay, is_sanitized, ok, own, refused, remove,
+                     start)
 
 CODES = {"internal": 1, "invalid": 2, "not_found": 3, "conflict": 4, "unsupported": 7,
          "unauthorized": 8, "forbidden": 9, "unavailable": 10}
@@ -25,11 +25,6 @@ HEX = r"[0-9a-f]{64}"
 def need_program():
     if not (BUILD / "cay-image").exists():
         pytest.skip("cay-image is not built: ninja -C build")
-
-
-def remove(top):
-    """What an ordinary user with subordinate ids has made belongs to those."""
-    subprocess.run(["rm", "-rf", top], check=True)
 
 
 @pytest.fixture

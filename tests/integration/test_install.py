@@ -70,7 +70,7 @@ def test_the_unit_names_the_daemon(installed):
     "share/bash-completion/completions/cay", "share/zsh/site-functions/_cay",
     "share/fish/vendor_completions.d/cay.fish",
     "share/doc/cay/LICENSE", "share/doc/cay/README.md", "share/doc/cay/docs/examples/run.c",
-    "share/doc/cay/docs/examples/embed.c",
+    "share/doc/cay/docs/examples/embed.c", "share/doc/cay/docs/examples/python.c",
     "share/doc/cay/docs/images.md", "share/doc/cay/docs/daemon.md", "share/doc/cay/docs/api.md",
     "lib/systemd/system/cayd.service", "lib/systemd/system/cayd.socket",
 ])

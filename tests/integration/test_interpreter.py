@@ -271,7 +271,32 @@ def test_an_interpreter_that_is_broken_is_replaced(python, code, value):
         assert run.error["name"] == "InterpreterExit"
     run = python.run("import sys\nsys.stdout.write('second')")
     assert run.out.startswith("second"), run.messages
-    assert ("restarted" in run.control) >= (value is not None)
+    assert ("restarted" in run.control) >= (value is not None) and run.control.count("restarted") <= 1
+
+
+@pytest.mark.parametrize("language, remove, write, where", [
+    ("python", "import os, shutil; shutil.rmtree(os.getcwd())", "open('a', 'w').close()", "print(os.getcwd(), os.listdir())"),
+    pytest.param("javascript", "const fs = require('fs'); fs.rmSync(process.cwd(), {recursive: true}); 0",
+                 "fs.writeFileSync('a', '')", "console.log(process.cwd(), fs.readdirSync('.'))", marks=needs_node),
+])
+def test_a_folder_that_was_removed_is_made_anew(box, language, remove, write, where):
+    context = box.create(language=language, cwd="/tmp/mine/deep")
+    context.run(remove)
+    run = context.run(write, results=True)
+    assert run.error is None and run.notices == "the work folder was removed; this runs in /tmp/mine/deep", run.messages
+    run = context.run(where)
+    assert run.notices == "" and run.out.startswith("/tmp/mine/deep ") and "'a'" in run.out, run.messages
+    context.delete()
+
+
+def test_an_interpreter_that_the_memory_ran_out_for(daemon):
+    small = Interpreter(daemon, "hog", memory="64m")
+    run = small.default.run("print('first', flush=True)\na = [bytearray(b'x') * (1 << 20) for _ in range(1 << 10)]")
+    assert run.error["value"] == "the interpreter was killed: the sandbox is out of memory" and run.out == "first\n"
+    assert run.all("control")[-1] == {"type": "control", "text": "completed", "exitCode": 137, "oomKilled": True}
+    run = small.default.run("print(2)")
+    assert run.out == "2\n" and run.control == ["restarted", "completed"] and run.error is None
+    assert "oomKilled" not in run.all("control")[-1]
 
 
 def test_records_that_make_no_sense_are_the_end_of_results_only(python):
@@ -296,7 +321,7 @@ def forge(data):
 def test_much_output(python):
     run = python.run("import os\nfor _ in range(1 << 10): os.write(1, b'x' * (1 << 20))\nprint('end')", timeout=100)
     assert run.control == ["completed"] and run.out.startswith("x" * 1000)
-    assert 8 << 20 <= len(run.out) < 9 << 20 and "is not kept" in run.out[-100:]
+    assert 8 << 20 <= len(run.out) < 9 << 20 and "[cay: output beyond 8 MiB is not told" in run.out[-200:]
     assert python.out("1") == "1\n"
 
 
@@ -321,6 +346,11 @@ def test_other_bad_requests(box):
         assert box.default.begin("1 # " + "x" * (16 << 20)).end().closed[0] == 1009
     assert box.ask("POST", "/context", {"language": "cobol"}).status == 400
     assert box.ask("POST", "/context", {"cwd": 5}).status == 400
+    before = len(box.list())
+    for bad in "/proc/none", "/etc/passwd", "/etc/passwd/below":
+        answer = box.ask("POST", "/context", {"cwd": bad})
+        assert answer.status == 400 and bad in answer.json()["message"], answer.text
+    assert len(box.list()) == before
     assert box.ask("POST", "/context/none/interrupt").status == 404
     assert box.ask("GET", "/execute").status == 426
     with pytest.raises(NotUpgraded) as refused:
@@ -444,6 +474,8 @@ def test_javascript(box):
     error = node.run("null.x").error
     assert error["name"] == "TypeError" and "Cannot read properties of null" in error["value"]
     assert node.out("new Promise((done) => setTimeout(() => done(process.env.ONE), 5))", envs={"ONE": "1"}) == "'1'\n"
+    run = node.run("import('fs').then((fs) => typeof fs.readFileSync)")
+    assert (run.out, run.err) == ("'function'\n", "")
     for code in ("console.log('go'); for (;;);", "new Promise(() => setTimeout(() => console.log('go'), 1))"):
         run = node.begin(code)
         run.until("go")
@@ -509,3 +541,44 @@ fig.suptitle('both');
     assert first["points"] == [[1, 2]] and len(second["points"]) == 5000 and "is cut" in run.notices
     run = python.run("plt.plot([1])\n1 / 0")
     assert run.error["name"] == "ZeroDivisionError" and len(run.results) == 1
+
+
+# the code; the kind of chart; its elements, as far as they are looked at
+CHARTS = {
+    "bars that lie": ("plt.barh(['p', 'q'], [1234567.25, 2]);", "bar", [("p", "", "1234567.25"), ("q", "", "2")]),
+    "bars side by side": (
+        "x = np.arange(2); plt.bar(x - .2, [1, 2], .4, label='m'); plt.bar(x + .2, [3, 4], .4, label='w'); "
+        "plt.xticks(x, ['G', 'H']);", "bar",
+        [("G", "m", "1"), ("H", "m", "2"), ("G", "w", "3"), ("H", "w", "4")]),
+    "bars of a table": ("pd.DataFrame({'a': [1, 2], 'b': [3, 4]}, index=['x', 'y']).plot.bar();", "bar",
+                        [("x", "a", "1"), ("y", "a", "2"), ("x", "b", "3"), ("y", "b", "4")]),
+    "a histogram": ("plt.hist([1, 1, 2, 3, 3, 3], bins=[.5, 1.5, 2.5, 3.5]);", "bar",
+                    [("1", "", "2"), ("2", "", "1"), ("3", "", "3")]),
+    "two histograms": ("plt.hist([[1, 1], [2]], bins=[.5, 1.5, 2.5], label=['u', 'v'], stacked=True);", "bar",
+                       [("1", "u", "2"), ("2", "u", "0"), ("1", "v", "0"), ("2", "v", "1")]),
+    "boxes of a table": ("pd.DataFrame({'a': [1, 2, 3], 'b': [4, 5, 6]}).plot.box();", "box_and_whisker",
+                         [("a", 1, 2, 3), ("b", 4, 5, 6)]),
+    "boxes that lie": ("plt.boxplot([[1, 2, 3], [4, 5, 6]], labels=['a', 'b'], vert=False);", "box_and_whisker",
+                       [("a", 1, 2, 3), ("b", 4, 5, 6)]),
+    "a line of a table": ("pd.DataFrame({'a': [1, 2]}).plot();", "line", [("a", [[0, 1], [1, 2]])]),
+    "dots": ("plt.scatter([1, 2], [3, 4], label='s');", "scatter", [("s", [[1, 3], [2, 4]])]),
+    "a pie": ("plt.pie([1, 1], labels=['u', 'v']);", "pie", [("u", 180, 1), ("v", 180, 1)]),
+    "nothing": ("plt.figure();", "unknown", []),
+    "a picture": ("plt.imshow([[1, 2], [3, 4]]);", "unknown", []),
+}
+PARTS = {"bar": ("label", "group", "value"), "box_and_whisker": ("label", "min", "median", "max"),
+         "line": ("label", "points"), "scatter": ("label", "points"), "pie": ("label", "angle", "radius"), "unknown": ()}
+
+
+@needs_matplotlib
+@needs_pandas
+def test_what_charts_show(python):
+    python.run("import matplotlib.pyplot as plt, numpy as np, pandas as pd", timeout=100)
+    for name, (code, kind, elements) in CHARTS.items():
+        run = python.run(code, timeout=100)
+        assert run.error is None and len(run.results) == 1, (name, run.messages)
+        chart = run.results[0]["chart"]
+        assert chart["type"] == kind, (name, chart)
+        assert [tuple(e[part] for part in PARTS[kind]) for e in chart["elements"]] == elements, (name, chart)
+    run = python.run("plt.bar([1, 2], [3, 4]); plt.twinx().plot([1, 2], [5, 6]);")
+    assert [c["type"] for c in run.results[0]["chart"]["elements"]] == ["bar", "line"]

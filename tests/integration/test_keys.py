@@ -94,6 +94,16 @@ def key(daemon):
         daemon.ask("DELETE", f"/api/cay/api-keys/{name}")
 
 
+# ---- what their programs printed ----
+
+def test_a_long_output_is_for_its_key(daemon, key):
+    tenant, other = key("tenant", permissions=["sandboxes"]), key("other", permissions=["sandboxes"])
+    reader, admin = key("reader", permissions=["read"]), key("admin2", permissions=["admin"])
+    place = tenant.call("POST", "/api/cay/python", {"code": "print('x' * 2000000)"})["stdout_file"]
+    assert [who.ask("GET", place).status for who in (tenant, admin, other, reader)] == [200, 200, 404, 404]
+    assert tenant.ask("GET", place).text == "x" * 2000000 + "\n"
+
+
 # ---- what their sandboxes reach ----
 
 def test_private_ranges_are_for_admins(daemon, key):

@@ -1,14 +1,17 @@
 """The launcher: sandboxes from slots that are used again. Nothing of one may reach the next, they are
 as walled as those of `cay run`, and whatever happens to the launcher, nothing is left."""
 
+import contextlib
 import ctypes
 import errno
 import json
 import os
+import re
 import signal
 import socket
 import struct
 import subprocess
+from pathlib import Path
 
 import launching
 import pytest
@@ -423,6 +426,68 @@ def test_end_kills(folder, clean_host):
         assert not is_alive(boxes.pid(1)) and is_alive(boxes.pid(0)) and is_alive(boxes.pid(2))
         boxes.end(1)  # gone already: nothing happens
         assert boxes.exec("echo", "alive", run=2)[:2] == (0, "alive\n")
+
+
+def descriptors(pid):
+    """What they are open to, of those that a launcher holds for a sandbox."""
+    found = []
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it works meanwhile
+            found.append(os.readlink(fd))
+    return [text for text in found if text.startswith(("net:", "user:", "ipc:", "/sys/fs/cgroup"))
+            and not text.endswith("/cay") and "/cay/tasks" not in text]
+
+
+def test_a_sandbox_that_lives_long_holds_nothing_in_the_launcher(folder, clean_host):
+    with listening(folder, "--ready", 0, count=4) as boxes:
+        launcher = boxes.launcher()
+        groups = Path(f"/proc/{boxes.pid(1)}/cgroup").read_text()
+        bases = {Path(f"/proc/{boxes.pid(run)}/uid_map").read_text().split()[1] for run in range(4)}
+        assert len(bases) == 4 and "/cay/" in groups
+        assert until(lambda: descriptors(launcher) == [])
+        assert [boxes.exec("hostname", run=run)[0] for run in range(4)] == [0] * 4
+        boxes.end(1)
+        ended = boxes.next()
+        assert (ended["event"], ended["run"]) == ("ended", 1)
+        group = re.search("/cay/([0-9a-f]+)", groups)[1]
+        assert not list(Path("/sys/fs/cgroup").glob(f"*/cay/{group}")), "its slot was to be freed"
+        assert boxes.exec("echo", "alive", run=2)[:2] == (0, "alive\n")
+
+
+def test_an_idle_sandbox_has_one_page_of_its_own(folder):
+    """Data and stack of its first process: src/init/stack.c. Whoever adds data there may have to take
+    room from the stack on that page, or put what is rarely used where cold.ld puts it."""
+    if b".cold" not in (support.BUILD / "cay-init").read_bytes():
+        pytest.skip("its pages are ordered with musl only")
+    with listening(folder, "--ready", 0) as boxes:
+        rollup = Path(f"/proc/{boxes.pid()}/smaps_rollup")
+        assert until(lambda: "\nAnonymous:             4 kB\n" in rollup.read_text()), rollup.read_text()
+
+
+DEEP = """
+import os
+os.mkdir("/workspace/deep"); os.chdir("/workspace/deep")
+for _ in range(1900):
+    os.mkdir("a"); os.chdir("a")
+"""
+
+
+def test_the_stack_of_an_operation_is_deep_enough(folder):
+    """A tree is walked one folder in the other, until no more of them may be open."""
+    tar_out, tag_errno = 16, 34
+    with listening(folder) as boxes:
+        assert boxes.exec("python3", "-c", DEEP)[0] == 0
+        with boxes.connect() as c:
+            c.request(tar_out, ("PATH", "/workspace/deep"))
+            assert c.finish()[2][tag_errno] == errno.EMFILE
+
+
+def test_what_a_sandbox_that_lived_long_died_of_is_told(folder, clean_host):
+    with listening(folder, "--ready", 0, "--memory", "64m") as boxes:
+        assert until(lambda: descriptors(boxes.launcher()) == [])
+        assert boxes.exec("python3", "-c", HOG.format(size=128))[0] != 0
+        boxes.end(0)
+        assert boxes.next()["oom_killed"]
 
 
 def test_a_caller_that_ignores_the_end_of_children():

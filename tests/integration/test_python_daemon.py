@@ -4,15 +4,15 @@ sandboxes that stay, by a copy of their image's interpreter."""
 import http.client
 import json
 import os
-import shutil
-import tempfile
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from daemons import Daemon, LocalHTTP
+from daemons import LocalHTTP, serving_alone
 from launching import until
-from support import is_sanitized, needs_ids, own
+from support import is_sanitized, needs_ids
+from test_python_same import PROGRAMS, neutral, on_host
 
 pytestmark = needs_ids
 
@@ -45,15 +45,8 @@ class Python:
 
 @pytest.fixture(scope="module")
 def python():
-    folder = Path(tempfile.mkdtemp(prefix="cay-python-"))
-    folder.chmod(0o755)
-    own(folder)
-    daemon = Daemon(folder)
-    try:
+    with serving_alone() as daemon:
         yield Python(daemon)
-    finally:
-        daemon.clean_up()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +84,49 @@ def test_it_runs_where_one_waits_and_each_is_used_once(python):
     assert python.metric("hits_total") >= hits + 8
     assert python.metric("misses_total") == misses
     assert len(names) == 8  # of eight sandboxes
+
+
+DEL = "class A:\n    def __del__(self): print('gone')\n"
+ENDS = (  # of programs: what is left is taken apart as by python3, though the interpreter is not
+    DEL + "a = A()",
+    DEL + "a = A(); a.me = a",
+    DEL + "a = A(); a.me = a; a.many = [[] for _ in range(5000)]",
+    DEL + "a = A(); a.me = a\nimport gc\ngc.collect(); gc.collect()",
+    DEL + "a = A(); a.me = a\nimport gc\ngc.freeze(); gc.unfreeze()",
+    DEL + "import weakref\nb = A(); b.me = b; weakref.finalize(b, print, 'final')",
+    "def f(): return g\ndef g(): return f\nf.x: int = 1\nprint(f.__globals__ is globals())",
+    DEL + "import atexit\natexit.register(print, 'exit')\nall = [open('/dev/null', 'w'), A()]\n"
+    "all.append(all); all[0].write('kept')",
+    "import sys; sys.stdout.write('no line'); sys.stderr.write('nor here'); sys.exit(300)",
+)
+
+
+def test_programs_end_as_those_of_python3_where_one_waits(python):
+    hits = python.metric("hits_total")
+    for code in ENDS:
+        python.wait_for_all()
+        told = python.run(code)
+        bare = subprocess.run(["/usr/bin/python3", "-u", "-c", code], capture_output=True, text=True)
+        assert (told["stdout"], told["stderr"], told["exit_code"]) == \
+            (bare.stdout, bare.stderr, bare.returncode), code
+    assert python.metric("hits_total") == hits + len(ENDS)
+
+
+def test_programs_give_the_same_where_one_waits(python, tmp_path):
+    """Some of those that test_python_same.py compares where none waits."""
+    hits, programs = python.metric("hits_total"), PROGRAMS[::36 if is_sanitized() else 9]
+    for number, program in enumerate(programs):
+        work = tmp_path / str(number)
+        work.mkdir()
+        file = work / "program.py"
+        file.write_text(program.partition("\n")[2])
+        code, out, errors = on_host(file, work)
+        python.wait_for_all()
+        told = python.run(file.read_text(), name=file.name)
+        assert (told["exit_code"], told["stdout"]) == (code, out.decode(errors="replace")), program
+        said = told["stderr"].replace(f"/tmp/cay-2/{file.name}", "PROGRAM")
+        assert neutral(said.encode()) == errors, program
+    assert python.metric("hits_total") == hits + len(programs)
 
 
 def test_what_differs_from_what_waits_is_made(python):
@@ -259,8 +295,8 @@ def test_a_memory_hog_and_a_fork_bomb(python):
 
 def test_output_without_end_is_cut(python):
     told = python.run("import sys\nfor _ in range(64): sys.stdout.write('x' * (1 << 20))\nprint('end')")
-    assert told["output_truncated"] and len(told["stdout"]) == 1 << 20
-    assert told["exit_code"] == 0
+    assert told["output_truncated"] and told["exit_code"] == 0
+    assert told["stdout"].startswith("x" * (1 << 20) + "\n[cay: what follows after 1 MB of output is left out; all of it")
 
 
 @pytest.mark.parametrize("body, status", [

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from support import ROOT, TIER, cay, folder, refused  # noqa: F401
 
+PARQUET = ROOT / "tests" / "integration" / "parquet"
 EXAMPLE = ROOT / "docs" / "examples" / "report"
 WORDS = "Some words about the data that were looked at here. " * 6
 GOOD = f"# Title\n\n## One\n\n{WORDS}\n\n## Two\n\n{WORDS}\n"
@@ -69,6 +70,12 @@ def test_figures_that_are_there(options):
     assert told["interpreter"]["warm"] is (options == [])
 
 
+def test_figures_with_spaces_in_their_names():
+    code = "for name in 'a b.png', 'c d.png', 'e f.png': open(name, 'wb').write(b'\\x89PNG')\n"
+    told = report(code + writes(GOOD + "![x](<a b.png>) ![y](c%20d.png) <img src=\"e f.png\">"))
+    assert (told["problems"], told["report"]["figures"]) == ([], ["a b.png", "c d.png", "e f.png"]), told
+
+
 def test_one_that_was_there_before_does_not_count(folder):
     (folder / "report.md").write_text(GOOD)
     folder.chmod(0o777)
@@ -106,7 +113,7 @@ def has_pandas():
                           capture_output=True).returncode == 0
 
 
-@pytest.mark.parametrize("kind", ["csv", "json"])
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
 def test_the_example_from_data_to_a_report_with_charts(folder, kind):
     if not has_pandas():
         pytest.skip("pandas is not installed: apt-get install python3-pandas python3-matplotlib")
@@ -116,6 +123,7 @@ def test_the_example_from_data_to_a_report_with_charts(folder, kind):
         lines = [line.split(",") for line in (folder / "sales.csv").read_text().split()]
         rows = [dict(zip(lines[0], line[:3] + [float(n) for n in line[3:]])) for line in lines[1:]]
         (folder / "sales.json").write_text(json.dumps(rows))
+    shutil.copy(PARQUET / "sales.parquet", folder)
     done = cay("python", *TIER, "-o", "json", "--code-type", "report", "--memory", "1g",
                "-e", "MATPLOTLIBRC=/usr/share/matplotlib/mpl-data/matplotlibrc",
                "-v", f"{folder}:/workspace", EXAMPLE / "report.py", f"sales.{kind}", timeout=120)
@@ -129,20 +137,55 @@ def test_the_example_from_data_to_a_report_with_charts(folder, kind):
     assert (folder / "report.md").read_text() == told["report"]["text"]
 
 
-def test_parquet_without_what_reads_it(folder):
-    """Debian has no package that reads it; the error says what does."""
+def needs_our_reader():
     if not has_pandas():
         pytest.skip("pandas is not installed: apt-get install python3-pandas python3-matplotlib")
     if any(importlib.util.find_spec(name) for name in ("pyarrow", "fastparquet")):
         pytest.skip("this machine reads Parquet")
+
+
+def table(code, *options):
+    """A program that has pandas, and a volume to work in."""
+    done = cay("python", *TIER, *options, "--memory", "1g", "-o", "json", "-c", "import pandas as pd\n" + code,
+               timeout=120)
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("options", [[], ["--cold"]])
+def test_parquet_is_read_where_data_is_what_it_is_about(folder, options):
+    needs_our_reader()
     folder.chmod(0o777)
-    (folder / "sales.parquet").write_bytes(b"PAR1")
-    options = [*TIER, "--code-type", "report", "--memory", "1g", "-v", f"{folder}:/workspace",
-               "-e", "MATPLOTLIBRC=/usr/share/matplotlib/mpl-data/matplotlibrc"]
-    done = cay("python", *options, "-o", "json", EXAMPLE / "report.py", "sales.parquet", timeout=120)
-    told = json.loads(done.stdout)
+    shutil.copy(PARQUET / "sales.parquet", folder)
+    told = table("data = pd.read_parquet('sales.parquet', columns=['region', 'units'])\n"
+                 "data.groupby('region').sum().to_csv('sums.csv')\nprint(len(data), *data.columns)",
+                 "--code-type", "process", "-v", f"{folder}:/workspace", *options)
+    assert (told["exit_code"], told["stdout"]) == (0, "270 region units\n"), told["stderr"]
+    assert [f["path"] for f in told["files"]] == ["sums.csv"]
+    assert (folder / "sums.csv").read_text().startswith("region,units\n")
+
+
+def test_parquet_that_is_none_or_cannot_be_written(folder):
+    needs_our_reader()
+    (folder / "a.parquet").write_bytes(b"PAR1, or so it says")
+    told = table("try:\n    pd.read_parquet('a.parquet')\nexcept ValueError as error:\n    print(type(error), error)\n"
+                 "pd.DataFrame({'a': [1]}).to_parquet('b.parquet')",
+                 "--code-type", "process", "-v", f"{folder}:/workspace:ro")
+    assert told["stdout"] == ("<class 'cay_parquet.ParquetError'> a.parquet: it is no Parquet file, or not all of "
+                              "one\n"), told["stderr"]
+    assert told["exit_code"] == 1 and told["exception"]["type"] == "ImportError", told
+    assert "there is no module pyarrow" in told["exception"]["remedy"]
+
+
+def test_other_programs_read_parquet_as_python3_would(folder):
+    """Which is not at all here; the error says what does."""
+    needs_our_reader()
+    shutil.copy(PARQUET / "sales.parquet", folder)
+    told = table("print(pd.io.parquet.get_engine.__module__)\npd.read_parquet('sales.parquet')",
+                 "-v", f"{folder}:/workspace:ro")
+    assert told["stdout"] == "pandas.io.parquet\n"
     assert told["exit_code"] == 1 and told["exception"]["type"] == "ImportError", told["stderr"]
-    assert "no module pyarrow" in told["exception"]["remedy"] and "--package" in told["exception"]["remedy"]
+    for words in "no module pyarrow", "--package", "type process or report reads Parquet without it":
+        assert words in told["exception"]["remedy"]
 
 
 @pytest.mark.parametrize("code_type", ["process", "others"])

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from daemons import Daemon
 from interpreting import Interpreter
-from launching import until
 from support import TIER, cay, needs_ids, own
 from websocket import open_unix
 
@@ -19,8 +18,8 @@ pytestmark = needs_ids
 WAYS = "fresh", "inside", "request", "code-run", "context"
 MB = 1 << 20
 
-# exit_code: None if nobody tells it; words: all that was printed, and the exception
-Told = namedtuple("Told", "exit_code words")
+# exit_code: None if nobody tells it; words: all that was printed, and the exception; oom: killed for want of memory
+Told = namedtuple("Told", "exit_code words oom", defaults=[False])
 
 
 def words_of(told):
@@ -43,7 +42,7 @@ class Ways:
         assert done.stderr == b"", done.stderr
         told = json.loads(done.stdout)
         assert told["exit_code"] == done.returncode and "error" not in told, told
-        return Told(told["exit_code"], words_of(told))
+        return Told(told["exit_code"], words_of(told), told["oom_killed"])
 
     def fresh(self, code, timeout=60):
         return self.by_file(code, timeout, *TIER)
@@ -53,7 +52,7 @@ class Ways:
 
     def request(self, code, timeout=60):
         told = self.daemon.call("POST", "/api/cay/python", {"code": code, "timeout": timeout})
-        return Told(told["exit_code"], words_of(told))
+        return Told(told["exit_code"], words_of(told), told["oom_killed"])
 
     def code_run(self, code, timeout=60):
         answer = self.box.daemon.ask("POST", f"{self.box.base}/process/code-run",
@@ -62,7 +61,7 @@ class Ways:
         if answer.status == 408:
             return Told(124, answer.text)
         assert answer.status == 200, told
-        return Told(told["exitCode"], told["result"])
+        return Told(told["exitCode"], told["result"], told.get("oomKilled", False))
 
     def context(self, code, timeout=60):
         run = self.box.default.begin(code, timeout=timeout).end()
@@ -70,10 +69,10 @@ class Ways:
             return Told(124, run.out + run.err)
         assert run.closed[0] == 1000, run.closed
         error = run.error or {"name": "", "value": ""}
-        exit_code = [m["exitCode"] for m in run.all("control") if "exitCode" in m][-1]
-        if error["name"] == "InterpreterExit":
-            exit_code = None
-        return Told(exit_code, f"{run.out}{run.err}\n{error['name']}: {error['value']}")
+        end = [m for m in run.all("control") if "exitCode" in m][-1]
+        exit_code = None if error["name"] == "InterpreterExit" else end["exitCode"]
+        words = f"{run.out}{run.err}\n{error['name']}: {error['value']}"
+        return Told(exit_code, words, end.get("oomKilled", False))
 
     def run(self, way, code, **more):
         return getattr(self, way.replace("-", "_"))(code, **more)
@@ -145,15 +144,32 @@ def test_a_fork_bomb_keeps_what_was_printed(ways, way):
     told = ways.run(way, "import os\nprint('begun', flush=True)\nwhile True:\n    try: os.fork()\n"
                     "    except OSError: pass", timeout=1)
     assert told.exit_code in (None, 124) and "begun" in told.words
+    assert "42" in ways.run(way, "print(6 * 7)").words  # though the dead may not all be gone yet
 
-    def runs_again():  # processes that have been killed count until they are gone
-        try:
-            return "42" in ways.run(way, "print(6 * 7)").words
-        except AssertionError as refused:
-            assert "as many processes" in str(refused)
-            return False
 
-    assert until(runs_again, 30)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_memory_hog(ways, way):
+    # page by page, so that it is the kernel that ends it
+    told = ways.run(way, "print('begun', flush=True)\nhog = []\nwhile True: hog.append(bytearray(b'x') * (8 << 20))")
+    assert told.oom and told.exit_code in (None, 137) and "begun" in told.words, told
+    after = ways.run(way, "print(len(bytearray(64 << 20)), 'hog' in globals())")
+    assert "67108864 False" in after.words and not after.oom
+
+
+@pytest.mark.parametrize("way", ["code-run", "context"])  # the others have tests of their own
+def test_a_loop_without_end(ways, way):
+    told = ways.run(way, "print('begun', flush=True)\nwhile True: pass", timeout=1)
+    assert told.exit_code == 124 and "begun" in told.words and not told.oom, told
+    assert "42" in ways.run(way, "print(6 * 7)").words
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_work_folder_that_is_removed(ways, way):
+    ways.run(way, "import os\nos.chdir('/workspace')")  # contexts stay where they are
+    told = ways.run(way, "import os, shutil\nopen('left', 'w').close()\nshutil.rmtree('/workspace')\nprint('said')")
+    assert told.exit_code == 0 and "said" in told.words, told
+    after = ways.run(way, "import os\nprint(os.getcwd(), os.listdir(), open('made', 'w').write('x'))")
+    assert after.exit_code == 0 and "/workspace [] 1" in after.words, after
 
 
 @pytest.mark.parametrize("way", WAYS)

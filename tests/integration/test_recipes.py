@@ -37,7 +37,8 @@ def state():
         pytest.skip("made once, as root, by the release")
     if not has_mirror():
         pytest.skip("no mmdebstrap (scripts/setup --images) or no Debian mirror")
-    with tempfile.TemporaryDirectory(prefix="recipes-", dir="/var/tmp") as top:
+    with tempfile.TemporaryDirectory(prefix="recipes-", dir="/var/tmp",
+                                     ignore_cleanup_errors=True) as top:
         folder = Path(top, "state")
         folder.mkdir(mode=0o700)
         env = {**os.environ, "CAY": str(CAY.resolve()), "TMPDIR": top}

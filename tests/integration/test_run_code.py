@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from daemons import serving
-from support import TIER, cay, folder, is_sanitized, own, refused, start  # noqa: F401
+from support import TIER, USER, cay, folder, is_sanitized, own, refused, start  # noqa: F401
 
+GO = "go" if shutil.which("go", path="/usr/bin:/bin") else "gccgo"
 # Programs that print their arguments and the first line of their input, and end with 3.
 PROGRAMS = {
     "bash": ("bash", 'read line; echo "$* $line"; exit 3'),
@@ -19,7 +20,7 @@ PROGRAMS = {
     "cpp": ("g++", "#include <iostream>\nint main(int c, char **v) { std::string l; std::cin >> l;"
                    ' for (int i = 1; i < c; i++) std::cout << v[i] << " ";'
                    " std::cout << l << std::endl; return 3; }"),
-    "go": ("go", 'package main\nimport ("fmt"; "os"; "strings")\nfunc main() { var l string;'
+    "go": (GO, 'package main\nimport ("fmt"; "os"; "strings")\nfunc main() { var l string;'
                  ' fmt.Scanln(&l); fmt.Println(strings.Join(os.Args[1:], " "), l); os.Exit(3) }'),
     "java": ("javac", "import java.util.Scanner;\npublic final class Hello {\n"
                       "  public static void main(String[] a) {\n    System.out.println("
@@ -219,6 +220,14 @@ def test_an_endless_loop_keeps_what_was_printed():
     told = result("-l", "bash", "--timeout", "2", "-c", "echo half; while :; do :; done")
     assert (told["exit_code"], told["timed_out"], told["stdout"]) == (124, True, "half\n")
     assert told["phase"] == "run"
+
+
+@pytest.mark.skipif(bool(USER), reason="an ordinary user may have no memory limit")
+def test_a_compiler_that_takes_all_memory():
+    need("gcc")
+    done = execute("-m", "128m", "-l", "c", "-c", '#include "/dev/zero"')
+    assert done.returncode != 0
+    assert done.stderr.endswith(b"cay: the compiler was killed: out of memory (--memory)\n"), done.stderr
 
 
 def test_a_compiler_that_takes_too_long(folder):

@@ -11,14 +11,13 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import time
 from pathlib import Path
 
 import archives
 import pytest
 from archives import Layout, change, config, difference, rootfs, sha, tree_of_folder, tree_of_tar
 from dockerd import docker  # noqa: F401
-from support import BUILD, as_root_only, cay, needs_ids, ok, own, refused
+from support import BUILD, as_root_only, cay, needs_ids, ok, own, refused, remove
 
 needs_skopeo = pytest.mark.skipif(shutil.which("skopeo") is None,
                                   reason="skopeo is not installed: scripts/setup")
@@ -68,14 +67,6 @@ class Place:
 
     def layers(self):
         return {p.name for p in (self.state / "images/store/layers").iterdir()}
-
-
-def remove(top):
-    """A process that brings layers to the disk may still write a mark in each."""
-    deadline = time.monotonic() + 20
-    while subprocess.run(["rm", "-rf", top], stderr=subprocess.DEVNULL).returncode != 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.fixture

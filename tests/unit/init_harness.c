@@ -17,6 +17,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "init/op.h"
+#include "init/user.h"
 
 extern char **environ;
 
@@ -26,11 +27,20 @@ static op_run_fn *const ops[] = {
     [WIRE_OP_REMOVE] = op_remove,   [WIRE_OP_CHMOD] = op_chmod,     [WIRE_OP_CHOWN] = op_chown,
     [WIRE_OP_FIND] = op_find_names, [WIRE_OP_SEARCH] = op_search,   [WIRE_OP_REPLACE] = op_replace,
     [WIRE_OP_TAR_IN] = op_tar_in,   [WIRE_OP_TAR_OUT] = op_tar_out, [WIRE_OP_DIAL] = op_dial,
+    [WIRE_OP_EXEC] = op_exec,
 };
 
 static void serve(int fd) {
     _cleanup_(wire_reader_free) struct wire_reader reader = WIRE_READER_INIT;
-    struct op_conn c = {.fd = fd, .reader = &reader, .home = "/"};
+    const struct user user = {.uid = getuid(), .gid = getgid(), .home = "/"};
+    struct op_conn c = {.fd = fd,
+                        .reader = &reader,
+                        .uid = user.uid,
+                        .gid = user.gid,
+                        .home = user.home,
+                        .user = &user,
+                        .came = {-1, -1},
+                        .tell = -1};
     struct wire_frame f;
     struct wire_message m;
     struct cay_error err = {0};

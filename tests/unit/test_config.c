@@ -141,73 +141,71 @@ static void file_and_environment(void **state) {
     }
 }
 
+static const struct {
+    const char *text, *message, *remedy;
+} bad_files[] = {
+    {"[sandbox]\n memory_limt='1g'",
+     "bad.toml:2:2: unknown key in [sandbox]: 'memory_limt'; "
+     "did you mean 'memory_limit'?",
+     "memory_limit"},
+    {"[sandbox]\nwhatever=1", "bad.toml:2:1: unknown key in [sandbox]: 'whatever'", "remove"},
+    {"[sandbox]\n[sandbox.x]", "bad.toml:2:10: unknown key in [sandbox]: 'x'", ""},
+    {"[sandbx]", "bad.toml:1:2: unknown section 'sandbx'; did you mean 'sandbox'?", "sandbox"},
+    {"image='x'", "bad.toml:1:1: 'image' stands outside of its section", "[sandbox]"},
+    {"[[sandbox]]", "bad.toml:1:3: 'sandbox' is a section, not a key or an array", "[sandbox]"},
+    {"llm = 1", "bad.toml:1:1: 'llm' is a section, not a key or an array", "[llm]"},
+    {"sandbox.memory_limit='0'", "bad.toml:1:22: sandbox.memory_limit: '0' must be more", "512m"},
+    {"sandbox.memory_limit=-1", "bad.toml:1:22: sandbox.memory_limit: '-1' must be more", ""},
+    {"sandbox.memory_limit=true",
+     "bad.toml:1:22: sandbox.memory_limit: expected a size such as "
+     "\"512m\", found a boolean",
+     "memory_limit ="},
+    {"sandbox.memory_limit='x'", "bad.toml:1:22: sandbox.memory_limit: 'x' is not a size", ""},
+    {"sandbox.cpu_limit=0", "bad.toml:1:19: sandbox.cpu_limit: '0' is out of range", "0.01"},
+    {"sandbox.cpu_limit=nan", "bad.toml:1:19: sandbox.cpu_limit: 'nan' is not a number", ""},
+    {"sandbox.timeout=0", "bad.toml:1:17: sandbox.timeout: '0' is out of range", "seconds"},
+    {"sandbox.pids_limit=0", "bad.toml:1:20: sandbox.pids_limit: '0' is out of range", "from 1"},
+    {"sandbox.pids_limit=1.5", "bad.toml:1:20: sandbox.pids_limit: expected a whole", ""},
+    {"sandbox.pids_limit='9'", "bad.toml:1:20: sandbox.pids_limit: expected a whole", ""},
+    {"sandbox.image=''", "bad.toml:1:15: sandbox.image: must not be empty", "default"},
+    {"sandbox.image=\"a\\nb\"", "sandbox.image: 'a\\x0ab' contains a control character", ""},
+    {"sandbox.image=\"a\\u0000b\"", "sandbox.image: 'a' contains a NUL character", ""},
+    {"sandbox.work_dir='w'", "bad.toml:1:18: sandbox.work_dir: 'w' is not absolute", ""},
+    {"sandbox.work_dir='/a/../b'", "bad.toml:1:18: sandbox.work_dir: '/a/../b' contains", ""},
+    {"sandbox.engine='kvm'", "bad.toml:1:16: sandbox.engine: no engine is called 'kvm'", "native"},
+    {"sandbox.use_sandbox='no'", "expected true or false, found a string", ""},
+    {"sandbox.use_sandbox=false", "all rights of who runs cay", "allow_host_execution"},
+    {"manager.max_sandboxes=0", "manager.max_sandboxes: '0' is out of range", ""},
+    {"manager.auto_delete_interval=-2", "manager.auto_delete_interval: '-2' is out of", "-1"},
+    {"server.listen='3986'", "server.listen: '3986' is not ADDRESS:PORT", "127.0.0.1:3986"},
+    {"server.listen='a:65536'", "server.listen: 'a:65536' is not ADDRESS:PORT", ""},
+    {"server.allowed_hosts=['a,b']", "server.allowed_hosts: 'a,b' is empty or contains", ""},
+    {"server.allowed_hosts=[1]", "expected an array of strings, found an integer", ""},
+    {"server.tls_cert='/c'", "server.tls_cert is set, but server.tls_key is not", "both"},
+    {"images.pull='often'", "images.pull: 'often' is no pull policy", "missing"},
+    {"[images]\nalias={}", "unknown key in [images]: 'alias'", ""},
+    {"[images]\naliasses={}", "'aliasses'; did you mean 'aliases'?", "aliases"},
+    {"images.aliases=['a=b']", "expected a table of strings, found an array", "aliases ="},
+    {"images.aliases.a=1", "expected a table of strings, found an integer", ""},
+    {"images.aliases.a=''", "images.aliases: 'a' or its value is empty", "KEY"},
+    {"images.aliases.''='a'", "images.aliases: '' or its value is empty", ""},
+    {"images.aliases.'a=b'='c'", "images.aliases: 'a=b' or its value", ""},
+    {"images.aliases.a=\"b\\u0000c\"", "images.aliases: 'a' or its value", ""},
+    {"[sandbox", "bad.toml:1:9: expected ']'", ""},
+};
+
 static void refused_files(void **state) {
     (void)state;
-    static const struct {
-        const char *text, *message, *remedy;
-    } cases[] = {
-        {"[sandbox]\n memory_limt='1g'",
-         "bad.toml:2:2: unknown key in [sandbox]: 'memory_limt'; "
-         "did you mean 'memory_limit'?",
-         "memory_limit"},
-        {"[sandbox]\nwhatever=1", "bad.toml:2:1: unknown key in [sandbox]: 'whatever'", "remove"},
-        {"[sandbox]\n[sandbox.x]", "bad.toml:2:10: unknown key in [sandbox]: 'x'", ""},
-        {"[sandbx]", "bad.toml:1:2: unknown section 'sandbx'; did you mean 'sandbox'?", "sandbox"},
-        {"image='x'", "bad.toml:1:1: 'image' stands outside of its section", "[sandbox]"},
-        {"[[sandbox]]", "bad.toml:1:3: 'sandbox' is a section, not a key or an array", "[sandbox]"},
-        {"llm = 1", "bad.toml:1:1: 'llm' is a section, not a key or an array", "[llm]"},
-        {"sandbox.memory_limit='0'", "bad.toml:1:22: sandbox.memory_limit: '0' must be more",
-         "512m"},
-        {"sandbox.memory_limit=-1", "bad.toml:1:22: sandbox.memory_limit: '-1' must be more", ""},
-        {"sandbox.memory_limit=true",
-         "bad.toml:1:22: sandbox.memory_limit: expected a size such as "
-         "\"512m\", found a boolean",
-         "memory_limit ="},
-        {"sandbox.memory_limit='x'", "bad.toml:1:22: sandbox.memory_limit: 'x' is not a size", ""},
-        {"sandbox.cpu_limit=0", "bad.toml:1:19: sandbox.cpu_limit: '0' is out of range", "0.01"},
-        {"sandbox.cpu_limit=nan", "bad.toml:1:19: sandbox.cpu_limit: 'nan' is not a number", ""},
-        {"sandbox.timeout=0", "bad.toml:1:17: sandbox.timeout: '0' is out of range", "seconds"},
-        {"sandbox.pids_limit=0", "bad.toml:1:20: sandbox.pids_limit: '0' is out of range",
-         "from 1"},
-        {"sandbox.pids_limit=1.5", "bad.toml:1:20: sandbox.pids_limit: expected a whole", ""},
-        {"sandbox.pids_limit='9'", "bad.toml:1:20: sandbox.pids_limit: expected a whole", ""},
-        {"sandbox.image=''", "bad.toml:1:15: sandbox.image: must not be empty", "default"},
-        {"sandbox.image=\"a\\nb\"", "sandbox.image: 'a\\x0ab' contains a control character", ""},
-        {"sandbox.image=\"a\\u0000b\"", "sandbox.image: 'a' contains a NUL character", ""},
-        {"sandbox.work_dir='w'", "bad.toml:1:18: sandbox.work_dir: 'w' is not absolute", ""},
-        {"sandbox.work_dir='/a/../b'", "bad.toml:1:18: sandbox.work_dir: '/a/../b' contains", ""},
-        {"sandbox.engine='kvm'", "bad.toml:1:16: sandbox.engine: no engine is called 'kvm'",
-         "native"},
-        {"sandbox.use_sandbox='no'", "expected true or false, found a string", ""},
-        {"sandbox.use_sandbox=false", "all rights of who runs cay", "allow_host_execution"},
-        {"manager.max_sandboxes=0", "manager.max_sandboxes: '0' is out of range", ""},
-        {"manager.auto_delete_interval=-2", "manager.auto_delete_interval: '-2' is out of", "-1"},
-        {"server.listen='3986'", "server.listen: '3986' is not ADDRESS:PORT", "127.0.0.1:3986"},
-        {"server.listen='a:65536'", "server.listen: 'a:65536' is not ADDRESS:PORT", ""},
-        {"server.allowed_hosts=['a,b']", "server.allowed_hosts: 'a,b' is empty or contains", ""},
-        {"server.allowed_hosts=[1]", "expected an array of strings, found an integer", ""},
-        {"server.tls_cert='/c'", "server.tls_cert is set, but server.tls_key is not", "both"},
-        {"images.pull='often'", "images.pull: 'often' is no pull policy", "missing"},
-        {"[images]\nalias={}", "unknown key in [images]: 'alias'", ""},
-        {"[images]\naliasses={}", "'aliasses'; did you mean 'aliases'?", "aliases"},
-        {"images.aliases=['a=b']", "expected a table of strings, found an array", "aliases ="},
-        {"images.aliases.a=1", "expected a table of strings, found an integer", ""},
-        {"images.aliases.a=''", "images.aliases: 'a' or its value is empty", "KEY"},
-        {"images.aliases.''='a'", "images.aliases: '' or its value is empty", ""},
-        {"images.aliases.'a=b'='c'", "images.aliases: 'a=b' or its value", ""},
-        {"images.aliases.a=\"b\\u0000c\"", "images.aliases: 'a' or its value", ""},
-        {"[sandbox", "bad.toml:1:9: expected ']'", ""},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad_files); i++) {
         struct config *c = NULL;
         struct cay_error err = {0};
-        put_file("bad.toml", cases[i].text);
+        put_file("bad.toml", bad_files[i].text);
         assert_int_equal(config_load("bad.toml", no_env, &c, &err), -CAY_INVALID_ARGUMENT);
         assert_null(c);
-        if (strstr(err.message, cases[i].message) == NULL)
-            fail_msg("%s: '%s'", cases[i].text, err.message);
-        if (strstr(err.remedy, cases[i].remedy) == NULL)
-            fail_msg("%s: '%s'", cases[i].text, err.remedy);
+        if (strstr(err.message, bad_files[i].message) == NULL)
+            fail_msg("%s: '%s'", bad_files[i].text, err.message);
+        if (strstr(err.remedy, bad_files[i].remedy) == NULL)
+            fail_msg("%s: '%s'", bad_files[i].text, err.remedy);
     }
 }
 

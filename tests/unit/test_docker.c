@@ -1,5 +1,6 @@
 /* The Docker engine without a Docker: where it is, what it answers, what it is asked for, and the
  * way into a container. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -24,6 +25,7 @@
 #include "base/str.h"
 #include "engine/docker/docker_door.h"
 #include "engine/docker/docker_host.h"
+#include "engine/docker/docker_internal.h"
 #include "engine/docker/docker_parse.h"
 #include "engine/docker/docker_spec.h"
 #include "image/record.h"
@@ -127,7 +129,9 @@ static void test_errors(void **state) {
         {"{\"message\":\"No such container: x\"}\n", "No such container: x"},
         {"{\"message\":\"a\\u001b[31m\"}", "a\\x1b[31m"},
         {"{\"message\":7}", "{\"message\":7}"},
-        {"page not found\n", "page not found\\x0a"},
+        {"page not found\n", "page not found"},
+        {"a\nb\r\n", "a\\x0ab"},
+        {"\n", ""},
         {"", ""},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -241,6 +245,12 @@ static void test_stats(void **state) {
     assert_int_equal(docker_parse_stats(stopped, sizeof stopped - 1, &s, NULL), 0);
     assert_int_equal(s.memory_bytes, 0);
     assert_true(docker_parse_stats("{\"memory_stats\":3}", 18, &s, NULL) < 0);
+    static const char below_zero[] =
+        "{\"memory_stats\":{\"usage\":5},\"cpu_stats\":{\"cpu_usage\":{\"total_usage\":"
+        "18446744073709504492}},\"precpu_stats\":{\"x\":18446744073709504492}}";
+    assert_int_equal(docker_parse_stats(below_zero, sizeof below_zero - 1, &s, NULL), 0);
+    assert_int_equal(s.memory_bytes, 5);
+    assert_int_equal(s.cpu_us, 0);
 }
 
 static void test_loaded(void **state) {
@@ -403,7 +413,84 @@ static void test_build_profile(void **state) {
     struct json add = member(&host, "CapAdd"), tmpfs = member(&host, "Tmpfs");
     assert_true(has_word(&add, "DAC_OVERRIDE") && has_word(&add, "CHOWN"));
     assert_int_equal(json_count(&tmpfs), 2);
+    bool disabled = true; /* nobody could write /etc/hosts then */
+    assert_int_equal(json_get_bool(&root, "NetworkDisabled", JSON_REQUIRED, &disabled, NULL), 0);
+    assert_false(disabled);
     assert_int_equal(number(&host, "Memory"), -1); /* none was asked for */
+}
+
+/* ---- one with a network ---- */
+
+static void test_name_servers(void **state) {
+    (void)state;
+    static const char *const expected[] = {"10.0.0.2", "9.9.9.9", "1.1.1.1"};
+    struct docker_walls walls = {.wanted = 1};
+    docker_net_parse_servers("# none\nnameserver 127.0.0.53\nnameserver fe80::1\n"
+                             "nameserver\t10.0.0.2 # ours\nnameserver 10.0.0.300\nsearch a.com\n"
+                             "nameserver 9.9.9.9\nnameserver 1.1.1.1\nnameserver 8.8.8.8",
+                             &walls);
+    assert_int_equal(walls.server_count, ARRAY_LEN(expected));
+    for (size_t i = 0; i < ARRAY_LEN(expected); i++)
+        assert_int_equal(walls.servers[i], inet_addr(expected[i]));
+}
+
+static void test_bridged(void **state) {
+    (void)state;
+    struct sandbox_spec spec = {.id = ID_A, .has_bridge = true};
+    struct docker_plan plan = {.spec = &spec,
+                               .image = "i",
+                               .home = "/s",
+                               .version = "1",
+                               .door = "/d",
+                               .has_network = true};
+    _cleanup_(buf_free) struct buf out = BUF_INIT(65536);
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    assert_int_equal(docker_spec_create(&plan, &out, NULL), 0);
+    assert_int_equal(json_parse("body", out.data, out.len, &doc, NULL), 0);
+    struct json root = json_root(doc, ""), host = member(&root, "HostConfig");
+    struct json add = member(&host, "CapAdd");
+    const char *text = NULL;
+    bool flag = true;
+    assert_int_equal(json_get_string(&host, "NetworkMode", JSON_REQUIRED, &text, NULL), 0);
+    assert_string_equal(text, DOCKER_NETWORK);
+    assert_int_equal(json_get_bool(&root, "NetworkDisabled", JSON_REQUIRED, &flag, NULL), 0);
+    assert_false(flag);
+    assert_true(has_word(&add, "NET_ADMIN") && !has_word(&add, "NET_RAW"));
+}
+
+#define NETWORK(driver, labels, icc)                                                               \
+    "{\"Id\":\"" HEX_A "\",\"Driver\":\"" driver "\",\"Labels\":" labels                           \
+    ",\"Options\":{\"" DOCKER_OPTION_ICC "\":\"" icc                                               \
+    "\"},\"IPAM\":{\"Config\":[{\"Subnet\":\"172.18.0.0/16\",\"Gateway\":\"172.18.0.1\"}]}}"
+#define OUR_LABEL "{\"" DOCKER_LABEL_NETWORK "\":\"" DOCKER_NETWORK_KIND "\"}"
+
+static void test_network(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int result;
+        bool is_ours;
+        const char *gateway;
+    } cases[] = {
+        {NETWORK("bridge", OUR_LABEL, "false"), 0, true, "172.18.0.1"},
+        {NETWORK("bridge", OUR_LABEL, "true"), 0, false, "172.18.0.1"},
+        {NETWORK("macvlan", OUR_LABEL, "false"), 0, false, "172.18.0.1"},
+        {NETWORK("bridge", "null", "false"), 0, false, "172.18.0.1"},
+        {"{\"Id\":\"" HEX_A "\"}", 0, false, ""},
+        {"{\"Id\":\"" HEX_A "\",\"IPAM\":{\"Config\":[]}}", 0, false, ""},
+        {"{\"Id\":\"x\"}", -CAY_INTERNAL, false, ""},
+        {"{\"Id\":\"" HEX_A "\",\"Labels\":[]}", -CAY_INVALID_ARGUMENT, false, ""},
+        {"{}", -CAY_INVALID_ARGUMENT, false, ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct docker_network n;
+        int r = docker_parse_network(cases[i].text, strlen(cases[i].text), &n, NULL);
+        assert_int_equal(r, cases[i].result);
+        if (r < 0)
+            continue;
+        assert_int_equal(n.is_ours, cases[i].is_ours);
+        assert_string_equal(n.gateway, cases[i].gateway);
+    }
 }
 
 /* A body that does not fit is an error, never a shorter one. */
@@ -506,23 +593,16 @@ static void test_door_that_nobody_uses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_host),
-        cmocka_unit_test(test_host_refused),
-        cmocka_unit_test(test_version),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_info),
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_inspect),
-        cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_loaded),
-        cmocka_unit_test(test_events),
-        cmocka_unit_test(test_create),
-        cmocka_unit_test(test_build_profile),
-        cmocka_unit_test(test_create_too_large),
-        cmocka_unit_test(test_image_ids),
-        cmocka_unit_test(test_commit),
-        cmocka_unit_test(test_door),
-        cmocka_unit_test(test_door_that_nobody_uses),
+        cmocka_unit_test(test_host),         cmocka_unit_test(test_host_refused),
+        cmocka_unit_test(test_version),      cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_info),         cmocka_unit_test(test_list),
+        cmocka_unit_test(test_inspect),      cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_loaded),       cmocka_unit_test(test_events),
+        cmocka_unit_test(test_create),       cmocka_unit_test(test_build_profile),
+        cmocka_unit_test(test_name_servers), cmocka_unit_test(test_bridged),
+        cmocka_unit_test(test_network),      cmocka_unit_test(test_create_too_large),
+        cmocka_unit_test(test_image_ids),    cmocka_unit_test(test_commit),
+        cmocka_unit_test(test_door),         cmocka_unit_test(test_door_that_nobody_uses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

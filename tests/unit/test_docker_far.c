@@ -117,6 +117,7 @@ static void test_contexts_refused(void **state) {
     struct cay_error err = {0};
     write_file(*state, "config.json", "[]");
     assert_true(docker_host_look_up(&(struct docker_host_env){.config = *state}, &h, &err) < 0);
+    assert_non_null(strstr(err.remedy, "/config.json"));
     /* without a config.json it is the usual socket */
     struct docker_host_env nowhere = {.config = "/nonexistent"};
     assert_int_equal(docker_host_look_up(&nowhere, &h, &err), 0);

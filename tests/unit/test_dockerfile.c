@@ -26,77 +26,78 @@ static void show(const struct instruction *in, struct buf *out) {
                          in->heredocs[i].expand ? "" : "(raw)", in->heredocs[i].content);
 }
 
+static const struct {
+    const char *text, *shown;
+} instructions[] = {
+    {"RUN echo hello", "RUN echo hello"},
+    {"run   echo hello  ", "RUN echo hello"},
+    {"RuN\techo", "RUN echo"},
+    {"   RUN indented", "RUN indented"},
+    {"RUN [\"a\", \"b c\"]", "RUN exec a|b c"},
+    {"RUN [\"a\", 1]", "RUN [\"a\", 1]"},
+    {"RUN [ \"a\" ] && b", "RUN [ \"a\" ] && b"},
+    {"RUN ['a']", "RUN ['a']"},
+    {"CMD []", "CMD exec"},
+    {"CMD [\"x\"]", "CMD exec x"},
+    {"ENTRYPOINT exec top -b", "ENTRYPOINT exec top -b"},
+    {"RUN a \\\n  b", "RUN a   b"},
+    {"RUN a \\  \n b", "RUN a  b"},
+    {"RUN a \\\n# comment\n\n   # another\n b", "RUN a  b"},
+    {"RUN a \\\\\nRUN b", "RUN a \\\\"},
+    {"RUN a\\\n", "RUN a"},
+    {"RUN a \\\r\n b\r\n", "RUN a  b"},
+    {"RUN echo # no comment", "RUN echo # no comment"},
+    {"COPY a b /c", "COPY a|b|/c"},
+    {"COPY --from=x --chown=1:2 a /b", "COPY --from=x --chown=1:2 a|/b"},
+    {"COPY [\"a b\", \"/c\"]", "COPY exec a b|/c"},
+    {"COPY [a-z]* /c", "COPY [a-z]*|/c"},
+    {"ADD -- a /b", "ADD a|/b"},
+    {"ENV a=b", "ENV a|b"},
+    {"ENV a=b c=\"d e\" f='g h'", "ENV a|b|c|\"d e\"|f|'g h'"},
+    {"ENV a=b\\ c d=e", "ENV a|b\\ c|d|e"},
+    {"ENV a b c", "ENV a|b c"},
+    {"ENV a   b=c", "ENV a|b=c"},
+    {"ENV a=", "ENV a|"},
+    {"ENV a=b=c", "ENV a|b=c"},
+    {"LABEL \"x y\"=z", "LABEL \"x y\"|z"},
+    {"LABEL a=b \\\n c=d", "LABEL a|b|c|d"},
+    {"ARG x", "ARG x"},
+    {"ARG x=1 y=\"2 3\" z", "ARG x=1|y=\"2 3\"|z"},
+    {"EXPOSE 80 443/tcp", "EXPOSE 80|443/tcp"},
+    {"VOLUME /a /b", "VOLUME /a|/b"},
+    {"VOLUME [\"/a\"]", "VOLUME exec /a"},
+    {"WORKDIR /a b", "WORKDIR /a b"},
+    {"USER a:b", "USER a:b"},
+    {"SHELL [\"/bin/bash\", \"-c\"]", "SHELL exec /bin/bash|-c"},
+    {"STOPSIGNAL SIGINT", "STOPSIGNAL SIGINT"},
+    {"HEALTHCHECK --interval=5s CMD true", "HEALTHCHECK --interval=5s CMD true"},
+    {"MAINTAINER me and you", "MAINTAINER me and you"},
+    {"ONBUILD RUN x", "ONBUILD RUN x"},
+    {"FROM a AS b", "FROM a|AS|b"},
+    {"FROM --platform=linux/arm64 a as b", "FROM --platform=linux/arm64 a|as|b"},
+    {"RUN <<EOF\na\nb\nEOF", "RUN <<EOF <<EOF=a\nb\n"},
+    {"RUN <<-EOF\n\ta\n\tEOF", "RUN <<-EOF <<EOF=a\n"},
+    {"RUN <<'EOF'\n$a\nEOF", "RUN <<'EOF' <<EOF(raw)=$a\n"},
+    {"RUN cat <<A <<B\n1\nA\n2\nB", "RUN cat <<A <<B <<A=1\n <<B=2\n"},
+    {"RUN <<EOF\n# kept\n\nx \\\nEOF", "RUN <<EOF <<EOF=# kept\n\nx \\\n"},
+    {"COPY <<f.txt /d/\nhi\nf.txt", "COPY <<f.txt|/d/ <<f.txt=hi\n"},
+    {"RUN cat <<<word", "RUN cat <<<word"},
+    {"RUN echo \"<<EOF\"", "RUN echo \"<<EOF\""},
+    {"RUN echo $((1<<3))", "RUN echo $((1<<3))"},
+};
+
 static void test_instructions(void **state) {
     (void)state;
-    static const struct {
-        const char *text, *shown;
-    } cases[] = {
-        {"RUN echo hello", "RUN echo hello"},
-        {"run   echo hello  ", "RUN echo hello"},
-        {"RuN\techo", "RUN echo"},
-        {"   RUN indented", "RUN indented"},
-        {"RUN [\"a\", \"b c\"]", "RUN exec a|b c"},
-        {"RUN [\"a\", 1]", "RUN [\"a\", 1]"},
-        {"RUN [ \"a\" ] && b", "RUN [ \"a\" ] && b"},
-        {"RUN ['a']", "RUN ['a']"},
-        {"CMD []", "CMD exec"},
-        {"CMD [\"x\"]", "CMD exec x"},
-        {"ENTRYPOINT exec top -b", "ENTRYPOINT exec top -b"},
-        {"RUN a \\\n  b", "RUN a   b"},
-        {"RUN a \\  \n b", "RUN a  b"},
-        {"RUN a \\\n# comment\n\n   # another\n b", "RUN a  b"},
-        {"RUN a \\\\\nRUN b", "RUN a \\\\"},
-        {"RUN a\\\n", "RUN a"},
-        {"RUN a \\\r\n b\r\n", "RUN a  b"},
-        {"RUN echo # no comment", "RUN echo # no comment"},
-        {"COPY a b /c", "COPY a|b|/c"},
-        {"COPY --from=x --chown=1:2 a /b", "COPY --from=x --chown=1:2 a|/b"},
-        {"COPY [\"a b\", \"/c\"]", "COPY exec a b|/c"},
-        {"COPY [a-z]* /c", "COPY [a-z]*|/c"},
-        {"ADD -- a /b", "ADD a|/b"},
-        {"ENV a=b", "ENV a|b"},
-        {"ENV a=b c=\"d e\" f='g h'", "ENV a|b|c|\"d e\"|f|'g h'"},
-        {"ENV a=b\\ c d=e", "ENV a|b\\ c|d|e"},
-        {"ENV a b c", "ENV a|b c"},
-        {"ENV a   b=c", "ENV a|b=c"},
-        {"ENV a=", "ENV a|"},
-        {"ENV a=b=c", "ENV a|b=c"},
-        {"LABEL \"x y\"=z", "LABEL \"x y\"|z"},
-        {"LABEL a=b \\\n c=d", "LABEL a|b|c|d"},
-        {"ARG x", "ARG x"},
-        {"ARG x=1 y=\"2 3\" z", "ARG x=1|y=\"2 3\"|z"},
-        {"EXPOSE 80 443/tcp", "EXPOSE 80|443/tcp"},
-        {"VOLUME /a /b", "VOLUME /a|/b"},
-        {"VOLUME [\"/a\"]", "VOLUME exec /a"},
-        {"WORKDIR /a b", "WORKDIR /a b"},
-        {"USER a:b", "USER a:b"},
-        {"SHELL [\"/bin/bash\", \"-c\"]", "SHELL exec /bin/bash|-c"},
-        {"STOPSIGNAL SIGINT", "STOPSIGNAL SIGINT"},
-        {"HEALTHCHECK --interval=5s CMD true", "HEALTHCHECK --interval=5s CMD true"},
-        {"MAINTAINER me and you", "MAINTAINER me and you"},
-        {"ONBUILD RUN x", "ONBUILD RUN x"},
-        {"FROM a AS b", "FROM a|AS|b"},
-        {"FROM --platform=linux/arm64 a as b", "FROM --platform=linux/arm64 a|as|b"},
-        {"RUN <<EOF\na\nb\nEOF", "RUN <<EOF <<EOF=a\nb\n"},
-        {"RUN <<-EOF\n\ta\n\tEOF", "RUN <<-EOF <<EOF=a\n"},
-        {"RUN <<'EOF'\n$a\nEOF", "RUN <<'EOF' <<EOF(raw)=$a\n"},
-        {"RUN cat <<A <<B\n1\nA\n2\nB", "RUN cat <<A <<B <<A=1\n <<B=2\n"},
-        {"RUN <<EOF\n# kept\n\nx \\\nEOF", "RUN <<EOF <<EOF=# kept\n\nx \\\n"},
-        {"COPY <<f.txt /d/\nhi\nf.txt", "COPY <<f.txt|/d/ <<f.txt=hi\n"},
-        {"RUN cat <<<word", "RUN cat <<<word"},
-        {"RUN echo \"<<EOF\"", "RUN echo \"<<EOF\""},
-        {"RUN echo $((1<<3))", "RUN echo $((1<<3))"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(instructions); i++) {
         char text[512];
         struct cay_error err = {0};
         struct dockerfile *file = NULL;
         _cleanup_(buf_free) struct buf out = BUF_INIT(4096);
-        int n = snprintf(text, sizeof text, "FROM scratch\n%s", cases[i].text);
+        int n = snprintf(text, sizeof text, "FROM scratch\n%s", instructions[i].text);
         if (dockerfile_parse(text, (size_t)n, &file, &err) < 0)
-            fail_msg("%s: %s", cases[i].text, err.message);
+            fail_msg("%s: %s", instructions[i].text, err.message);
         show(&file->list[1], &out);
-        assert_string_equal(buf_text(&out), cases[i].shown);
+        assert_string_equal(buf_text(&out), instructions[i].shown);
         dockerfile_free(file);
     }
 }

@@ -126,6 +126,7 @@ static void test_reach(void **state) {
         enum network_reach reach;
     } cases[] = {
         {"none", NETWORK_REACH_NONE},
+        {"bridge", NETWORK_REACH_PUBLIC},
         {"allow=a.com", NETWORK_REACH_PUBLIC},
         {"allow=0.0.0.0/0", NETWORK_REACH_PUBLIC},
         {"allow=a.com,192.168.1.1", NETWORK_REACH_PRIVATE},

@@ -29,11 +29,17 @@ static struct idrange lease(void) {
     return r;
 }
 
+static uid_t take(int file, unsigned *hint) {
+    uid_t base = 0;
+    assert_int_equal(idrange_take(file, hint, &base, NULL), 0);
+    return base;
+}
+
 /* What somebody gets who begins to look at this range. */
 static uid_t take_from(uid_t base) {
     unsigned hint = (base - IDRANGE_FIRST) / IDRANGE_SIZE;
     _cleanup_(closep) int file = idrange_open(NULL);
-    return idrange_take(file, &hint, NULL);
+    return take(file, &hint);
 }
 
 static void mark(const struct idrange *r, pid_t pid, uint64_t start) {
@@ -54,6 +60,22 @@ static void test_leases_exclude_each_other(void **state) {
     assert_int_not_equal(take_from(a.base), a.base);
     idrange_release(&a);
     idrange_release(&b);
+}
+
+static void test_one_of_many_is_given_back(void **state) {
+    (void)state;
+    need_root();
+    unsigned hint = (unsigned)getpid();
+    int file = idrange_open(NULL);
+    uid_t a = take(file, &hint), b = take(file, &hint);
+    assert_int_not_equal(a, b);
+    assert_int_not_equal(take_from(a), a);
+    idrange_give_back(file, a);
+    assert_int_not_equal(take_from(b), b);
+    struct idrange again;
+    assert_int_equal(idrange_lease_again(a, &again, NULL), 0);
+    idrange_release(&again);
+    (void)close(file);
 }
 
 static void test_a_mark_counts_without_the_lease(void **state) {
@@ -114,6 +136,7 @@ static void test_bases_that_are_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leases_exclude_each_other),
+        cmocka_unit_test(test_one_of_many_is_given_back),
         cmocka_unit_test(test_a_mark_counts_without_the_lease),
         cmocka_unit_test(test_a_mark_of_the_dead_counts_not),
         cmocka_unit_test(test_a_lease_cannot_be_had_twice),

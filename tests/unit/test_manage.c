@@ -106,8 +106,8 @@ static void test_what_is_no_request(void **state) {
     c.labels = (const char *const[]){"=x", NULL};
     assert_int_equal(create_body(&c, &b, &err), -CAY_INVALID_ARGUMENT);
     c.labels = NULL;
-    c.spec.network = "bridge";
-    assert_int_equal(create_body(&c, &b, &err), -CAY_UNSUPPORTED);
+    c.spec.network = "bridges";
+    assert_int_equal(create_body(&c, &b, &err), -CAY_INVALID_ARGUMENT);
     c.spec.network = "none";
     c.work_dir = "/a/folder/whose/name/is/longer/than/this/buffer/allows/it/to/be/ever";
     assert_int_equal(create_body(&c, &b, &err), -CAY_INVALID_ARGUMENT);

@@ -106,78 +106,78 @@ static void test_good_images(void **state) {
     }
 }
 
+static const struct {
+    const char *name, *type, *text, *message;
+} bad_images[] = {
+    {"empty", OCI_MANIFEST, "", "manifest"},
+    {"no JSON", OCI_MANIFEST, "<html>", "manifest"},
+    {"an array", OCI_MANIFEST, "[]", "expected an object"},
+    {"a text", OCI_MANIFEST, "'x'", "manifest"},
+    {"an empty object", "", "{}", "neither an image"},
+    {"an empty object of a type", OCI_MANIFEST, "{}", "config"},
+    {"schema 1 by version", "", "{'schemaVersion':1,'layers':[]}", "schema 1"},
+    {"schema 1 by type", "application/vnd.docker.distribution.manifest.v1+prettyjws", IMAGE(LAYER),
+     "schema 1"},
+    {"schema 1 by shape", "", "{'fsLayers':[]}", "schema 1"},
+    {"schema 3", OCI_MANIFEST, "{'schemaVersion':3}", "schemaVersion must be 2"},
+    {"a version that is no number", OCI_MANIFEST, "{'schemaVersion':'2'}", "expected"},
+    {"image and index at once", OCI_MANIFEST,
+     "{'schemaVersion':2,'manifests':[]," CONFIG ",'layers':[]}", "at once"},
+    {"type against field", OCI_INDEX,
+     "{'schemaVersion':2,'mediaType':'" OCI_MANIFEST "'," CONFIG ",'layers':[]}", "at once"},
+    {"type against shape", OCI_INDEX, IMAGE(LAYER), "manifests"},
+    {"no configuration", OCI_MANIFEST, "{'schemaVersion':2,'layers':[]}", "config"},
+    {"no layers", OCI_MANIFEST, "{'schemaVersion':2," CONFIG "}", "layers"},
+    {"layers is no array", OCI_MANIFEST, "{" CONFIG ",'layers':{}}", "layers"},
+    {"a layer is no object", OCI_MANIFEST, IMAGE("1"), "layers[0]"},
+    {"a null layer", OCI_MANIFEST, IMAGE("null"), "layers[0]"},
+    {"a second layer is wrong", OCI_MANIFEST, IMAGE(LAYER ",{}"), "layers[1]"},
+    {"a negative size", OCI_MANIFEST, IMAGE(DESCRIPTOR(OCI_LAYER, HEX_B, "-1")), "layers[0].size"},
+    {"an absurd size", OCI_MANIFEST, IMAGE(DESCRIPTOR(OCI_LAYER, HEX_B, "1099511627777")),
+     "layers[0].size"},
+    {"a size beyond int64", OCI_MANIFEST,
+     IMAGE(DESCRIPTOR(OCI_LAYER, HEX_B, "99999999999999999999")), "manifest"},
+    {"a size with a fraction", OCI_MANIFEST, IMAGE(DESCRIPTOR(OCI_LAYER, HEX_B, "1.5")),
+     "layers[0].size"},
+    {"no size", OCI_MANIFEST, IMAGE("{'mediaType':'" OCI_LAYER "','digest':'sha256:" HEX_B "'}"),
+     "size"},
+    {"no digest", OCI_MANIFEST, IMAGE("{'mediaType':'" OCI_LAYER "','size':1}"), "digest"},
+    {"another algorithm", OCI_MANIFEST,
+     IMAGE("{'mediaType':'" OCI_LAYER "','digest':'sha512:" HEX_B HEX_B "','size':1}"),
+     "not a sha256 digest"},
+    {"a digest in capitals", OCI_MANIFEST,
+     IMAGE("{'mediaType':'" OCI_LAYER "','digest':'sha256:"
+           "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA','size':1}"),
+     "not a sha256 digest"},
+    {"a path as digest", OCI_MANIFEST,
+     IMAGE("{'mediaType':'" OCI_LAYER "','digest':'sha256:../../etc/passwd','size':1}"),
+     "not a sha256 digest"},
+    {"control characters are not shown", OCI_MANIFEST,
+     IMAGE("{'mediaType':'" OCI_LAYER "','digest':'\\u001b[2J','size':1}"), "\\x1b"},
+    {"no type of a layer", OCI_MANIFEST, IMAGE("{'digest':'sha256:" HEX_B "','size':1}"),
+     "mediaType"},
+    {"an encrypted layer", OCI_MANIFEST, IMAGE(DESCRIPTOR(OCI_LAYER "+gzip+encrypted", HEX_B, "1")),
+     "unknown type"},
+    {"a chart", OCI_MANIFEST,
+     "{'config':" DESCRIPTOR("application/vnd.cncf.helm.config.v1+json", HEX_A,
+                             "1") ",'layers':[]}",
+     "no container image"},
+    {"a foreign layer", DOCKER_2,
+     IMAGE("{'mediaType':'" FOREIGN_LAYER "','digest':'sha256:" HEX_B
+           "','size':1,'urls':['http://example.org/x']}"),
+     "foreign"},
+    {"a key twice", OCI_MANIFEST, "{'schemaVersion':2,'schemaVersion':2}", "manifest"},
+    {"more behind it", OCI_MANIFEST, IMAGE(LAYER) "{}", "manifest"},
+};
+
 static void test_bad_images(void **state) {
     (void)state;
-    static const struct {
-        const char *name, *type, *text, *message;
-    } cases[] = {
-        {"empty", OCI_MANIFEST, "", "manifest"},
-        {"no JSON", OCI_MANIFEST, "<html>", "manifest"},
-        {"an array", OCI_MANIFEST, "[]", "expected an object"},
-        {"a text", OCI_MANIFEST, "'x'", "manifest"},
-        {"an empty object", "", "{}", "neither an image"},
-        {"an empty object of a type", OCI_MANIFEST, "{}", "config"},
-        {"schema 1 by version", "", "{'schemaVersion':1,'layers':[]}", "schema 1"},
-        {"schema 1 by type", "application/vnd.docker.distribution.manifest.v1+prettyjws",
-         IMAGE(LAYER), "schema 1"},
-        {"schema 1 by shape", "", "{'fsLayers':[]}", "schema 1"},
-        {"schema 3", OCI_MANIFEST, "{'schemaVersion':3}", "schemaVersion must be 2"},
-        {"a version that is no number", OCI_MANIFEST, "{'schemaVersion':'2'}", "expected"},
-        {"image and index at once", OCI_MANIFEST,
-         "{'schemaVersion':2,'manifests':[]," CONFIG ",'layers':[]}", "at once"},
-        {"type against field", OCI_INDEX,
-         "{'schemaVersion':2,'mediaType':'" OCI_MANIFEST "'," CONFIG ",'layers':[]}", "at once"},
-        {"type against shape", OCI_INDEX, IMAGE(LAYER), "manifests"},
-        {"no configuration", OCI_MANIFEST, "{'schemaVersion':2,'layers':[]}", "config"},
-        {"no layers", OCI_MANIFEST, "{'schemaVersion':2," CONFIG "}", "layers"},
-        {"layers is no array", OCI_MANIFEST, "{" CONFIG ",'layers':{}}", "layers"},
-        {"a layer is no object", OCI_MANIFEST, IMAGE("1"), "layers[0]"},
-        {"a null layer", OCI_MANIFEST, IMAGE("null"), "layers[0]"},
-        {"a second layer is wrong", OCI_MANIFEST, IMAGE(LAYER ",{}"), "layers[1]"},
-        {"a negative size", OCI_MANIFEST, IMAGE(DESCRIPTOR(OCI_LAYER, HEX_B, "-1")),
-         "layers[0].size"},
-        {"an absurd size", OCI_MANIFEST, IMAGE(DESCRIPTOR(OCI_LAYER, HEX_B, "1099511627777")),
-         "layers[0].size"},
-        {"a size beyond int64", OCI_MANIFEST,
-         IMAGE(DESCRIPTOR(OCI_LAYER, HEX_B, "99999999999999999999")), "manifest"},
-        {"a size with a fraction", OCI_MANIFEST, IMAGE(DESCRIPTOR(OCI_LAYER, HEX_B, "1.5")),
-         "layers[0].size"},
-        {"no size", OCI_MANIFEST,
-         IMAGE("{'mediaType':'" OCI_LAYER "','digest':'sha256:" HEX_B "'}"), "size"},
-        {"no digest", OCI_MANIFEST, IMAGE("{'mediaType':'" OCI_LAYER "','size':1}"), "digest"},
-        {"another algorithm", OCI_MANIFEST,
-         IMAGE("{'mediaType':'" OCI_LAYER "','digest':'sha512:" HEX_B HEX_B "','size':1}"),
-         "not a sha256 digest"},
-        {"a digest in capitals", OCI_MANIFEST,
-         IMAGE("{'mediaType':'" OCI_LAYER "','digest':'sha256:"
-               "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA','size':1}"),
-         "not a sha256 digest"},
-        {"a path as digest", OCI_MANIFEST,
-         IMAGE("{'mediaType':'" OCI_LAYER "','digest':'sha256:../../etc/passwd','size':1}"),
-         "not a sha256 digest"},
-        {"control characters are not shown", OCI_MANIFEST,
-         IMAGE("{'mediaType':'" OCI_LAYER "','digest':'\\u001b[2J','size':1}"), "\\x1b"},
-        {"no type of a layer", OCI_MANIFEST, IMAGE("{'digest':'sha256:" HEX_B "','size':1}"),
-         "mediaType"},
-        {"an encrypted layer", OCI_MANIFEST,
-         IMAGE(DESCRIPTOR(OCI_LAYER "+gzip+encrypted", HEX_B, "1")), "unknown type"},
-        {"a chart", OCI_MANIFEST,
-         "{'config':" DESCRIPTOR("application/vnd.cncf.helm.config.v1+json", HEX_A,
-                                 "1") ",'layers':[]}",
-         "no container image"},
-        {"a foreign layer", DOCKER_2,
-         IMAGE("{'mediaType':'" FOREIGN_LAYER "','digest':'sha256:" HEX_B
-               "','size':1,'urls':['http://example.org/x']}"),
-         "foreign"},
-        {"a key twice", OCI_MANIFEST, "{'schemaVersion':2,'schemaVersion':2}", "manifest"},
-        {"more behind it", OCI_MANIFEST, IMAGE(LAYER) "{}", "manifest"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bad_images); i++) {
         struct manifest m;
         struct cay_error err = {0};
-        int r = parse(cases[i].text, cases[i].type, "linux/amd64", &m, &err);
-        if (r >= 0 || strstr(err.message, cases[i].message) == NULL)
-            fail_msg("%s: %d, %s", cases[i].name, r, err.message);
+        int r = parse(bad_images[i].text, bad_images[i].type, "linux/amd64", &m, &err);
+        if (r >= 0 || strstr(err.message, bad_images[i].message) == NULL)
+            fail_msg("%s: %d, %s", bad_images[i].name, r, err.message);
         assert_null(m.layers);
     }
 }

@@ -108,69 +108,70 @@ static void accepted(void **state) {
     }
 }
 
+static const struct {
+    const char *words[WORDS];
+    const char *message, *remedy; /* each must occur */
+} refused_cases[] = {
+    {{"--memry", "1g", "x"}, "unknown option '--memry'", "did you mean --memory?"},
+    {{"--memry=1g", "x"}, "unknown option '--memry'", "did you mean --memory?"},
+    {{"--mem", "1g", "x"}, "unknown option '--mem'", "did you mean --memory?"},
+    {{"--ne", "x"}, "unknown option '--ne'", "did you mean --network?"},
+    {{"--i", "x"}, "unknown option '--i'", "--interactive or --image?"},
+    {{"--verbos", "x"}, "unknown option '--verbos'", "did you mean --verbose?"},
+    {{"--secre", "x"}, "unknown option '--secre'", "see 'cay run --help'"},
+    {{"--zzzzzzzz", "x"}, "unknown option '--zzzzzzzz'", "see 'cay run --help'"},
+    {{"--=x", "x"}, "unknown option '--'", "see 'cay run --help'"},
+    {{"--no-image", "x"}, "unknown option '--no-image'", ""},
+    {{"--no-", "x"}, "unknown option '--no-'", ""},
+    {{"--a\x1b]0;pwned\x07", "x"}, "unknown option '--a\\x1b]0;pwned\\x07'", ""},
+    {{"-x", "y"}, "unknown option '-x'", "see 'cay run --help'"},
+    {{"-itx", "y"}, "unknown option '-x' in '-itx'", "see 'cay run --help'"},
+    {{"-\xff", "y"}, "unknown option '-\\xff'", ""},
+    {{"-i5", "y"}, "unknown option '-5' in '-i5'", ""},
+    {{"--tty=yes", "x"}, "option '--tty' takes no value", "see 'cay run --help'"},
+    {{"--no-tty=1", "x"}, "option '--no-tty' takes no value", ""},
+    {{"--count=1", "x"}, "option '--count' takes no value", ""},
+    {{"--help=me"}, "option '--help' takes no value", ""},
+    {{"--image"}, "option '--image' needs a value", "--image=IMAGE"},
+    {{"-m"}, "option '--memory' needs a value", "--memory=SIZE"},
+    {{"--image", "--tty", "x"}, "option '--image' needs a value", ""},
+    {{"--image", "--cpus=1", "x"}, "option '--image' needs a value", ""},
+    {{"--image", "--", "x"}, "option '--image' needs a value", ""},
+    {{"--memory", "lots", "x"}, "--memory: 'lots' is not a size", "512m"},
+    {{"--memory", "a\x1b[31m", "x"}, "--memory: 'a\\x1b[31m' is not a size", ""},
+    {{"--memory", "-1", "x"}, "--memory: '-1' must be more than zero", ""},
+    {{"--memory", "1k", "x"}, "--memory: '1k' is out of range", "use 1.0 MB to 1.0 TB"},
+    {{"--timeout", "2x", "x"}, "--timeout: '2x' is not a duration", "30s"},
+    {{"--timeout", "2h", "x"}, "--timeout: '2h' is out of range", "use 0s to 3600s"},
+    {{"--pids", "x", "x"}, "--pids: 'x' is not a whole number", ""},
+    {{"--pids", "1.5", "x"}, "--pids: '1.5' is not a whole number", ""},
+    {{"--pids=", "x"}, "--pids: '' is not a whole number", ""},
+    {{"--pids", "0", "x"}, "--pids: '0' is out of range", "from 1 to 4096"},
+    {{"--pids", "4097", "x"}, "--pids: '4097' is out of range", "from 1 to 4096"},
+    {{"--pids", "99999999999999999999", "x"}, "is out of range", "from 1 to 4096"},
+    {{"--cpus", "1e3", "x"}, "--cpus: '1e3' is not a number", ""},
+    {{"--cpus", "nan", "x"}, "--cpus: 'nan' is not a number", ""},
+    {{"--cpus", "65", "x"}, "--cpus: '65' is out of range", "from 0.1 to 64"},
+    {{"--network", "host", "x"},
+     "--network: 'host' is not one of its values",
+     "use one of: none, bridge, allow"},
+    {{"--network", "non", "x"}, "--network: 'non'", ""},
+    {{"--label", "0123456789012345678901234567890123456789", "x"}, "--label: too long", ""},
+    {{NULL}, "'cay run' needs at least 1 argument", "usage: cay run [OPTIONS] [--] COMMAND"},
+    {{"-i", "--"}, "'cay run' needs at least 1 argument", ""},
+};
+
 static void refused(void **state) {
     (void)state;
-    static const struct {
-        const char *words[WORDS];
-        const char *message, *remedy; /* each must occur */
-    } cases[] = {
-        {{"--memry", "1g", "x"}, "unknown option '--memry'", "did you mean --memory?"},
-        {{"--memry=1g", "x"}, "unknown option '--memry'", "did you mean --memory?"},
-        {{"--mem", "1g", "x"}, "unknown option '--mem'", "did you mean --memory?"},
-        {{"--ne", "x"}, "unknown option '--ne'", "did you mean --network?"},
-        {{"--i", "x"}, "unknown option '--i'", "--interactive or --image?"},
-        {{"--verbos", "x"}, "unknown option '--verbos'", "did you mean --verbose?"},
-        {{"--secre", "x"}, "unknown option '--secre'", "see 'cay run --help'"},
-        {{"--zzzzzzzz", "x"}, "unknown option '--zzzzzzzz'", "see 'cay run --help'"},
-        {{"--=x", "x"}, "unknown option '--'", "see 'cay run --help'"},
-        {{"--no-image", "x"}, "unknown option '--no-image'", ""},
-        {{"--no-", "x"}, "unknown option '--no-'", ""},
-        {{"--a\x1b]0;pwned\x07", "x"}, "unknown option '--a\\x1b]0;pwned\\x07'", ""},
-        {{"-x", "y"}, "unknown option '-x'", "see 'cay run --help'"},
-        {{"-itx", "y"}, "unknown option '-x' in '-itx'", "see 'cay run --help'"},
-        {{"-\xff", "y"}, "unknown option '-\\xff'", ""},
-        {{"-i5", "y"}, "unknown option '-5' in '-i5'", ""},
-        {{"--tty=yes", "x"}, "option '--tty' takes no value", "see 'cay run --help'"},
-        {{"--no-tty=1", "x"}, "option '--no-tty' takes no value", ""},
-        {{"--count=1", "x"}, "option '--count' takes no value", ""},
-        {{"--help=me"}, "option '--help' takes no value", ""},
-        {{"--image"}, "option '--image' needs a value", "--image=IMAGE"},
-        {{"-m"}, "option '--memory' needs a value", "--memory=SIZE"},
-        {{"--image", "--tty", "x"}, "option '--image' needs a value", ""},
-        {{"--image", "--cpus=1", "x"}, "option '--image' needs a value", ""},
-        {{"--image", "--", "x"}, "option '--image' needs a value", ""},
-        {{"--memory", "lots", "x"}, "--memory: 'lots' is not a size", "512m"},
-        {{"--memory", "a\x1b[31m", "x"}, "--memory: 'a\\x1b[31m' is not a size", ""},
-        {{"--memory", "-1", "x"}, "--memory: '-1' must be more than zero", ""},
-        {{"--memory", "1k", "x"}, "--memory: '1k' is out of range", "use 1.0 MB to 1.0 TB"},
-        {{"--timeout", "2x", "x"}, "--timeout: '2x' is not a duration", "30s"},
-        {{"--timeout", "2h", "x"}, "--timeout: '2h' is out of range", "use 0s to 3600s"},
-        {{"--pids", "x", "x"}, "--pids: 'x' is not a whole number", ""},
-        {{"--pids", "1.5", "x"}, "--pids: '1.5' is not a whole number", ""},
-        {{"--pids=", "x"}, "--pids: '' is not a whole number", ""},
-        {{"--pids", "0", "x"}, "--pids: '0' is out of range", "from 1 to 4096"},
-        {{"--pids", "4097", "x"}, "--pids: '4097' is out of range", "from 1 to 4096"},
-        {{"--pids", "99999999999999999999", "x"}, "is out of range", "from 1 to 4096"},
-        {{"--cpus", "1e3", "x"}, "--cpus: '1e3' is not a number", ""},
-        {{"--cpus", "nan", "x"}, "--cpus: 'nan' is not a number", ""},
-        {{"--cpus", "65", "x"}, "--cpus: '65' is out of range", "from 0.1 to 64"},
-        {{"--network", "host", "x"},
-         "--network: 'host' is not one of its values",
-         "use one of: none, bridge, allow"},
-        {{"--network", "non", "x"}, "--network: 'non'", ""},
-        {{"--label", "0123456789012345678901234567890123456789", "x"}, "--label: too long", ""},
-        {{NULL}, "'cay run' needs at least 1 argument", "usage: cay run [OPTIONS] [--] COMMAND"},
-        {{"-i", "--"}, "'cay run' needs at least 1 argument", ""},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(refused_cases); i++) {
         struct outcome o;
-        parse(&o, &sample_run, cases[i].words);
+        parse(&o, &sample_run, refused_cases[i].words);
         if (o.r != -CAY_INVALID_ARGUMENT || o.err.code != CAY_INVALID_ARGUMENT)
             fail_msg("case %zu: %d", i, o.r);
-        if (strstr(o.err.message, cases[i].message) == NULL)
+        if (strstr(o.err.message, refused_cases[i].message) == NULL)
             fail_msg("case %zu: message '%s'", i, o.err.message);
-        if (strstr(o.err.remedy, cases[i].remedy) == NULL || o.err.remedy[0] == '\0')
-            if (cases[i].remedy[0] != '\0')
+        if (strstr(o.err.remedy, refused_cases[i].remedy) == NULL || o.err.remedy[0] == '\0')
+            if (refused_cases[i].remedy[0] != '\0')
                 fail_msg("case %zu: remedy '%s'", i, o.err.remedy);
         finish(&o, &sample_run);
     }

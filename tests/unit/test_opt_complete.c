@@ -99,68 +99,69 @@ static const char bash_driver[] =
     "cay() { printf '%s\\n' lab 'x;touch evil' '$(touch evil)' web-1 py:3.1 h:5/a:2; }\n"
     "source ./cay.bash; COMP_WORDS=(cay \"$@\"); COMP_CWORD=$#; _cay; echo \"${COMPREPLY[*]}\"\n";
 
+static const struct {
+    const char *words[WORDS];
+    const char *expect;
+} bash_cases[] = {
+    {{""}, "run rm exec ls image\n"},
+    {{"r"}, "run rm\n"},
+    {{"--h"}, "--help --host\n"},
+    {{"-v", "ru"}, "run\n"},
+    {{"--host", "x", "ru"}, "run\n"},
+    {{"--host", "=", "x", "ru"}, "run\n"},
+    {{"--host", "unix", ":", "//x", "ru"}, "run\n"},
+    {{"--host", ""}, "\n"},
+    {{"-o", "j"}, "json\n"},
+    {{"run", "--net"}, "--network\n"},
+    {{"run", "--ver"}, "--verbose\n"},
+    {{"run", "--sec"}, "\n"},
+    {{"run", "--network", ""}, "none bridge allow\n"},
+    {{"run", "--network", "="}, "none bridge allow\n"},
+    {{"run", "--network", "=", "b"}, "bridge\n"},
+    {{"run", "-i", "--output", "t"}, "table\n"},
+    {{"run", "--network", "none", "--i"}, "--interactive --image\n"},
+    {{"run", "-e", "A", "=", "b", "--cp"}, "--cpus\n"},
+    {{"run", "-v", "/a", ":", "/b", "--cp"}, "--cpus\n"},
+    {{"run", "--image", "cay.b"}, "cay.bash\n"},
+    {{"run", "cay.z"}, "cay.zsh\n"},
+    {{"run", "make", "--cp"}, "\n"}, /* the inner command's options are not ours */
+    {{"run", "--", "cay.f"}, "cay.fish\n"},
+    {{"run", "-v", "cay."}, "\n"}, /* folders only */
+    {{"ls", ""}, "\n"},
+    {{"rm", ""}, "lab web-1 py:3.1 h:5/a:2\n"},
+    {{"delete", "w"}, "web-1\n"},
+    {{"rm", "p"}, "py:3.1\n"}, /* the shell replaces what follows the last colon */
+    {{"rm", "py", ":"}, "3.1\n"},
+    {{"rm", "py", ":", "3"}, "3.1\n"},
+    {{"rm", "py", ":", "4"}, "\n"},
+    {{"rm", "h", ":", "5/a", ":"}, "2\n"},
+    {{"rm", "py", ":", "3.1", "l"}, "lab\n"},
+    {{"rm", "lab", "--verb"}, "--verbose\n"},
+    {{"exec", "l"}, "lab\n"},
+    {{"exec", "lab", "cay.z"}, "cay.zsh\n"},
+    {{"image", ""}, "pull ls\n"},
+    {{"image", "pull", "-"}, "--help --all -a --host --verbose -v --output -o\n"},
+    {{"image", "ls", "--a"}, "\n"},
+    {{"image", "-o", "json", "p"}, "pull\n"},
+    {{"deb"}, "\n"},
+    {{"$(touch evil)", ""}, NULL},
+    {{"`touch evil`"}, "\n"},
+};
+
 static void bash_offers(void **state) {
     (void)state;
-    static const struct {
-        const char *words[WORDS];
-        const char *expect;
-    } cases[] = {
-        {{""}, "run rm exec ls image\n"},
-        {{"r"}, "run rm\n"},
-        {{"--h"}, "--help --host\n"},
-        {{"-v", "ru"}, "run\n"},
-        {{"--host", "x", "ru"}, "run\n"},
-        {{"--host", "=", "x", "ru"}, "run\n"},
-        {{"--host", "unix", ":", "//x", "ru"}, "run\n"},
-        {{"--host", ""}, "\n"},
-        {{"-o", "j"}, "json\n"},
-        {{"run", "--net"}, "--network\n"},
-        {{"run", "--ver"}, "--verbose\n"},
-        {{"run", "--sec"}, "\n"},
-        {{"run", "--network", ""}, "none bridge allow\n"},
-        {{"run", "--network", "="}, "none bridge allow\n"},
-        {{"run", "--network", "=", "b"}, "bridge\n"},
-        {{"run", "-i", "--output", "t"}, "table\n"},
-        {{"run", "--network", "none", "--i"}, "--interactive --image\n"},
-        {{"run", "-e", "A", "=", "b", "--cp"}, "--cpus\n"},
-        {{"run", "-v", "/a", ":", "/b", "--cp"}, "--cpus\n"},
-        {{"run", "--image", "cay.b"}, "cay.bash\n"},
-        {{"run", "cay.z"}, "cay.zsh\n"},
-        {{"run", "make", "--cp"}, "\n"}, /* the inner command's options are not ours */
-        {{"run", "--", "cay.f"}, "cay.fish\n"},
-        {{"run", "-v", "cay."}, "\n"}, /* folders only */
-        {{"ls", ""}, "\n"},
-        {{"rm", ""}, "lab web-1 py:3.1 h:5/a:2\n"},
-        {{"delete", "w"}, "web-1\n"},
-        {{"rm", "p"}, "py:3.1\n"}, /* the shell replaces what follows the last colon */
-        {{"rm", "py", ":"}, "3.1\n"},
-        {{"rm", "py", ":", "3"}, "3.1\n"},
-        {{"rm", "py", ":", "4"}, "\n"},
-        {{"rm", "h", ":", "5/a", ":"}, "2\n"},
-        {{"rm", "py", ":", "3.1", "l"}, "lab\n"},
-        {{"rm", "lab", "--verb"}, "--verbose\n"},
-        {{"exec", "l"}, "lab\n"},
-        {{"exec", "lab", "cay.z"}, "cay.zsh\n"},
-        {{"image", ""}, "pull ls\n"},
-        {{"image", "pull", "-"}, "--help --all -a --host --verbose -v --output -o\n"},
-        {{"image", "ls", "--a"}, "\n"},
-        {{"image", "-o", "json", "p"}, "pull\n"},
-        {{"deb"}, "\n"},
-        {{"$(touch evil)", ""}, NULL},
-        {{"`touch evil`"}, "\n"},
-    };
     if (!installed("bash"))
         skip();
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(bash_cases); i++) {
         char shell[] = "bash", norc[] = "--norc", flag[] = "-c", name[] = "driver";
         char driver[sizeof bash_driver];
         memcpy(driver, bash_driver, sizeof driver);
         char *argv[WORDS + 6] = {shell, norc, flag, driver, name};
-        for (size_t j = 0; j < WORDS && cases[i].words[j] != NULL; j++)
-            argv[5 + j] = (char *)(uintptr_t)cases[i].words[j];
+        for (size_t j = 0; j < WORDS && bash_cases[i].words[j] != NULL; j++)
+            argv[5 + j] = (char *)(uintptr_t)bash_cases[i].words[j];
         _cleanup_(freep) char *text = run(argv);
-        if (cases[i].expect != NULL && strcmp(text, cases[i].expect) != 0)
-            fail_msg("case %zu: '%s' instead of '%s'", i, text, cases[i].expect);
+        if (bash_cases[i].expect != NULL && strcmp(text, bash_cases[i].expect) != 0)
+            fail_msg("case %zu: '%s' instead of '%s'", i, text, bash_cases[i].expect);
         assert_int_equal(access("evil", F_OK), -1);
         char evil[64];
         assert_int_equal(str_format(evil, sizeof evil, "%s/evil", folder), 0);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
+#include "base/str.h"
 #include "lib/python_options.h"
 #include "lib/python_package.h"
 
@@ -94,14 +95,19 @@ static void what_the_runner_is_asked_for(void **state) {
     struct cay_python p = {.index_url = "ftp://x", .find_links = "/w"};
     assert_int_equal(put(&p, &b), 0); /* without packages nobody looks anywhere */
     assert_int_equal(b.len, 0);
+    p.type = CAY_PYTHON_PROCESS;
+    assert_int_equal(put(&p, &b), 0);
+    assert_true(str_starts(buf_text(&b), "process\n\n\"\"\"Reads Parquet"));
+    b.len = 0;
+    p.type = CAY_PYTHON_OTHERS;
     p.packages = (const char *const[]){"a", "b==1", NULL};
     assert_int_equal(put(&p, &b), -CAY_INVALID_ARGUMENT);
     b.len = 0;
     p.index_url = "https://x/simple";
     p.type = CAY_PYTHON_REPORT;
     assert_int_equal(put(&p, &b), 0);
-    assert_string_equal(buf_text(&b),
-                        "package a\npackage b==1\nindex https://x/simple\nlinks /w\nreport\n");
+    assert_true(str_starts(buf_text(&b), "package a\npackage b==1\nindex https://x/simple\nlinks "
+                                         "/w\nreport\n\n\"\"\"Reads Parquet"));
     b.len = 0;
     p.find_links = "/w\npackage c";
     assert_int_equal(put(&p, &b), -CAY_INVALID_ARGUMENT);

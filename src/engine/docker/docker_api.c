@@ -150,6 +150,12 @@ static bool set_is_over(CURL *curl, const struct docker_call *call) {
            curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK;
 }
 
+/* Less than a byte in a second, for so long, is nothing. */
+static bool set_silence(CURL *curl, int seconds) {
+    return curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L) == CURLE_OK &&
+           curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)seconds) == CURLE_OK;
+}
+
 static bool set_tls(CURL *curl, const struct docker_host *host) {
     char path[PATH_MAX + 16];
     static const struct {
@@ -209,6 +215,8 @@ static bool set_options(CURL *curl, const struct docker_host *host, struct ask *
               curl_easy_setopt(curl, CURLOPT_HEADERDATA, a) == CURLE_OK;
     if (ok && call->is_over != NULL)
         ok = set_is_over(curl, call);
+    if (ok && call->silence_s > 0)
+        ok = set_silence(curl, call->silence_s);
     return ok && set_body(curl, call);
 }
 
@@ -224,6 +232,16 @@ int docker_unreachable(const struct docker_host *host, CURLcode code, const char
         error_set(err, CAY_UNAVAILABLE, "Docker at %s may not be used by user %u", host->shown,
                   (unsigned)geteuid());
         return error_remedy(err, "run the daemon as root or as a member of the group docker");
+    }
+    if (host->socket[0] != '\0' && code == CURLE_COULDNT_CONNECT) {
+        error_set(err, CAY_UNAVAILABLE, "Docker at %s does not answer: nobody listens there",
+                  host->shown);
+        return error_remedy(err, "start dockerd, set DOCKER_HOST, or use engine = \"native\"");
+    }
+    if (code == CURLE_SSL_CONNECT_ERROR && strstr(message, "wrong version number") != NULL) {
+        error_set(err, CAY_UNAVAILABLE, "what answers at %s does not speak TLS", host->shown);
+        return error_remedy(err, "let dockerd listen there with --tlsverify; or name another port, "
+                                 "and leave DOCKER_TLS_VERIFY unset");
     }
     if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CERTPROBLEM ||
         code == CURLE_SSL_CONNECT_ERROR || code == CURLE_SSL_CACERT_BADFILE) {
@@ -303,6 +321,16 @@ static int request(struct docker_api *api, const struct docker_call *call, const
     return docker_unreachable(&api->host, code, message, err);
 }
 
+/* What a server with TLS says to who comes without. */
+static int check_plain(const struct docker_host *host, const struct docker_answer *a,
+                       struct cay_error *err) {
+    if (a->status != 400 || strstr(buf_text(&a->body), "HTTPS server") == NULL)
+        return 0;
+    error_set(err, CAY_UNAVAILABLE, "Docker at %s speaks TLS", host->shown);
+    return error_remedy(err, "set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to the folder with "
+                             "ca.pem, cert.pem and key.pem for it");
+}
+
 /* All that it says of it, for which podman takes seconds. */
 static int ask_versions(struct docker_api *api, struct docker_version *ret, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
@@ -311,7 +339,10 @@ static int ask_versions(struct docker_api *api, struct docker_version *ret, stru
     int r = request(api, &call, "", &a, err);
     if (r == 0 && a.status >= 400)
         r = docker_refused(&a, "asking for the version", err);
-    return r < 0 ? r : docker_parse_version(buf_text(&a.body), a.body.len, ret, err);
+    if (r < 0 || docker_parse_version(buf_text(&a.body), a.body.len, ret, err) == 0)
+        return r;
+    error_set(err, CAY_UNAVAILABLE, "what answers at %s is not Docker", api->host.shown);
+    return error_remedy(err, "set DOCKER_HOST to where Docker or podman listens");
 }
 
 /* The newest one is told with every answer. The oldest has to be known only where that is newer
@@ -323,6 +354,8 @@ static int ask_version(struct docker_api *api, struct cay_error *err) {
     struct docker_call ping = {
         .method = "GET", .path = "/_ping", .timeout_ms = docker_first_ms(&api->host)};
     int r = request(api, &ping, "", &a, err);
+    if (r == 0)
+        r = check_plain(&api->host, &a, err);
     memcpy(found.api, a.api, sizeof found.api);
     if (r == 0 && !docker_api_is_known(found.api))
         r = ask_versions(api, &found, err);

@@ -35,6 +35,7 @@ struct docker_call {
     const char *auth;            /* the header X-Registry-Auth; NULL: none */
     int upload;                  /* descriptor to send instead, to its end; 0: none */
     int timeout_ms;              /* 0: quick; -1: none */
+    int silence_s;               /* given up when nothing has come for so long; 0: never */
     docker_sink_fn *sink;        /* NULL: the answer is kept */
     bool (*is_over)(void *user); /* asked about every second: whether to give up; or NULL */
     void *user;

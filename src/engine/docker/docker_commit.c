@@ -2,6 +2,7 @@
  * again, or a snapshot, which comes into cay's store too. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -123,7 +124,36 @@ int docker_unarchive(struct engine *e, const char *id, struct cay_error *err) {
     return r < 0 ? r : image_store_unpin(d->home, id, err);
 }
 
-/* ---- snapshots ---- */
+int docker_archive_from(struct docker_engine *d, const char *id, const char *image,
+                        struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    char path[DOCKER_PATH_SIZE], name[sizeof "cay:" + 12];
+    if (str_format(path, sizeof path, "/images/sha256:%s/tag?repo=" ARCHIVE "&tag=%s", image, id) <
+        0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of an image");
+    int r = mark(d, id, true, err);
+    if (r == 0)
+        r = docker_do(d->api, &(struct docker_call){.method = "POST", .path = path}, &a, err);
+    (void)snprintf(name, sizeof name, "cay:%.12s", image);
+    if (r == 0)
+        (void)remove_image(d, name, NULL); /* the other name keeps it, and goes with the sandbox */
+    return r;
+}
+
+/* ---- into cay's store ---- */
+
+int docker_commit_to_store(struct docker_engine *d, const char *id, const char *image,
+                           char ret[static HEX_SIZE], struct cay_error *err) {
+    char made[HEX_SIZE], name[HEX_SIZE + sizeof "sha256:"];
+    int r = commit(d, id, image, "", made, err);
+    if (r < 0)
+        return r;
+    if (str_format(name, sizeof name, "sha256:%s", made) < 0)
+        return error_set(err, CAY_INTERNAL, "Docker gave no id of an image");
+    r = docker_image_fetch(d->api, d->home, name, ret, err);
+    (void)remove_image(d, name, NULL);
+    return r;
+}
 
 int docker_snapshot(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
                     struct cay_error *err) {

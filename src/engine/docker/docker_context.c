@@ -84,8 +84,11 @@ static int find_name(const struct docker_host_env *env, const char *config,
     if (is_given(env->context))
         r = str_copy(out, DOCKER_TEXT_SIZE, env->context);
     else if (str_format(path, sizeof path, "%s/config.json", config) == 0 &&
-             read_file(AT_FDCWD, path, &text) == 0)
+             read_file(AT_FDCWD, path, &text) == 0) {
         r = docker_parse_current(buf_text(&text), text.len, out, err);
+        if (r < 0)
+            return error_remedy(err, "mend %.300s, or set DOCKER_CONTEXT or DOCKER_HOST", path);
+    }
     if (r == -ENAMETOOLONG || r == -ENOSPC)
         return error_set(err, CAY_INVALID_ARGUMENT, "the name in DOCKER_CONTEXT is too long");
     if (r == 0 && str_equal(out, "default"))

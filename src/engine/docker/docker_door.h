@@ -17,7 +17,7 @@ struct cay_error;
 #define DOCKER_ENTER_NAME "enter"
 #define DOCKER_INIT_NAME  "init" /* where no descriptor can be passed */
 
-enum { DOCKER_ORDERS_VERSION = 1 };
+enum { DOCKER_ORDERS_VERSION = 3, DOCKER_SERVERS_MAX = 3, DOCKER_OWN_MAX = 64 };
 
 /* What must be found at a place inside: the container engine opens folders of the host by their
  * names, after we have checked them, and somebody could have changed what a name stands for. */
@@ -26,13 +26,27 @@ struct docker_volume {
     char target[SPEC_PATH_SIZE];
 };
 
+/* What a container with a network must not reach beside what nobody does. Addresses of IPv4, as
+ * they are on the wire. */
+struct docker_walls {
+    uint32_t wanted;       /* 0: it has no network, and cay-enter looks whether that is so */
+    uint32_t server_count; /* name servers, of which port 53 is open wherever they are */
+    uint32_t servers[DOCKER_SERVERS_MAX];
+    uint32_t own_count; /* public addresses of the host */
+    uint32_t own[DOCKER_OWN_MAX];
+};
+
+#define DOCKER_WALLS_STEP "closing the network" /* the step that puts them up, in a report */
+
 struct docker_orders {
     uint32_t version;
     uint32_t build;                 /* profile */
     uint32_t set_file_capabilities; /* of files, in the profile build */
     uint32_t work_uid, work_gid;    /* whose the work folder is */
+    uint32_t write_hosts;           /* /etc/hosts is the container's, and can be written */
     uint32_t volume_count;
     struct docker_volume volumes[SPEC_MOUNTS_MAX];
+    struct docker_walls walls;
     uint32_t filter_count;
     struct sock_filter filter[SECCOMP_MAX_INSNS];
 };

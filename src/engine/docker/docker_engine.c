@@ -275,6 +275,9 @@ static const struct engine_ops ops = {
     .archive = docker_archive,
     .unarchive = docker_unarchive,
     .snapshot = docker_snapshot,
+    .backup = docker_backup,
+    .backup_restore = docker_backup_restore,
+    .backup_remove = docker_backup_remove,
     .list = engine_list,
     .close = engine_close,
 };

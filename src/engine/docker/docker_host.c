@@ -28,7 +28,7 @@ static int refuse_ssh(const char *text, struct cay_error *err) {
 
 static int use_socket(const char *path, struct docker_host *ret, struct cay_error *err) {
     if (path[0] != '/')
-        return refuse(path, "names no absolute path", err);
+        return refuse(path, "names no socket by its absolute path", err);
     if (str_copy(ret->socket, sizeof ret->socket, path) < 0 ||
         str_copy(ret->url, sizeof ret->url, "http://docker") < 0 ||
         str_format(ret->shown, sizeof ret->shown, "unix://%s", path) < 0)

@@ -54,14 +54,14 @@ static int put_stream(posix_spawn_file_actions_t *actions, int fd, int as) {
                                                       as == STDIN_FILENO ? O_RDONLY : O_WRONLY, 0);
 }
 
-/* argv[0] is left for the program. */
+/* argv[0] is left for the program's name. */
 static int spawn(const char **argv, const char *const *env, const struct streams *s, pid_t *ret,
                  struct cay_error *err) {
     char program[PATH_MAX];
     int r = program_find("cay-image", program, sizeof program, err);
     if (r < 0)
         return r;
-    argv[0] = program;
+    argv[0] = "cay-image";
     posix_spawn_file_actions_t actions;
     (void)posix_spawn_file_actions_init(&actions);
     int e = put_stream(&actions, s->in, STDIN_FILENO);
@@ -159,7 +159,14 @@ static int send_to_store(struct docker_api *api, const char *name, int to, struc
     struct docker_call call = {
         .method = "GET", .path = path, .sink = pass_on, .user = &to, .timeout_ms = DOCKER_SLOW_MS};
     int r = docker_ask(api, &call, &a, err);
-    return r < 0 || a.status < 400 ? r : docker_refused(&a, "saving the image", err);
+    if (r < 0 || a.status < 400)
+        return r;
+    r = docker_refused(&a, "saving the image", err);
+    if (r != -CAY_INTERNAL)
+        return r;
+    if (err != NULL) /* an image that it cannot save, as podman those with layers of zstd */
+        err->code = CAY_UNAVAILABLE;
+    return error_remedy(err, "fetch it into cay's store: cay image pull, or cay image load");
 }
 
 /* Sends while cay-image reads; what it says afterwards fits into a pipe. */
@@ -200,6 +207,17 @@ int docker_image_fetch(struct docker_api *api, const char *state_dir, const char
     return digest_parse(buf_text(&said), id)
                ? 0
                : error_set(err, CAY_INTERNAL, "cay-image did not say what it loaded");
+}
+
+void docker_image_forget(const char *state_dir, const char *id) {
+    char name[HEX_SIZE + sizeof "sha256:"];
+    pid_t pid = 0;
+    struct cay_error ignored;
+    if (str_format(name, sizeof name, "sha256:%s", id) < 0)
+        return;
+    const char *argv[] = {NULL, "rm", "--state-dir", state_dir, "-q", name, NULL};
+    (void)spawn(argv, bare, &(struct streams){-1, -1, -1}, &pid, &ignored); /* else a prune does */
+    (void)wait_for(pid);
 }
 
 /* ---- registries ---- */

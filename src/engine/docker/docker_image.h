@@ -28,3 +28,5 @@ int docker_image_fetch(struct docker_api *api, const char *state_dir, const char
  * configuration file, "" for none. The caller frees it. */
 int docker_image_credential(const char *registry, const char *config, char **ret,
                             struct cay_error *err);
+/* Removes an image of cay's store that has no name and that nobody needs; others stay. */
+void docker_image_forget(const char *state_dir, const char *id);

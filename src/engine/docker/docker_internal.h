@@ -56,16 +56,41 @@ int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *re
 int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,
                  struct cay_error *err);
 
+/* docker_net.c: why this Docker cannot give containers a network; NULL if it can. */
+const char *docker_net_lacks(const struct docker_info *info, bool is_far);
+#define DOCKER_NET_REMEDY "use --network none or 'allow=LIST', or a Docker on this machine"
+/* Sees to it that the network of containers is there, and finds what the walls of one
+ * that has it must close. */
+int docker_net_prepare(struct docker_engine *d, struct docker_walls *ret, struct cay_error *err);
+/* Connects a container that does not run to it anew. */
+int docker_net_connect(struct docker_engine *d, const char *id, struct cay_error *err);
+/* The name servers of a resolv.conf, without those on the loopback. */
+void docker_net_parse_servers(const char *text, struct docker_walls *w);
+
 /* docker_commit.c: see engine.h. */
 int docker_archive(struct engine *e, const char *id, const char *image, uint64_t *ret_bytes,
                    struct cay_error *err);
 int docker_unarchive(struct engine *e, const char *id, struct cay_error *err);
 int docker_snapshot(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
                     struct cay_error *err);
+/* An image of the store, without one of Docker's that stays. The container stands still. */
+int docker_commit_to_store(struct docker_engine *d, const char *id, const char *image,
+                           char ret[static HEX_SIZE], struct cay_error *err);
+/* Makes an image that Docker has the archive of a sandbox. */
+int docker_archive_from(struct docker_engine *d, const char *id, const char *image,
+                        struct cay_error *err);
 enum { DOCKER_ARCHIVE_SIZE = 64 };
 /* 1 if the sandbox has an archive, 0 if not; name is that of its image. */
 int docker_archive_find(struct docker_engine *d, const char *id,
                         char name[static DOCKER_ARCHIVE_SIZE], struct cay_error *err);
+
+/* docker_backup.c: see engine.h. */
+int docker_backup(struct engine *e, const char *id, const char *image, uint64_t max_bytes,
+                  uint64_t *ret_bytes, struct cay_error *err);
+int docker_backup_restore(struct engine *e, const char *id, bool *ret, struct cay_error *err);
+int docker_backup_remove(struct engine *e, const char *id, struct cay_error *err);
+/* In the folder of a sandbox, inside "in": there was a container. */
+#define DOCKER_MADE_NAME "made"
 
 /* docker_runs.c: sandboxes that go with the process that made them. */
 

@@ -141,6 +141,8 @@ int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
         r = get_text(&root, "ServerVersion", ret->version, sizeof ret->version, err);
     if (r == 0)
         r = get_text(&root, "Driver", ret->driver, sizeof ret->driver, err);
+    struct json own; /* a member that Docker does not have */
+    ret->is_podman = json_child(&root, "BuildahVersion", &own);
     find_backing(&root, ret->backing);
     read_security(&root, ret);
     ret->can_limit_disk = str_equal(ret->driver, "btrfs") ||
@@ -164,7 +166,10 @@ void docker_parse_error(const char *text, size_t len, char out[static DOCKER_TEX
         return;
     }
     char cut[DOCKER_TEXT_SIZE];
-    size_t n = MIN(strnlen(text, len), sizeof cut - 1);
+    size_t n = strnlen(text, len);
+    while (n > 0 && strchr("\r\n ", text[n - 1]) != NULL)
+        n--;
+    n = MIN(n, sizeof cut - 1);
     memcpy(cut, text, n);
     cut[n] = '\0';
     (void)str_escape(out, DOCKER_TEXT_SIZE, cut);
@@ -281,16 +286,25 @@ int docker_parse_inspect(const char *text, size_t len, struct docker_container *
 
 /* ---- statistics ---- */
 
+/* podman tells counters that went below zero as 2^64 and less: nothing can be made of these. */
+static int get_measure(const struct json *at, const char *key, uint64_t *ret,
+                       struct cay_error *err) {
+    double n = 0;
+    int r = json_get_number(at, key, JSON_OPTIONAL, &n, err);
+    *ret = n > 0 && n < (double)INT64_MAX ? (uint64_t)n : 0;
+    return r;
+}
+
 static int read_memory(const struct json *root, struct engine_stats *ret, struct cay_error *err) {
     struct json memory;
     int r = json_get_object(root, "memory_stats", JSON_OPTIONAL, &memory, err);
     if (r < 0 || memory.value == NULL)
         return r;
-    r = get_count(&memory, "usage", &ret->memory_bytes, err);
+    r = get_measure(&memory, "usage", &ret->memory_bytes, err);
     if (r == 0)
-        r = get_count(&memory, "limit", &ret->memory_limit, err);
+        r = get_measure(&memory, "limit", &ret->memory_limit, err);
     if (r == 0)
-        r = get_count(&memory, "max_usage", &ret->memory_peak, err);
+        r = get_measure(&memory, "max_usage", &ret->memory_peak, err);
     ret->memory_peak = MAX(ret->memory_peak, ret->memory_bytes); /* cgroup v2 does not say it */
     return r;
 }
@@ -303,7 +317,7 @@ static int read_cpu(const struct json *root, struct engine_stats *ret, struct ca
         return r;
     r = json_get_object(&cpu, "cpu_usage", JSON_OPTIONAL, &usage, err);
     if (r == 0 && usage.value != NULL)
-        r = get_count(&usage, "total_usage", &ns, err);
+        r = get_measure(&usage, "total_usage", &ns, err);
     ret->cpu_us = ns / 1000;
     return r;
 }
@@ -312,7 +326,7 @@ int docker_parse_stats(const char *text, size_t len, struct engine_stats *ret,
                        struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     *ret = (struct engine_stats){0};
-    int r = json_parse("Docker's statistics", text, len, &doc, err);
+    int r = json_parse_measures("Docker's statistics", text, len, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, ""), pids;
@@ -321,7 +335,7 @@ int docker_parse_stats(const char *text, size_t len, struct engine_stats *ret,
         r = read_cpu(&root, ret, err);
     if (r == 0)
         r = json_get_object(&root, "pids_stats", JSON_OPTIONAL, &pids, err);
-    return r == 0 && pids.value != NULL ? get_count(&pids, "current", &ret->pids, err) : r;
+    return r == 0 && pids.value != NULL ? get_measure(&pids, "current", &ret->pids, err) : r;
 }
 
 /* ---- lines ---- */
@@ -440,6 +454,45 @@ int docker_parse_image_id(const char *text, size_t len, char out[static HEX_SIZE
     if (!hex_is_valid(id) || str_copy(out, HEX_SIZE, id) < 0)
         return error_set(err, CAY_INTERNAL, "Docker gave an image an id that is none");
     return 0;
+}
+
+static bool has_text(const struct json *at, const char *key, const char *text) {
+    const char *found = "";
+    return at->value != NULL && json_get_string(at, key, JSON_OPTIONAL, &found, NULL) == 0 &&
+           str_equal(found, text);
+}
+
+static int find_gateway(const struct json *root, struct docker_network *ret,
+                        struct cay_error *err) {
+    struct json ipam, configs, one;
+    if (!json_child(root, "IPAM", &ipam) || !json_child(&ipam, "Config", &configs) ||
+        !json_item(&configs, 0, &one))
+        return 0;
+    return get_text(&one, "Gateway", ret->gateway, sizeof ret->gateway, err);
+}
+
+int docker_parse_network(const char *text, size_t len, struct docker_network *ret,
+                         struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    *ret = (struct docker_network){0};
+    int r = json_parse("Docker's network", text, len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, ""), labels = {0}, options = {0};
+    const char *id = "";
+    r = json_get_string(&root, "Id", JSON_REQUIRED, &id, err);
+    if (r == 0)
+        r = json_get_object(&root, "Labels", JSON_OPTIONAL, &labels, err);
+    if (r == 0)
+        r = json_get_object(&root, "Options", JSON_OPTIONAL, &options, err);
+    if (r < 0)
+        return r;
+    if (!hex_is_valid(id) || str_copy(ret->id, sizeof ret->id, id) < 0)
+        return error_set(err, CAY_INTERNAL, "Docker gave a network an id that is none");
+    ret->is_ours = has_text(&root, "Driver", "bridge") &&
+                   has_text(&labels, DOCKER_LABEL_NETWORK, DOCKER_NETWORK_KIND) &&
+                   has_text(&options, DOCKER_OPTION_ICC, "false");
+    return find_gateway(&root, ret, err);
 }
 
 int docker_parse_exec(const char *text, size_t len, char out[static DOCKER_EXEC_SIZE],

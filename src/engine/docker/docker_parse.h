@@ -17,6 +17,12 @@ enum { DOCKER_API_SIZE = 16, DOCKER_TEXT_SIZE = 256, DOCKER_EXEC_SIZE = 129 };
 #define DOCKER_LABEL_HOME    "cay.home"    /* the state folder that it belongs to */
 #define DOCKER_LABEL_KEY     "cay.key"     /* the id of the key that made it */
 #define DOCKER_LABEL_VERSION "cay.version" /* of cay, that made it */
+#define DOCKER_LABEL_NETWORK "cay.network" /* of a network; its kind */
+
+/* The network of containers that have one. */
+#define DOCKER_NETWORK      "cay-bridge"
+#define DOCKER_NETWORK_KIND "bridge"
+#define DOCKER_OPTION_ICC   "com.docker.network.bridge.enable_icc" /* talk between containers */
 
 struct docker_version {
     char api[DOCKER_API_SIZE]; /* the newest that it speaks, "1.41" */
@@ -25,12 +31,20 @@ struct docker_version {
 
 struct docker_info {
     bool can_limit_memory, can_limit_cpu, can_limit_pids;
-    bool can_limit_disk;            /* as far as it says; without quotas it refuses later */
+    bool can_limit_disk; /* as far as it says; without quotas it refuses later */
+    bool is_podman;
     bool has_seccomp, maps_ids;     /* a filter of its own; root inside is not root of its host */
     char cgroup[DOCKER_TEXT_SIZE];  /* "v1 by cgroupfs" */
     char version[DOCKER_TEXT_SIZE]; /* of Docker itself */
     char driver[DOCKER_TEXT_SIZE];  /* how it keeps files, */
     char backing[DOCKER_TEXT_SIZE]; /* and on which file system; "" if it does not say */
+};
+
+/* A network of Docker's. */
+struct docker_network {
+    char id[HEX_SIZE];
+    bool is_ours;                   /* has our label, and keeps containers apart */
+    char gateway[DOCKER_TEXT_SIZE]; /* the first; "" if it is not told */
 };
 
 struct docker_container {
@@ -97,6 +111,8 @@ int docker_parse_event(const char *line, size_t len, const char *home, struct do
 /* The "Id" of an image, without its "sha256:". */
 int docker_parse_image_id(const char *text, size_t len, char out[static HEX_SIZE],
                           struct cay_error *err);
+int docker_parse_network(const char *text, size_t len, struct docker_network *ret,
+                         struct cay_error *err);
 /* The id of an exec: letters and digits. */
 int docker_parse_exec(const char *text, size_t len, char out[static DOCKER_EXEC_SIZE],
                       struct cay_error *err);

@@ -5,7 +5,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "engine/docker/docker_api.h"
+#include "engine/docker/docker_internal.h"
 
 /* What a line may not hold is written as in the tables of the API. */
 static void put_row(struct buf *out, const char *name, bool ok, const char *detail,
@@ -39,6 +39,10 @@ static void put_info(struct buf *out, const struct docker_host *host, const char
     put_row(out, "disk limit", info->can_limit_disk, text,
             "let Docker keep its data on btrfs, or on xfs mounted with pquota; or use engine = "
             "\"native\"");
+    const char *closed = docker_net_lacks(info, host->socket[0] == '\0');
+    put_row(out, "network bridge", closed == NULL,
+            closed == NULL ? "to public addresses, where it is asked for" : closed,
+            DOCKER_NET_REMEDY);
     put_row(out, "control groups", info->cgroup[0] != '\0',
             info->cgroup[0] != '\0' ? info->cgroup : "not told", "ask docker info");
     put_row(out, "seccomp", info->has_seccomp,

@@ -8,7 +8,7 @@
 #include "engine/docker/docker_api.h"
 #include "image/progress.h"
 
-enum { LINE_MAX_BYTES = 256 * 1024, LAYERS_MAX = 512 };
+enum { LINE_MAX_BYTES = 256 * 1024, LAYERS_MAX = 512, SILENCE_S = 5 * 60 };
 
 struct layer {
     char id[64];
@@ -167,14 +167,18 @@ int docker_pull(struct docker_api *api, const struct reference *ref, const char 
     struct docker_call call = {.method = "POST",
                                .path = path,
                                .auth = auth,
-                               .timeout_ms = -1, /* it takes what it takes */
+                               .timeout_ms = -1,       /* it takes what it takes, */
+                               .silence_s = SILENCE_S, /* and tells how far it is */
                                .sink = on_data,
                                .user = &p};
     r = docker_ask(api, &call, &a, err);
+    take_line(&p, buf_text(&p.line), p.line.len); /* the last may have no end */
     if (r == 0 && a.status >= 400)
         docker_parse_error(buf_text(&a.body), a.body.len, p.error);
-    if (r == 0 && p.error[0] != '\0')
+    if (p.error[0] != '\0') /* which tells more than a connection that broke off then */
         r = docker_pull_failed(ref, p.error, err);
+    else if (r < 0)
+        error_prefix(err, "Docker's pull of %.200s", reference_familiar(ref, name));
     buf_free(&p.line);
     return r;
 }

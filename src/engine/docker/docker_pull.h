@@ -7,8 +7,8 @@ struct cay_error;
 struct docker_api;
 struct progress;
 
-/* As long as it takes, with progress (or NULL). auth is who we are to the registry
- * (docker_image_credential). */
+/* As long as it takes and Docker tells of it, with progress (or NULL). auth is who we are to the
+ * registry (docker_image_credential). */
 int docker_pull(struct docker_api *api, const struct reference *ref, const char *auth,
                 struct progress *progress, struct cay_error *err);
 

@@ -24,7 +24,8 @@ static void put_list(struct jsonw *w, const char *key, const char *const *words,
     jsonw_end_array(w);
 }
 
-static void put_capabilities(struct jsonw *w, const struct sandbox_spec *spec) {
+static void put_capabilities(struct jsonw *w, const struct docker_plan *p) {
+    const struct sandbox_spec *spec = p->spec;
     static const char *const all[] = {"ALL"};
     put_list(w, "CapDrop", all, ARRAY_LEN(all));
     jsonw_key(w, "CapAdd");
@@ -33,6 +34,8 @@ static void put_capabilities(struct jsonw *w, const struct sandbox_spec *spec) {
         jsonw_string(w, strict_capabilities[i]);
     for (size_t i = 0; spec->profile == PROFILE_BUILD && i < ARRAY_LEN(build_capabilities); i++)
         jsonw_string(w, build_capabilities[i]);
+    if (p->has_network) /* for its walls, before anything of the sandbox runs */
+        jsonw_string(w, "NET_ADMIN");
     jsonw_end_array(w);
 }
 
@@ -149,14 +152,14 @@ static void put_host_config(struct jsonw *w, const struct docker_plan *p) {
     jsonw_begin_object(w);
     put_limits(w, p->spec);
     put_disk(w, p->spec->disk_bytes);
-    put_capabilities(w, p->spec);
+    put_capabilities(w, p);
     put_list(w, "SecurityOpt", security, ARRAY_LEN(security));
     put_ulimits(w, p);
     put_mounts(w, p);
     jsonw_put_bool(w, "ReadonlyRootfs", p->spec->read_only);
     if (p->spec->read_only)
         put_tmpfs(w);
-    jsonw_put_string(w, "NetworkMode", "none");
+    jsonw_put_string(w, "NetworkMode", p->has_network ? DOCKER_NETWORK : "none");
     jsonw_put_string(w, "IpcMode", "private");
     jsonw_put_bool(w, "Privileged", false);
     jsonw_put_bool(w, "Init", false); /* ours is PID 1 */
@@ -198,7 +201,8 @@ int docker_spec_create(const struct docker_plan *p, struct buf *out, struct cay_
     jsonw_put_string(&w, "WorkingDir", "/");
     if (p->spec->hostname[0] != '\0')
         jsonw_put_string(&w, "Hostname", p->spec->hostname);
-    jsonw_put_bool(&w, "NetworkDisabled", true);
+    /* Which takes half of the time; then cay-enter writes /etc/hosts, if it can. */
+    jsonw_put_bool(&w, "NetworkDisabled", !p->has_network && !p->spec->read_only);
     jsonw_put_string(&w, "StopSignal", "SIGKILL");
     jsonw_put_integer(&w, "StopTimeout", 1); /* of dockerd's own end; the manager has its grace */
     jsonw_key(&w, "Healthcheck");            /* one of the image would run as root, past our init */
@@ -241,6 +245,25 @@ int docker_spec_volume(const char *id, const char *home, struct buf *out, struct
     jsonw_key(&w, "Labels");
     jsonw_begin_object(&w);
     jsonw_put_string(&w, DOCKER_LABEL_HOME, home);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    return finish(&w, err);
+}
+
+int docker_spec_network(struct buf *out, struct cay_error *err) {
+    struct jsonw w = JSONW_INIT(out);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "Name", DOCKER_NETWORK);
+    jsonw_put_bool(&w, "CheckDuplicate", true);
+    jsonw_put_string(&w, "Driver", "bridge");
+    jsonw_put_bool(&w, "EnableIPv6", false);
+    jsonw_key(&w, "Options");
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, DOCKER_OPTION_ICC, "false");
+    jsonw_end_object(&w);
+    jsonw_key(&w, "Labels");
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, DOCKER_LABEL_NETWORK, DOCKER_NETWORK_KIND);
     jsonw_end_object(&w);
     jsonw_end_object(&w);
     return finish(&w, err);

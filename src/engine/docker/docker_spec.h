@@ -31,6 +31,7 @@ struct docker_plan {
     const char *work;   /* folder of the host for the work folder of a read-only root; or NULL */
     uint64_t files;     /* descriptors of a process, at most; 0: what Docker gives */
     uint64_t processes; /* of a user, at most; the same */
+    bool has_network;
     const char *const *sources; /* host folders of spec->mounts, in their order */
 };
 
@@ -42,6 +43,8 @@ int docker_spec_filler(const char *image, const char *volume, struct buf *out,
                        struct cay_error *err);
 /* The body of a request for the named volume with this id. */
 int docker_spec_volume(const char *id, const char *home, struct buf *out, struct cay_error *err);
+/* The body of a request for the network of containers that have one. */
+int docker_spec_network(struct buf *out, struct cay_error *err);
 /* The body of a request for an image of a container: what the image that it was made from says of
  * commands, instead of how the container is started; and none of our labels. */
 int docker_spec_commit(const struct image_record *from, struct buf *out, struct cay_error *err);

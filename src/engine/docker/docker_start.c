@@ -25,9 +25,8 @@
 #include "version.h"
 
 #define NO_DISKS                                                                                   \
-    "let Docker keep its data on btrfs, or on xfs mounted with pquota; or use engine = \"native\""
+    "let Docker keep its data on btrfs, or on xfs mounted with pquota; or use --engine native"
 #define WORK_NAME "work"
-#define MADE_NAME "made"
 
 enum {
     ENTER_MS = 30 * 1000,
@@ -113,7 +112,7 @@ static int check_disk(const struct docker_info *info, const struct sandbox_spec 
 /* A sandbox whose limits would not count is refused. Asked once. */
 static int check_abilities(struct docker_engine *d, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    struct docker_info info;
+    struct docker_info info = {0};
     if (__atomic_load_n(&d->is_able, __ATOMIC_ACQUIRE))
         return 0;
     int r = docker_do(d->api, &(struct docker_call){.method = "GET", .path = "/info"}, &a, err);
@@ -270,7 +269,8 @@ static int look_at_image(struct starting *st, struct cay_error *err) {
 
 /* That there was a container once: if it is gone, so is what the sandbox had written. */
 static int remember(const struct starting *st, struct cay_error *err) {
-    int fd = openat(st->folder, MADE_NAME, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
+    int fd =
+        openat(st->folder, DOCKER_MADE_NAME, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
     if (fd < 0)
         return error_errno(err, "writing down that there is a container");
     (void)close(fd);
@@ -309,6 +309,7 @@ static int create(struct starting *st, struct cay_error *err) {
                                .work = st->spec.read_only && !far ? st->work_path : NULL,
                                .files = far ? 0 : limit_of(RLIMIT_NOFILE, FILES_MAX),
                                .processes = far ? 0 : limit_of(RLIMIT_NPROC, PROCESSES_MAX),
+                               .has_network = st->spec.has_bridge,
                                .sources = (const char *const *)st->sources};
     if (str_format(path, sizeof path, "/containers/create?name=cay-%s", st->spec.id) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
@@ -359,6 +360,15 @@ static int have_container(struct starting *st, struct cay_error *err) {
     return st->d->engine.ops->resize(&st->d->engine, &limits, err);
 }
 
+/* A volume that is shown there is its owner's. */
+static bool may_write_hosts(const struct sandbox_spec *spec) {
+    for (size_t i = 0; i < spec->mount_count; i++)
+        if (str_equal(spec->mounts[i].target, "/etc") ||
+            str_equal(spec->mounts[i].target, "/etc/hosts"))
+            return false;
+    return !spec->read_only;
+}
+
 static int fill_orders(const struct sandbox_spec *spec, struct docker_orders *ret,
                        struct cay_error *err) {
     struct seccomp_options o = {.deny_setid = spec_has_writable_mount(spec)};
@@ -367,6 +377,7 @@ static int fill_orders(const struct sandbox_spec *spec, struct docker_orders *re
     ret->set_file_capabilities = !spec_has_writable_mount(spec);
     ret->work_uid = spec->run_uid;
     ret->work_gid = spec->run_gid;
+    ret->write_hosts = may_write_hosts(spec);
     int n = seccomp_build(&o, ret->filter, ARRAY_LEN(ret->filter));
     if (n < 0)
         return error_sys(err, -n, "building the seccomp filter");
@@ -374,13 +385,23 @@ static int fill_orders(const struct sandbox_spec *spec, struct docker_orders *re
     return 0;
 }
 
-static int start_container(const struct starting *st, struct cay_error *err) {
+static int start_once(const struct starting *st, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     char path[DOCKER_PATH_SIZE];
     int r = docker_path(path, st->spec.id, "/start", err);
     return r < 0 ? r
                  : docker_do(st->d->api, &(struct docker_call){.method = "POST", .path = path}, &a,
                              err);
+}
+
+/* Docker remembers a network by its id: one that somebody removed, and that was made again, is not
+ * the container's any more. */
+static int start_container(const struct starting *st, struct cay_error *err) {
+    int r = start_once(st, err);
+    if (r != -CAY_NOT_FOUND || !st->spec.has_bridge || !st->had)
+        return r;
+    r = docker_net_connect(st->d, st->spec.id, err);
+    return r < 0 ? r : start_once(st, err);
 }
 
 /* A start that fails may be for want of the programs, which somebody could have removed: the next
@@ -421,6 +442,17 @@ static int run(struct starting *st, int listener, struct cay_error *err) {
     return r;
 }
 
+/* Of a network that cannot be closed, and of one that should not be there. */
+static int explain_walls(const struct starting *st, int r, struct cay_error *err) {
+    if (r == 0 || err == NULL || strstr(err->message, DOCKER_WALLS_STEP) == NULL)
+        return r;
+    if (st->spec.has_bridge)
+        return error_remedy(err, "give the kernel nf_tables with reject (modules nf_tables and "
+                                 "nft_reject_inet), or use --network 'allow=*'");
+    error_set(err, CAY_CONFLICT, "the container was given a network that cay did not ask for");
+    return error_remedy(err, "take it away: docker network disconnect NETWORK cay-%s", st->spec.id);
+}
+
 /* Of a sandbox that never ran nothing is left; another one's container stays, stopped. */
 static void undo(struct starting *st, bool ran) {
     struct engine *e = &st->d->engine;
@@ -434,8 +466,8 @@ static void undo(struct starting *st, bool ran) {
 
 /* Everything but the container. */
 static int prepare(struct starting *st, struct cay_error *err) {
-    char made[ID_SIZE + sizeof "/in/" MADE_NAME];
-    (void)snprintf(made, sizeof made, "%s/in/" MADE_NAME, st->spec.id);
+    char made[ID_SIZE + sizeof "/in/" DOCKER_MADE_NAME];
+    (void)snprintf(made, sizeof made, "%s/in/" DOCKER_MADE_NAME, st->spec.id);
     st->had = faccessat(st->d->folder, made, F_OK, 0) == 0;
     int r = st->d->is_run ? docker_runs_own(st->d, st->spec.id, err) : 0;
     if (r == 0)
@@ -459,11 +491,13 @@ int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *
     if (r < 0)
         return r;
     r = prepare(&st, err);
+    if (r == 0 && spec->has_bridge)
+        r = docker_net_prepare(st.d, &st.orders.walls, err);
     if (r == 0)
         r = have_container(&st, err);
     bool ran = r == 0;
     if (ran)
-        r = run(&st, listener, err);
+        r = explain_walls(&st, run(&st, listener, err), err);
     if (r < 0)
         undo(&st, ran);
     return r;

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -22,6 +23,7 @@
 #include "engine/docker/docker_door.h"
 #include "engine/docker/docker_relay.h"
 #include "engine/docker/docker_spec.h"
+#include "engine/docker/enter_walls.h"
 #include "engine/native/enter.h"
 #include "engine/native/idrange.h"
 #include "engine/native/landlock.h"
@@ -38,7 +40,8 @@ struct entry {
 
 static bool orders_are_sane(const struct docker_orders *o) {
     return o->version == DOCKER_ORDERS_VERSION && o->volume_count <= SPEC_MOUNTS_MAX &&
-           o->filter_count <= SECCOMP_MAX_INSNS;
+           o->filter_count <= SECCOMP_MAX_INSNS && o->walls.server_count <= DOCKER_SERVERS_MAX &&
+           o->walls.own_count <= DOCKER_OWN_MAX;
 }
 
 static int take_orders(struct entry *e) {
@@ -85,6 +88,10 @@ static int check_volumes(struct entry *e) {
     return 0;
 }
 
+static int close_network(struct entry *e) {
+    return walls_put_up(&e->orders.walls);
+}
+
 /* A folder that images may lack; one that is there stays as it is. */
 static int make_folder(const char *path, mode_t mode, uid_t uid, gid_t gid) {
     if (mkdir(path, mode) < 0)
@@ -111,6 +118,22 @@ static int make_folders(struct entry *e) {
     r = make_folder("/tmp", 01777, 0, 0);
     return r < 0 ? r
                  : make_folder(DOCKER_WORK_INSIDE, 0755, e->orders.work_uid, e->orders.work_gid);
+}
+
+/* As the native engine does: what a container engine writes there is nothing, or names of the host.
+ * Who finds no name of the loopback lacks little, so no failure counts. */
+static int write_hosts(struct entry *e) {
+    struct utsname self;
+    char text[256];
+    _cleanup_(closep) int etc = open("/etc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (e->orders.write_hosts == 0 || etc < 0 || uname(&self) < 0)
+        return 0;
+    _cleanup_(closep) int fd =
+        openat(etc, "hosts", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    (void)snprintf(text, sizeof text, HOSTS_FORMAT, self.nodename);
+    if (fd >= 0)
+        (void)fd_write_all(fd, text, strlen(text));
+    return 0;
 }
 
 static int set_process(struct entry *e) {
@@ -191,7 +214,9 @@ static const struct {
 } steps[] = {
     {"taking orders", take_orders},
     {"looking whether the volumes are those that were checked", check_volumes},
+    {DOCKER_WALLS_STEP, close_network},
     {"making the work folder", make_folders},
+    {"writing /etc/hosts", write_hosts},
     {"setting resource limits", set_process},
     {"becoming cay-init's user", change_ids},
     {"dropping capabilities", drop_privilege},

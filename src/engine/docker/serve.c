@@ -78,6 +78,14 @@ static int measure(const struct job *j, struct launcher_answer *a, struct cay_er
         j->e, j->request.spec.id, &a->stats, err);
 }
 
+static int restore_backup(const struct job *j, struct launcher_answer *a, struct cay_error *err) {
+    bool restored = false;
+    int r = j->e->ops->backup_restore(j->e, j->request.spec.id, &restored, err);
+    a->event = LAUNCHER_HAS_STATS;
+    a->stats.disk_bytes = restored;
+    return r;
+}
+
 static int run(struct job *j, struct launcher_answer *a, struct cay_error *err) {
     const struct engine_ops *ops = j->e->ops;
     const char *id = j->request.spec.id;
@@ -107,6 +115,14 @@ static int run(struct job *j, struct launcher_answer *a, struct cay_error *err) 
     case LAUNCHER_SNAPSHOT:
         a->event = LAUNCHER_HAS_IMAGE;
         return ops->snapshot(j->e, id, j->request.image, a->image, err);
+    case LAUNCHER_BACKUP:
+        a->event = LAUNCHER_HAS_STATS;
+        return ops->backup(j->e, id, j->request.image, j->request.spec.disk_bytes,
+                           &a->stats.disk_bytes, err);
+    case LAUNCHER_BACKUP_RESTORE:
+        return restore_backup(j, a, err);
+    case LAUNCHER_BACKUP_REMOVE:
+        return ops->backup_remove(j->e, id, err);
     case LAUNCHER_LIST:
         return list(j, a, err);
     case LAUNCHER_STATS:

@@ -373,7 +373,7 @@ static int do_steps(struct native_box *b, struct cay_error *err) {
 static int start_box(struct native *n, const struct sandbox_spec *spec,
                      const struct native_root *root, bool kept, struct native_box **ret,
                      struct cay_error *err) {
-    int r = check_tier(n, spec->tier, err);
+    int r = spec->has_bridge ? spec_refuse_bridge(err) : check_tier(n, spec->tier, err);
     if (r < 0)
         return r;
     _cleanup_(freep) struct native_box *b = new_box(n, spec, root);

@@ -160,10 +160,14 @@ int cgroup_keep_counters(struct cgroup *cgroup) {
     return r < 0 ? r : open_counter(cgroup, CGROUP_PIDS, MEMBERS_FILE, &cgroup->members);
 }
 
-void cgroup_close(struct cgroup *cgroup) {
+void cgroup_close_door(struct cgroup *cgroup) {
     for (size_t i = 0; i < ARRAY_LEN(cgroup->tasks); i++)
         fd_close(&cgroup->tasks[i]);
     fd_close(&cgroup->dirfd);
+}
+
+void cgroup_close(struct cgroup *cgroup) {
+    cgroup_close_door(cgroup);
     fd_close(&cgroup->oom);
     fd_close(&cgroup->members);
     cgroup->host = NULL;

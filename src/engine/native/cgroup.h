@@ -126,6 +126,10 @@ int cgroup_keep_counters(struct cgroup *cgroup);
 /* Closes the descriptors; the group stays. */
 void cgroup_close(struct cgroup *cgroup);
 
+/* Closes what joining it needs, for a group that nobody joins any more from outside: each open file
+ * is memory of the kernel. Counters are read as before. */
+void cgroup_close_door(struct cgroup *cgroup);
+
 /* Moves the calling thread in, by v1 `tasks`; on v2 the caller uses clone3 with dirfd instead and
  * this does nothing. Safe in a child that shares memory with its parent: plain write(2)s, no
  * memory, no locks. Returns 0 or -errno. */

@@ -19,6 +19,8 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "base/id.h"
+#include "base/str.h"
 #include "engine/native/cgroup.h"
 #include "engine/native/idrange.h"
 #include "engine/native/landlock.h"
@@ -57,8 +59,9 @@ static int set_process(struct enter_plan *p) {
         privilege_reset_signals();
     privilege_unblock_signals();
     (void)umask(022);
-    if (sethostname(name, strlen(name)) < 0 || (!p->plain_caller && setsid() < 0) ||
-        personality(PER_LINUX) < 0)
+    if (sethostname(name, strlen(name)) < 0 ||
+        setdomainname(p->boot_id, strlen(p->boot_id)) < 0 || /* rootfs_enter.c shows it there */
+        (!p->plain_caller && setsid() < 0) || personality(PER_LINUX) < 0)
         return -errno;
     int r = p->plain_oom_score ? 0 : privilege_reset_oom_score();
     if (r == 0 && !p->plain_caller)
@@ -177,8 +180,21 @@ static int first_process(void *arg) {
     return 1; /* exec_init returns only when it failed */
 }
 
+/* A version 4 UUID, as the kernel prints its own. */
+static int make_boot_id(char out[static ENTER_BOOT_ID_SIZE]) {
+    uint16_t rnd[8];
+    int r = id_random(rnd, sizeof rnd);
+    if (r < 0)
+        return r;
+    return str_format(out, ENTER_BOOT_ID_SIZE, "%04x%04x-%04x-4%03x-a%03x-%04x%04x%04x", rnd[0],
+                      rnd[1], rnd[2], rnd[3] & 0xfffU, rnd[4] & 0xfffU, rnd[5], rnd[6], rnd[7]);
+}
+
 pid_t enter_start(struct enter_plan *plan, int *ret_pidfd, struct cay_error *err) {
     int pidfd = -1;
+    int r = make_boot_id(plan->boot_id);
+    if (r < 0)
+        return error_sys(err, -r, "making a boot id");
     struct clone_args args = {
         .flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWUTS,
         .pidfd = (uintptr_t)&pidfd,

@@ -13,6 +13,7 @@
 struct cgroup;
 
 enum { ENTER_LISTENER_FD = 3, ENTER_CONNECTION_FD = 4, ENTER_INIT_FD = 5, ENTER_LOW_FDS = 16 };
+enum { ENTER_BOOT_ID_SIZE = sizeof "xxxxxxxx-xxxx-4xxx-axxx-xxxxxxxxxxxx" };
 
 /* Everything that the process needs, made by the caller beforehand. It shares the caller's memory,
  * so its error comes back in `err`. */
@@ -37,6 +38,7 @@ struct enter_plan {
     /* The caller has thousands of descriptors: share the table until it is cut off above the first
      * ENTER_LOW_FDS, among which init, listener and connection must be. */
     bool share_descriptors;
+    char boot_id[ENTER_BOOT_ID_SIZE]; /* made by enter_start */
     struct cay_error err;
 };
 

@@ -65,20 +65,18 @@ int idrange_open(struct cay_error *err) {
     return error_remedy(err, "/run must be writable: it keeps two sandboxes from the same ids");
 }
 
-uid_t idrange_take(int file, unsigned *hint, struct cay_error *err) {
+int idrange_take(int file, unsigned *hint, uid_t *ret, struct cay_error *err) {
     for (unsigned i = 0; i < IDRANGE_COUNT; i++) {
         unsigned index = (*hint)++ % IDRANGE_COUNT;
         int r = try_lease(file, index);
+        *ret = IDRANGE_FIRST + index * (uid_t)IDRANGE_SIZE;
         if (r == 0)
-            return IDRANGE_FIRST + index * (uid_t)IDRANGE_SIZE;
-        if (r == -EAGAIN)
-            continue;
-        (void)error_sys(err, -r, "leasing an id range");
-        return 0;
+            return 0;
+        if (r != -EAGAIN)
+            return error_sys(err, -r, "leasing an id range");
     }
     error_set(err, CAY_LIMIT_REACHED, "all %d id ranges are in use", IDRANGE_COUNT);
-    (void)error_remedy(err, "end some sandboxes first");
-    return 0;
+    return error_remedy(err, "end some sandboxes first");
 }
 
 int idrange_lease(struct idrange *ret, struct cay_error *err) {
@@ -87,15 +85,20 @@ int idrange_lease(struct idrange *ret, struct cay_error *err) {
         return fd;
     /* Start at a different place in each process, so that they rarely try the same. */
     unsigned hint = (unsigned)getpid();
-    uid_t base = idrange_take(fd, &hint, err);
-    if (base == 0)
-        return -(int)err->code;
+    uid_t base;
+    int r = idrange_take(fd, &hint, &base, err);
+    if (r < 0)
+        return r;
     *ret = (struct idrange){.lock = TAKE_FD(fd), .base = base};
     return 0;
 }
 
 static unsigned index_of(uid_t base) {
     return (base - IDRANGE_FIRST) / IDRANGE_SIZE;
+}
+
+void idrange_give_back(int file, uid_t base) {
+    (void)set_lock(file, index_of(base), F_UNLCK); /* at worst it ends with the descriptor */
 }
 
 int idrange_lease_again(uid_t base, struct idrange *ret, struct cay_error *err) {

@@ -47,6 +47,9 @@ int idrange_lease_again(uid_t base, struct idrange *ret, struct cay_error *err);
 int idrange_mark(const struct idrange *r, pid_t pid, uint64_t start, struct cay_error *err);
 
 /* For a holder of many: the lease file once, and a lease of any range from it; all end together,
- * when the descriptor is closed. Returns the base or 0 with err. */
+ * when the descriptor is closed. What the same descriptor holds already may be handed out again, as
+ * locks are: its holder must know what it has. */
 int idrange_open(struct cay_error *err);
-uid_t idrange_take(int file, unsigned *hint, struct cay_error *err);
+int idrange_take(int file, unsigned *hint, uid_t *ret_base, struct cay_error *err);
+/* Ends one of these leases. */
+void idrange_give_back(int file, uid_t base);

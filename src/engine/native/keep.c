@@ -452,6 +452,9 @@ void keep_handle(struct keep *k, const struct launcher_request *r, int listener)
     case LAUNCHER_ARCHIVE:
     case LAUNCHER_UNARCHIVE:
     case LAUNCHER_SNAPSHOT:
+    case LAUNCHER_BACKUP:
+    case LAUNCHER_BACKUP_RESTORE:
+    case LAUNCHER_BACKUP_REMOVE:
         answer_result(k, r->tag, error_set(&err, CAY_UNSUPPORTED, "the launcher keeps no archives"),
                       &err);
         break;

@@ -118,7 +118,8 @@ static void handle_request(struct launcher *l) {
 static void handle_ended(struct launcher *l, struct slot *s, int status) {
     struct launcher_answer a = {.event = LAUNCHER_ENDED, .tag = s->tag, .status = status};
     uint64_t kills;
-    (void)cgroup_keep_counters(&s->cgroup); /* from the first end on; slower without */
+    if (!s->settled)
+        (void)cgroup_keep_counters(&s->cgroup); /* from the first end on; slower without */
     if (cgroup_oom_kills(&s->cgroup, &kills) == 0) {
         a.oom_killed = kills > s->oom_before;
         s->oom_before = kills;
@@ -126,7 +127,7 @@ static void handle_ended(struct launcher *l, struct slot *s, int status) {
     memcpy(a.id, s->spec.id, ID_SIZE);
     bool leased = s->state == SLOT_LEASED;
     if (slot_recycle(s) < 0)
-        slot_free(l->n, &l->helper, s);
+        launcher_free_slot(l, s);
     if (leased)
         answer(l, &a);
 }
@@ -159,7 +160,7 @@ static void launcher_close(struct launcher *l) {
         while (s->state >= SLOT_READY && waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
             ;
         if (s->state != SLOT_NONE)
-            slot_free(l->n, &l->helper, s);
+            (void)slot_free(l->n, &l->helper, s); /* the leases end with us */
     }
     keep_close(l->keep);
     helper_stop(&l->helper);
@@ -270,7 +271,7 @@ static bool wait_and_serve(struct launcher *l) {
         {.fd = l->signals, .events = POLLIN},
         {.fd = l->keep != NULL ? keep_descriptor(l->keep) : -1, .events = POLLIN},
     };
-    int n = poll(fds, ARRAY_LEN(fds), l->idle ? -1 : QUIET_MS);
+    int n = poll(fds, ARRAY_LEN(fds), l->idle ? launcher_settles_in(l) : QUIET_MS);
     if (n <= 0)
         return n < 0;
     l->idle = false;
@@ -278,6 +279,8 @@ static bool wait_and_serve(struct launcher *l) {
         handle_request(l); /* first: somebody waits for it */
     if (fds[1].revents != 0)
         reap(l); /* in the same round: a client that never pauses must not hold it up */
+    if (fds[0].revents != 0)
+        (void)launcher_settle(l); /* nor this: what it frees is used for the next sandbox */
     if (fds[2].revents != 0)
         tend_kept(l);
     return true;

@@ -43,7 +43,10 @@ enum launcher_op {
     /* Of an engine that keeps by itself what sandboxes have written; with image: */
     LAUNCHER_ARCHIVE = 40, /* STATS, with disk_bytes alone */
     LAUNCHER_UNARCHIVE = 41,
-    LAUNCHER_SNAPSHOT = 42, /* IMAGE */
+    LAUNCHER_SNAPSHOT = 42,       /* IMAGE */
+    LAUNCHER_BACKUP = 43,         /* STATS, the same; of spec.disk_bytes at most */
+    LAUNCHER_BACKUP_RESTORE = 44, /* without image: STATS, with disk_bytes 1 if it was restored */
+    LAUNCHER_BACKUP_REMOVE = 45,
 };
 
 enum { LAUNCHER_CONNECTION = 1, LAUNCHER_LISTENER = 2 }; /* bits of `fds`, in this order */

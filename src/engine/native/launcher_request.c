@@ -36,7 +36,7 @@ static bool spec_is_sane(const struct sandbox_spec *s) {
         return false;
     return (unsigned)s->tier <= TIER_FULL && (unsigned)s->profile <= PROFILE_BUILD &&
            is_text(s->owner, sizeof s->owner) && (s->owner[0] == '\0' || id_is_valid(s->owner)) &&
-           is_flag(&s->has_list) && is_flag(&s->read_only) &&
+           is_flag(&s->has_list) && is_flag(&s->has_bridge) && is_flag(&s->read_only) &&
            is_text(s->run_user, sizeof s->run_user) && s->run_uid < IDRANGE_SIZE &&
            s->run_gid < IDRANGE_SIZE;
 }
@@ -86,9 +86,12 @@ int launcher_check(const struct launcher_request *r, size_t len) {
     case LAUNCHER_VOLUME_MAKE:
     case LAUNCHER_VOLUME_REMOVE:
     case LAUNCHER_UNARCHIVE:
+    case LAUNCHER_BACKUP_RESTORE:
+    case LAUNCHER_BACKUP_REMOVE:
         return bare_is_sane(r, len) ? 0 : -EINVAL;
     case LAUNCHER_ARCHIVE:
     case LAUNCHER_SNAPSHOT:
+    case LAUNCHER_BACKUP:
         return image_is_sane(r, len) ? 0 : -EINVAL;
     default:
         return -EINVAL;

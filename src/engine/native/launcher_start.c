@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "engine/native/enter.h"
+#include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/ipcns.h"
 #include "engine/native/launcher_state.h"
@@ -21,7 +23,39 @@
 /* Low numbers for what a child keeps. */
 enum { CONNECTION_PLACE = 6, LISTENER_PLACE = 7 };
 
+/* Making a slot takes about two milliseconds, which is nothing for a sandbox that lived this long.
+ */
+enum { SETTLE_MS = 500 };
+
 /* ---- slots ---- */
+
+static bool has_range(const struct launcher *l, uid_t base) {
+    for (size_t i = 0; i < l->slot_count; i++)
+        if (l->slots[i].state != SLOT_NONE && l->slots[i].base == base)
+            return true;
+    return false;
+}
+
+/* All our leases are of one descriptor, which gets the same one as often as it asks. */
+static int take_range(struct launcher *l, uid_t *ret, struct cay_error *err) {
+    for (unsigned i = 0; i < IDRANGE_COUNT; i++) {
+        int r = idrange_take(l->ids, &l->hint, ret, err);
+        if (r < 0 || !has_range(l, *ret))
+            return r;
+    }
+    error_set(err, CAY_LIMIT_REACHED, "all id ranges are in use");
+    return error_remedy(err, "end some sandboxes first");
+}
+
+void launcher_free_slot(struct launcher *l, struct slot *s) {
+    uid_t base = s->base;
+    if (slot_free(l->n, &l->helper, s) == 0) {
+        idrange_give_back(l->ids, base);
+    } else {
+        s->state = SLOT_LOST;
+        s->base = base;
+    }
+}
 
 static int add_slot(struct launcher *l, struct slot **ret, struct cay_error *err) {
     struct slot *s = NULL;
@@ -35,9 +69,15 @@ static int add_slot(struct launcher *l, struct slot **ret, struct cay_error *err
     }
     if (s == NULL)
         s = &l->slots[l->slot_count];
-    int r = slot_make(l->n, &l->helper, l->ids, &l->hint, &l->limits, s, err);
+    uid_t base;
+    int r = take_range(l, &base, err);
     if (r < 0)
         return r;
+    r = slot_make(l->n, &l->helper, base, &l->limits, s, err);
+    if (r < 0) {
+        idrange_give_back(l->ids, base);
+        return r;
+    }
     if (s == &l->slots[l->slot_count])
         l->slot_count++;
     *ret = s;
@@ -215,12 +255,37 @@ static bool refill(struct launcher *l) {
     return make_ready(l, s, &err) == 0;
 }
 
+/* The one that has been leased longest of those that are not settled, or NULL. */
+static struct slot *next_to_settle(const struct launcher *l) {
+    struct slot *first = NULL;
+    for (size_t i = 0; i < l->slot_count; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->state == SLOT_LEASED && !s->settled &&
+            (first == NULL || s->leased_ms < first->leased_ms))
+            first = s;
+    }
+    return first;
+}
+
+int launcher_settles_in(const struct launcher *l) {
+    const struct slot *s = next_to_settle(l);
+    return s == NULL ? -1 : (int)MAX(s->leased_ms + SETTLE_MS - clock_ms(), 0);
+}
+
+bool launcher_settle(struct launcher *l) {
+    struct slot *s = next_to_settle(l);
+    if (s == NULL || clock_ms() < s->leased_ms + SETTLE_MS)
+        return false;
+    slot_settle(s);
+    return true;
+}
+
 void launcher_tidy(struct launcher *l) {
     for (size_t i = 0; i < l->slot_count; i++)
         if (l->slots[i].state == SLOT_LEASED)
             slot_drop_root(&l->slots[i]); /* the sandbox has it now */
     struct pollfd client = {.fd = l->client, .events = POLLIN};
-    while (refill(l))
+    while (refill(l) || launcher_settle(l))
         if (poll(&client, 1, 0) != 0)
             return;
     l->idle = true;
@@ -238,7 +303,7 @@ static int start_idle(struct launcher *l, const struct launcher_request *r, cons
     s->spec.mounts = NULL;
     s->spec.mount_count = 0;
     if (pid < 0) {
-        slot_free(l->n, &l->helper, s);
+        launcher_free_slot(l, s);
         return (int)pid;
     }
     s->pid = pid;
@@ -276,6 +341,7 @@ int launcher_start(struct launcher *l, const struct launcher_request *r, const i
         return code;
     s->state = SLOT_LEASED;
     s->tag = r->tag;
+    s->leased_ms = clock_ms();
     *ret = s;
     return 0;
 }

@@ -45,6 +45,13 @@ struct launcher {
 int launcher_start(struct launcher *l, const struct launcher_request *r, const int *fds,
                    struct slot **ret, struct cay_error *err);
 
-/* Work that nobody waits for and that makes the next start fast, until there is none or the client
- * has something to say. */
+/* Work that nobody waits for, until there is none or the client has something to say: what makes
+ * the next start fast, then letting go of what sandboxes that live long do not need. */
 void launcher_tidy(struct launcher *l);
+/* Milliseconds until there will be more of that by itself; -1: never. */
+int launcher_settles_in(const struct launcher *l);
+/* The last part of it, for one sandbox; false if none has lived long enough. */
+bool launcher_settle(struct launcher *l);
+
+/* Frees a slot and gives its id range back. */
+void launcher_free_slot(struct launcher *l, struct slot *s);

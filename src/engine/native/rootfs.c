@@ -140,29 +140,21 @@ static int make_box_dir(int box, const struct box_dir *d, uid_t base) {
     return d->inside && fchownat(box, d->name, base, base, 0) < 0 ? -errno : 0;
 }
 
-/* Identity that must differ between sandboxes, and from the host. */
+/* Identity that must differ between sandboxes, and from the host. Each file is a page: boot_id is
+ * none of them (enter.c). */
 static int make_identity(int box, const struct sandbox_spec *spec, uid_t base) {
-    unsigned char rnd[32];
+    unsigned char rnd[16];
     char text[256];
     int r = id_random(rnd, sizeof rnd);
     if (r < 0)
         return r;
-    char hex[2 * sizeof rnd + 1];
     for (size_t i = 0; i < sizeof rnd; i++)
-        (void)snprintf(hex + 2 * i, 3, "%02x", rnd[i]);
-    (void)snprintf(text, sizeof text, "%.32s\n", hex);
+        (void)snprintf(text + 2 * i, 4, "%02x\n", rnd[i]);
     r = make_file(box, "u/etc/machine-id", text, base);
-    /* A version 4 UUID, as the kernel prints its boot_id. */
-    (void)snprintf(text, sizeof text, "%.8s-%.4s-4%.3s-a%.3s-%.12s\n", hex + 32, hex + 40, hex + 44,
-                   hex + 47, hex + 50);
-    if (r == 0)
-        r = make_file(box, "boot_id", text, 0);
     (void)snprintf(text, sizeof text, "%s\n", spec->hostname);
     if (r == 0)
         r = make_file(box, "u/etc/hostname", text, base);
-    (void)snprintf(text, sizeof text,
-                   "127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 %s\n",
-                   spec->hostname);
+    (void)snprintf(text, sizeof text, HOSTS_FORMAT, spec->hostname);
     if (r == 0)
         r = make_file(box, "u/etc/hosts", text, base);
     return r;

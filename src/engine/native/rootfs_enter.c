@@ -231,13 +231,12 @@ static int mask_with(int from, const char *with, unsigned attributes, int proc, 
     return move_mount(tree, "", proc, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-static int mask_boot_id(const struct rootfs_entry *e, int proc) {
-    static const char name[] = "sys/kernel/random/boot_id";
-    if (e->root->overlay >= 0 && !e->own_userns)
-        return mount("../" BOX_PLACE "/boot_id", name, NULL, MS_BIND, NULL) < 0 ? -errno : 0;
-    /* Root of its own user namespace owns the box too; elsewhere this belongs to the host. */
-    unsigned attributes = e->own_userns ? MOUNT_ATTR_RDONLY : 0;
-    return mask_with(e->root->box, "boot_id", attributes, proc, name);
+/* The sandbox's boot id is where the kernel has room for a text of each UTS namespace that nobody
+ * has use for; nobody inside may write it. */
+static int mask_boot_id(void) {
+    return mount("sys/kernel/domainname", "sys/kernel/random/boot_id", NULL, MS_BIND, NULL) < 0
+               ? -errno
+               : 0;
 }
 
 /* The first file and the first folder get a clone of what hides, the others a bind of that one: it
@@ -260,7 +259,7 @@ static int mask_proc(const struct rootfs_entry *e, int proc) {
             return -errno;
         }
     }
-    return mask_boot_id(e, proc);
+    return mask_boot_id();
 }
 
 static int protect_proc(int proc) {
@@ -367,12 +366,21 @@ static int remount_read_only(int root) {
     return mount_setattr(root, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0 ? -errno : 0;
 }
 
+/* The sandbox's own group would be charged for what the kernel remembers of the first look, and the
+ * kernel keeps lists of each file system for each group that has something there: 3 KB. */
+static void look_up_proc(int root) {
+    struct stat st;
+    (void)fstatat(root, "proc", &st, AT_SYMLINK_NOFOLLOW); /* whoever mounts there will see */
+}
+
 int rootfs_assemble(const struct rootfs_entry *e, struct rootfs *root) {
     int r = root->overlay < 0 ? -EINVAL : attach_binds(e, root->overlay);
     if (r == -EINVAL)
         return 0;
     if (r == 0)
         r = attach_dev(e, root->overlay);
+    if (r == 0)
+        look_up_proc(root->overlay);
     root->assembled = r == 0;
     return r;
 }

@@ -70,16 +70,19 @@ static int set_upper(struct layers *l, int dir, const char *upper, const char *w
 
 /* ---- mounting ---- */
 
-/* The names are those of our descriptors, so that nothing can be exchanged under them, and the
- * mount table shows no path of the host. */
-static int write_options(const struct layers *l, char *out, size_t size) {
+int overlay_write_lowers(const int *fds, size_t count, char *out, size_t size) {
     size_t len = 0;
     int r = str_format(out, size, "lowerdir=");
-    for (size_t i = 0; r == 0 && i < l->count; i++) {
+    for (size_t i = 0; r == 0 && i < count; i++) {
         len += strlen(out + len);
-        r = str_format(out + len, size - len, "%s/proc/self/fd/%d", i > 0 ? ":" : "", l->lowers[i]);
+        r = str_format(out + len, size - len, "%s/proc/self/fd/%d", i > 0 ? ":" : "", fds[i]);
     }
-    len += strlen(out + len);
+    return r;
+}
+
+static int write_options(const struct layers *l, char *out, size_t size) {
+    int r = overlay_write_lowers(l->lowers, l->count, out, size);
+    size_t len = r < 0 ? 0 : strlen(out);
     return r < 0 ? r
                  : str_format(out + len, size - len,
                               ",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d%s%s", l->upper,

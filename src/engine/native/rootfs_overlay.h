@@ -7,6 +7,10 @@
 
 #include "engine/native/rootfs.h"
 
+/* Writes "lowerdir=…". The names are those of our descriptors, so that nothing can be exchanged
+ * under them, and the mount table shows no path of the host. */
+int overlay_write_lowers(const int *fds, size_t count, char *out, size_t size);
+
 /* Makes the overlay, moving owners first where the image could not be id-mapped. Returns a
  * descriptor of its root or -errno; no memory is allocated.
  *

@@ -33,21 +33,40 @@ void slot_drop_root(struct slot *s) {
     s->has_root = false;
 }
 
-void slot_free(struct native *n, const struct helper *helper, struct slot *s) {
-    slot_drop_root(s);
-    image_trees_close(&s->trees);
-    if (s->cgroup.host != NULL) {
-        cgroup_close(&s->cgroup);
-        if (cgroup_remove(&n->cgroups, s->group, clock_ms() + REMOVE_MS, NULL) == 0)
-            helper_forget(helper, s->group);
-    }
-    fd_close(&s->waiting);
+static void close_namespaces(struct slot *s) {
     fd_close(&s->queues);
     fd_close(&s->ipcns);
     fd_close(&s->sockets);
     fd_close(&s->netns);
     fd_close(&s->userns);
+}
+
+void slot_settle(struct slot *s) {
+    slot_drop_root(s);
+    image_trees_close(&s->trees);
+    cgroup_close_door(&s->cgroup);
+    close_namespaces(s);
+    s->settled = true;
+}
+
+static int remove_group(struct native *n, const struct helper *helper, struct slot *s) {
+    if (s->cgroup.host == NULL)
+        return 0;
+    cgroup_close(&s->cgroup);
+    int r = cgroup_remove(&n->cgroups, s->group, clock_ms() + REMOVE_MS, NULL);
+    if (r == 0)
+        helper_forget(helper, s->group);
+    return r;
+}
+
+int slot_free(struct native *n, const struct helper *helper, struct slot *s) {
+    slot_drop_root(s);
+    image_trees_close(&s->trees);
+    int r = remove_group(n, helper, s);
+    fd_close(&s->waiting);
+    close_namespaces(s);
     *s = empty;
+    return r;
 }
 
 /* The helper works on the namespaces meanwhile; both must be taken, whatever else fails. */
@@ -71,18 +90,15 @@ static int make_parts(struct native *n, const struct helper *helper,
     return r < 0 ? r : MIN(s->netns, 0);
 }
 
-int slot_make(struct native *n, const struct helper *helper, int ids, unsigned *hint,
+int slot_make(struct native *n, const struct helper *helper, uid_t base,
               const struct cgroup_limits *limits, struct slot *ret, struct cay_error *err) {
     struct slot s = empty;
+    s.base = base;
     int r = id_new(s.group, err);
-    if (r < 0)
-        return r;
-    s.base = idrange_take(ids, hint, err);
-    if (s.base == 0)
-        return -(int)err->code;
-    r = make_parts(n, helper, limits, &s, err);
+    if (r == 0)
+        r = make_parts(n, helper, limits, &s, err);
     if (r < 0) {
-        slot_free(n, helper, &s);
+        (void)slot_free(n, helper, &s);
         return r;
     }
     s.state = SLOT_IDLE;
@@ -146,6 +162,8 @@ int slot_recycle(struct slot *s) {
     fd_close(&s->waiting);
     s->pid = 0;
     s->state = SLOT_IDLE;
+    if (s->settled)
+        return -ESTALE;
     if (cgroup_is_idle(&s->cgroup) != 1)
         return -EBUSY;
     if (netns_is_clean(s->sockets) != 1)

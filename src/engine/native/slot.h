@@ -15,9 +15,9 @@ struct cay_error;
 struct helper;
 struct native;
 
-/* none: not made. idle: nobody is in it. ready: a sandbox is, which nobody has used yet. leased: a
- * client has it. */
-enum slot_state { SLOT_NONE, SLOT_IDLE, SLOT_READY, SLOT_LEASED };
+/* none: not made. lost: freed, but somebody may be left who has its ids. idle: nobody is in it.
+ * ready: a sandbox is, which nobody has used yet. leased: a client has it. */
+enum slot_state { SLOT_NONE, SLOT_LOST, SLOT_IDLE, SLOT_READY, SLOT_LEASED };
 
 struct slot {
     enum slot_state state;
@@ -37,12 +37,15 @@ struct slot {
     int waiting; /* where the ready sandbox's cay-init waits for its descriptors */
     pid_t pid;
     uint64_t tag;
+    int64_t leased_ms; /* when; clock_ms() */
+    bool settled;
 };
 
-/* Makes a slot; ids is the open lease file. On failure nothing is left. */
-int slot_make(struct native *n, const struct helper *helper, int ids, unsigned *hint,
+/* Makes a slot with the id range at base. On failure nothing is left. */
+int slot_make(struct native *n, const struct helper *helper, uid_t base,
               const struct cgroup_limits *limits, struct slot *ret, struct cay_error *err);
-void slot_free(struct native *n, const struct helper *helper, struct slot *s);
+/* 0 if nobody can be left who has its ids; negative if its group could not be removed. */
+int slot_free(struct native *n, const struct helper *helper, struct slot *s);
 
 /* Makes the root ready for a sandbox of this spec; in the host's mount namespace if
  * slot_needs_host says so. nothing is rootfs_make_nothing's tree, or -1 where trees cannot be
@@ -57,7 +60,12 @@ bool slot_fits(const struct slot *s, const struct sandbox_spec *spec);
 /* Drops the root, ready or used. */
 void slot_drop_root(struct slot *s);
 
-/* After the sandbox has ended: 0 if the slot can be leased again, negative if it must be freed
- * (somebody is left in its group, connections in its network namespace, or objects in its IPC
- * namespace). */
+/* For a sandbox that lives long: lets go of all that only the next one in this slot would need, 11
+ * KB of the kernel's memory. The sandbox has its namespaces by itself, and the slot ends with it.
+ */
+void slot_settle(struct slot *s);
+
+/* After the sandbox has ended: 0 if the slot can be leased again, negative if it must be freed (it
+ * was settled, somebody is left in its group, connections in its network namespace, or objects in
+ * its IPC namespace). */
 int slot_recycle(struct slot *s);

@@ -43,6 +43,7 @@ LIFE_SAMPLE = {
     "test_a_read_only_root", "test_a_session_remembers", "test_ports_are_reached_from_outside",
     "test_a_volume_is_seen_live", "test_a_read_only_volume", "test_a_named_volume_is_shared",
     "test_an_image_without_any_shell", "test_an_image_is_not_changed", "test_the_hostname_is_its_own",
+    "test_the_loopback_has_a_name",
     "test_work_dir_and_user_of_the_sandbox", "test_pid_1_cannot_be_killed",
     "test_capabilities_are_none", "test_no_new_privileges", "test_a_seccomp_filter",
     "test_the_usual_devices", "test_what_is_refused", "test_network_off_is_off"}
@@ -298,7 +299,8 @@ class DockerRemoteEngine(DockerEngine):
         "test_a_session_remembers", "test_ports_are_reached_from_outside", "test_a_volume_is_seen_live",
         "test_a_named_volume_is_shared", "test_a_named_volume_outlasts_its_sandbox",
         "test_an_image_without_any_shell", "test_work_dir_and_user_of_the_sandbox",
-        "test_capabilities_are_none", "test_a_seccomp_filter", "test_the_usual_devices",
+        "test_the_loopback_has_a_name", "test_capabilities_are_none", "test_a_seccomp_filter",
+        "test_the_usual_devices",
         "test_network_off_is_off"}
 
     @classmethod

@@ -96,3 +96,4 @@ def test_a_read_only_root(make):
     box = make(readOnly=True)
     assert box.sh("echo x > /etc/none").code != 0
     assert box.says("echo x > /tmp/some && echo y > /workspace/some && echo fine") == "fine\n"
+    assert "localhost" in box.says("cat /etc/hosts")

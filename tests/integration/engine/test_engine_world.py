@@ -64,6 +64,13 @@ def test_the_hostname_is_its_own(box):
         assert box.says("hostname") != f.read()
 
 
+def test_the_loopback_has_a_name(box):
+    """And nothing of the host's own list of names is seen."""
+    name = box.says("hostname").strip()
+    assert box.says("cat /etc/hosts").splitlines() == [
+        "127.0.0.1 localhost", "::1 localhost ip6-localhost", f"127.0.1.1 {name}"]
+
+
 def test_a_name(make):
     assert make(name="named-box").info()["name"] == "named-box"
 

@@ -1,0 +1,217 @@
+#include <errno.h>
+#include <stdlib.h>
+
+#include "api/builds.h"
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "daemon/archives.h"
+#include "daemon/describe.h"
+#include "daemon/front_internal.h"
+#include "daemon/pulls.h"
+#include "image/alias.h"
+
+enum { STORE_ANSWER_MAX = 8192 };
+
+/* ---- for the manager ---- */
+
+int front_ensure(void *user, const struct image_wish *wish, char id[static HEX_SIZE],
+                 struct cay_error *err) {
+    struct front *f = user;
+    struct image_wish meant = *wish;
+    char other[REFERENCE_TEXT_SIZE];
+    if (builds_is_name(wish->name))
+        return builds_run(f->builds, wish->name, wish->cancel_fd, id, err);
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    int r = image_alias(&f->config->images.aliases, wish->name, other, err);
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    if (r == 1)
+        meant.name = other;
+    return r < 0 ? r : pulls_ask(f->options->control, &meant, id, err);
+}
+
+/* The same for nobody in particular. */
+static int ensure_for(struct front *f, const char *name, enum engine_kind engine,
+                      char id[static HEX_SIZE], struct cay_error *err) {
+    struct image_wish wish = {.name = name, .engine = engine, .progress_fd = -1, .cancel_fd = -1};
+    return front_ensure(f, &wish, id, err);
+}
+
+int front_describe(void *user, struct sandbox_record *r, struct cay_error *err) {
+    struct front *f = user;
+    int e = r->image[0] == '\0' ? 0 : describe_ask(f->options->control, r, err);
+    if (e < 0 || r->work_dir[0] != '\0')
+        return e;
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    e = str_copy(r->work_dir, sizeof r->work_dir, f->config->sandbox.work_dir);
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    return e < 0 ? error_set(err, CAY_INVALID_ARGUMENT, "[sandbox] work_dir is too long") : 0;
+}
+
+static int write_archive(void *user, const struct sandbox_record *r, int progress,
+                         uint64_t *ret_bytes, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_write(f->options->control, r, progress, ret_bytes, err);
+}
+
+static int restore_archive(void *user, const struct sandbox_record *r, int progress,
+                           struct cay_error *err) {
+    const struct front *f = user;
+    bool ignored;
+    return archives_ask_restore(f->options->control, ARCHIVE_WHOLE, r, progress, &ignored, err);
+}
+
+static int remove_archive(void *user, const char *id, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_remove(f->options->control, ARCHIVE_WHOLE, id, false, err);
+}
+
+static int write_backup(void *user, const struct sandbox_record *r, uint64_t max_bytes,
+                        uint64_t *ret_bytes, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_backup(f->options->control, r, max_bytes, ret_bytes, err);
+}
+
+static int restore_backup(void *user, const struct sandbox_record *r, int progress, bool *ret,
+                          struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_restore(f->options->control, ARCHIVE_BACKUP, r, progress, ret, err);
+}
+
+static int end_backup(void *user, const char *id, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_remove(f->options->control, ARCHIVE_BACKUP, id, true, err);
+}
+
+static int remove_backup(void *user, const char *id, struct cay_error *err) {
+    const struct front *f = user;
+    return archives_ask_remove(f->options->control, ARCHIVE_BACKUP, id, false, err);
+}
+
+const struct archive_ops front_archives = {.write = write_archive,
+                                           .restore = restore_archive,
+                                           .remove = remove_archive,
+                                           .backup = write_backup,
+                                           .restore_backup = restore_backup,
+                                           .end_backup = end_backup,
+                                           .remove_backup = remove_backup};
+
+static int set_network(void *user, const char *id, const char *network, int door,
+                       struct cay_error *err) {
+    struct front *f = user;
+    return egress_link_set(&f->egress, id, network, door, err);
+}
+
+static void drop_network(void *user, const char *id) {
+    struct front *f = user;
+    egress_link_drop(&f->egress, id);
+}
+
+const struct network_ops front_networks = {.set = set_network, .drop = drop_network};
+
+/* ---- images for clients ---- */
+
+static int ask_store(const struct front *f, enum store_verb verb, const char *name,
+                     const char *other, struct buf *text, struct cay_error *err) {
+    struct control_message m = {.op = CONTROL_STORE, .number = verb};
+    if (str_copy(m.name, sizeof m.name, name) < 0 || str_copy(m.other, sizeof m.other, other) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+    return pulls_ask_store(f->options->control, &m, text, err);
+}
+
+static int change_store(const struct front *f, enum store_verb verb, const char *name,
+                        const char *other, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf text = BUF_INIT(STORE_ANSWER_MAX);
+    return ask_store(f, verb, name, other, &text, err);
+}
+
+static int list_images(void *user, struct buf *text, struct cay_error *err) {
+    return ask_store(user, STORE_LIST, "", "", text, err);
+}
+
+static int name_image(void *user, const char *image, const char *name, struct cay_error *err) {
+    char id[HEX_SIZE];
+    int r = ensure_for(user, image, ENGINE_NATIVE, id, err);
+    return r < 0 ? r : change_store(user, STORE_NAME, id, name, err);
+}
+
+static int unname_image(void *user, const char *name, struct cay_error *err) {
+    return change_store(user, STORE_UNNAME, name, "", err);
+}
+
+static int keep_sandbox(void *user, const char *sandbox, const char *name, struct cay_error *err) {
+    struct sandbox_record r;
+    const struct front *f = user;
+    int e = manager_get(f->manager, sandbox, &r, err);
+    if (e < 0)
+        return e;
+    char image[HEX_SIZE];
+    bool is_native = r.engine == ENGINE_NATIVE;
+    e = is_native ? 0 : manager_snapshot(f->manager, &r, image, err);
+    sandbox_record_free(&r);
+    if (e < 0)
+        return e;
+    return is_native ? change_store(f, STORE_KEEP, sandbox, name, err)
+                     : change_store(f, STORE_NAME, image, name, err);
+}
+
+static int build_image(void *user, const struct image_build_order *order, char id[static HEX_SIZE],
+                       struct cay_error *err) {
+    struct front *f = user;
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    int64_t timeout_ms = f->config->images.build_timeout_ms;
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    return pulls_ask_build(f->options->control, order, timeout_ms, id, err);
+}
+
+struct image_ops front_image_ops(struct front *f) {
+    return (struct image_ops){list_images, name_image, unname_image, keep_sandbox, build_image, f};
+}
+
+/* ---- images ahead of time ---- */
+
+struct fetching {
+    struct front *front;
+    struct strv names;
+};
+
+static void fetching_free(struct fetching *a) {
+    strv_free(&a->names);
+    free(a);
+}
+
+/* One after the other. */
+static void *fetch_ahead(void *user) {
+    struct fetching *a = user;
+    for (size_t i = 0; i < a->names.len; i++) {
+        struct cay_error err;
+        char id[HEX_SIZE];
+        if (ensure_for(a->front, a->names.v[i], a->front->options->settings->engine, id, &err) == 0)
+            log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", a->names.v[i]);
+        else
+            log_event(LOG_LEVEL_WARN, "image could not be fetched", "why", "%s; %s", err.message,
+                      err.remedy);
+    }
+    fetching_free(a);
+    return NULL;
+}
+
+int front_fetch_ahead(struct front *f, const struct strv *names, struct cay_error *err) {
+    pthread_t thread;
+    if (names->len == 0)
+        return 0;
+    struct fetching *a = calloc(1, sizeof *a);
+    int r = a == NULL ? ENOMEM : 0;
+    for (size_t i = 0; r == 0 && i < names->len; i++)
+        r = -strv_push(&a->names, names->v[i]);
+    if (r == 0) {
+        a->front = f;
+        r = pthread_create(&thread, NULL, fetch_ahead, a);
+    }
+    if (r == 0)
+        return -pthread_detach(thread);
+    if (a != NULL)
+        fetching_free(a);
+    return error_sys(err, r, "starting to fetch images ahead");
+}

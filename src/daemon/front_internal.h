@@ -1,0 +1,54 @@
+/* What the files of the front share; not for others. */
+#pragma once
+
+#include <pthread.h>
+
+#include "api/http.h"
+#include "api/images.h"
+#include "daemon/control.h"
+#include "daemon/egress.h"
+#include "daemon/front.h"
+#include "manager/interpreters.h"
+#include "manager/manager.h"
+
+struct front {
+    const struct front_options *options;
+    struct manager *manager;
+    struct engine *engine, *other; /* the second is started when it is needed */
+    struct http *http;
+    struct image_ops images;
+    struct builds *builds;
+    struct contexts *contexts;
+    struct outputs *outputs;
+    struct interpreters *interpreters;
+    struct egress_link egress;
+    pthread_rwlock_t config_lock;
+    struct config *config; /* what counts now; the first is the settings' */
+};
+
+/* ---- front_asks.c: what only the supervisor can do, asked for the manager and for clients ---- */
+
+/* manager_options.ensure and .describe; user is the front. */
+int front_ensure(void *user, const struct image_wish *wish, char id[static HEX_SIZE],
+                 struct cay_error *err);
+int front_describe(void *user, struct sandbox_record *r, struct cay_error *err);
+extern const struct archive_ops front_archives;
+extern const struct network_ops front_networks;
+struct image_ops front_image_ops(struct front *f);
+/* Fetches images that shall be there before anybody asks for them, in a thread of its own. */
+int front_fetch_ahead(struct front *f, const struct strv *names, struct cay_error *err);
+
+/* ---- front_config.c: what the configuration means to the parts of the front ---- */
+
+/* The most that the native engine gives whoever runs the daemon. */
+enum tier front_best_tier(const struct settings *s);
+/* The work folder is left open: the image has a say before the configuration. So is the tier, if
+ * the engine is to decide. */
+int front_defaults(const struct config *c, struct sandbox_record *ret, struct cay_error *err);
+struct manager_limits front_limits(const struct config *c);
+struct http_rules front_rules(const struct config *c);
+int front_set_pool(struct front *f, const struct config *c, struct cay_error *err);
+int front_set_interpreters(struct front *f, const struct config *c, struct cay_error *err);
+/* Takes another configuration and answers the supervisor. Without a descriptor: the supervisor
+ * could not read it, which is counted here. */
+void front_take_reload(struct front *f, const struct control_message *m, const int *fds);

@@ -1,0 +1,242 @@
+/* Callers wait for the answer with their tag; one thread reads all answers. A launcher that dies
+ * fails whatever waits, and what is asked for until there is another one. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "engine/native/native_link.h"
+
+enum { AGAIN_MS = 500 };
+
+/* One who waits; lives on his stack. */
+struct call {
+    uint64_t tag;
+    bool answered; /* else the launcher is gone */
+    bool done;
+    struct launcher_answer *answer;
+    struct call *next;
+};
+
+/* ---- the reader ---- */
+
+static void tell_ended(const struct native_engine *n, const struct launcher_answer *a) {
+    struct engine_end end = {.oom_killed = a->oom_killed != 0, .status = a->status};
+    memcpy(end.id, a->id, ID_SIZE);
+    if (n->engine.ended != NULL)
+        n->engine.ended(n->engine.user, &end);
+}
+
+static void note_once(struct native_engine *n, const struct launcher_answer *a) {
+    for (struct once *o = n->onces; o != NULL; o = o->next) {
+        if (o->tag != a->tag || a->event == LAUNCHER_STARTED)
+            continue;
+        o->ended = true;
+        o->oom_killed = a->event == LAUNCHER_ENDED && a->oom_killed != 0;
+        if (a->event == LAUNCHER_FAILED)
+            o->err = a->err;
+    }
+}
+
+static void hand_over(struct native_engine *n, const struct launcher_answer *a) {
+    (void)pthread_mutex_lock(&n->lock);
+    note_once(n, a);
+    for (struct call *c = n->calls; c != NULL; c = c->next)
+        if (c->tag == a->tag && !c->done) {
+            *c->answer = *a;
+            c->answered = c->done = true;
+        }
+    (void)pthread_cond_broadcast(&n->changed);
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+static void fail_all(struct native_engine *n) {
+    (void)pthread_mutex_lock(&n->lock);
+    n->gone = true;
+    n->gone_at = clock_ms();
+    for (struct call *c = n->calls; c != NULL; c = c->next)
+        c->done = true;
+    for (struct once *o = n->onces; o != NULL; o = o->next)
+        o->ended = true; /* they end with their launcher */
+    (void)pthread_cond_broadcast(&n->changed);
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+/* What a launcher says is believed no further than it must be. */
+static bool receive(const struct native_engine *n, struct launcher_answer *a) {
+    ssize_t got;
+    do
+        got = recv(n->sock, a, sizeof *a, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)sizeof *a)
+        return false;
+    a->id[ID_SIZE - 1] = '\0';
+    if (a->event == LAUNCHER_FAILED)
+        error_sanitize(&a->err);
+    if (a->event == LAUNCHER_HAS_LIST && a->list.count > LAUNCHER_PAGE)
+        return false;
+    return true;
+}
+
+static void *read_answers(void *arg) {
+    struct native_engine *n = arg;
+    struct launcher_answer a;
+    while (receive(n, &a))
+        if (a.event == LAUNCHER_KEPT_ENDED)
+            tell_ended(n, &a);
+        else
+            hand_over(n, &a);
+    fail_all(n);
+    return NULL;
+}
+
+/* ---- the connection ---- */
+
+struct launcher_request *native_new_request(enum launcher_op op, const struct sandbox_spec *spec,
+                                            struct cay_error *err) {
+    struct launcher_request *r = calloc(1, launcher_request_size(spec->mount_count));
+    if (r == NULL) {
+        error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        return NULL;
+    }
+    r->op = op;
+    r->spec = *spec;
+    r->spec.mounts = NULL; /* means nothing elsewhere */
+    r->spec.mount_count = 0;
+    return r;
+}
+
+void native_disconnect(struct native_engine *n) {
+    if (n->sock >= 0)
+        (void)shutdown(n->sock, SHUT_RDWR);
+    if (n->reading)
+        (void)pthread_join(n->reader, NULL);
+    n->reading = false;
+    fd_close(&n->sock);
+}
+
+/* A launcher takes over what lives with the first request about it, and tells of what has died
+ * meanwhile. Nobody waits for the answer to this one. */
+static void greet(const struct native_engine *n) {
+    struct cay_error err;
+    _cleanup_(freep) struct launcher_request *r =
+        native_new_request(LAUNCHER_LIST, &(struct sandbox_spec){0}, &err);
+    if (r != NULL)
+        (void)fd_send(n->sock, r, launcher_request_size(0), NULL, 0); /* gone: the reader sees it */
+}
+
+int native_connect(struct native_engine *n, int sock, struct cay_error *err) {
+    n->sock = sock;
+    n->reading = pthread_create(&n->reader, NULL, read_answers, n) == 0;
+    if (n->reading) {
+        greet(n);
+        return 0;
+    }
+    fail_all(n);
+    fd_close(&n->sock);
+    return error_set(err, CAY_RESOURCE_EXHAUSTED, "no thread for the launcher's answers");
+}
+
+int native_replace(struct native_engine *n, int sock, struct cay_error *err) {
+    native_disconnect(n);
+    (void)pthread_mutex_lock(&n->lock);
+    n->gone = false;
+    (void)pthread_mutex_unlock(&n->lock);
+    return native_connect(n, sock, err);
+}
+
+static bool is_gone(struct native_engine *n) {
+    (void)pthread_mutex_lock(&n->lock);
+    bool gone = n->gone;
+    (void)pthread_mutex_unlock(&n->lock);
+    return gone;
+}
+
+/* With n->sending held. */
+static void start_again(struct native_engine *n) {
+    struct cay_error err;
+    int sock = n->source.connect(n->source.user, &err);
+    n->tried_at = clock_ms();
+    if (sock >= 0)
+        (void)native_replace(n, sock, &err);
+}
+
+/* One that is started when it is needed is, but not again and again if it does not live. */
+static void have_launcher(struct native_engine *n) {
+    if (n->source.connect == NULL || !is_gone(n))
+        return;
+    (void)pthread_mutex_lock(&n->sending);
+    if (is_gone(n) && (n->tried_at == 0 || clock_ms() - n->tried_at > AGAIN_MS))
+        start_again(n);
+    (void)pthread_mutex_unlock(&n->sending);
+}
+
+/* ---- callers ---- */
+
+int native_unavailable(const struct native_engine *n, struct cay_error *err) {
+    if (n->source.connect != NULL) {
+        error_set(err, CAY_UNAVAILABLE, "the engine has ended");
+        return error_remedy(err, "try again in a moment; the daemon's log says why it has");
+    }
+    error_set(err, CAY_UNAVAILABLE, "the launcher has ended");
+    return error_remedy(err, "the daemon starts a new one: try again in a moment");
+}
+
+static int begin(struct native_engine *n, struct call *c) {
+    have_launcher(n);
+    (void)pthread_mutex_lock(&n->lock);
+    bool gone = n->gone;
+    if (!gone) {
+        c->tag = ++n->last_tag;
+        c->next = n->calls;
+        n->calls = c;
+    }
+    (void)pthread_mutex_unlock(&n->lock);
+    return gone ? -EPIPE : 0;
+}
+
+static void end(struct native_engine *n, const struct call *c) {
+    (void)pthread_mutex_lock(&n->lock);
+    struct call **at = &n->calls;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+static void wait_for(struct native_engine *n, const struct call *c) {
+    (void)pthread_mutex_lock(&n->lock);
+    while (!c->done)
+        (void)pthread_cond_wait(&n->changed, &n->lock);
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+int native_send(struct native_engine *n, const struct launcher_request *r, size_t mounts, int fd) {
+    (void)pthread_mutex_lock(&n->sending);
+    int sent = fd_send(n->sock, r, launcher_request_size(mounts), &fd, fd >= 0 ? 1 : 0);
+    (void)pthread_mutex_unlock(&n->sending);
+    return sent;
+}
+
+int native_ask(struct native_engine *n, struct launcher_request *r, size_t mounts, int fd,
+               struct launcher_answer *answer, struct cay_error *err) {
+    struct call call = {.answer = answer};
+    if (begin(n, &call) < 0)
+        return native_unavailable(n, err);
+    r->tag = call.tag;
+    r->fds = fd >= 0 ? LAUNCHER_LISTENER : 0;
+    int sent = native_send(n, r, mounts, fd);
+    if (sent == 0)
+        wait_for(n, &call);
+    end(n, &call);
+    if (sent < 0 || !call.answered)
+        return native_unavailable(n, err);
+    if (answer->event != LAUNCHER_FAILED)
+        return 0;
+    *err = answer->err;
+    return -(int)err->code;
+}

@@ -1,0 +1,53 @@
+/* The native engine's connection to its launcher; for native_engine.c only. */
+#pragma once
+
+#include <pthread.h>
+
+#include "engine/native/launcher.h"
+#include "engine/native/native_engine.h"
+
+/* A throw-away sandbox, from asking for it to its once_end. */
+struct once {
+    uint64_t tag;
+    bool ended, oom_killed;
+    struct cay_error err; /* why it never began */
+    struct once *next;
+};
+
+struct call;
+
+struct native_engine {
+    struct engine engine; /* first */
+    pthread_mutex_t lock; /* of all that follows but sock */
+    pthread_cond_t changed;
+    struct call *calls;
+    struct once *onces;
+    uint64_t last_tag;
+    bool gone;               /* the launcher, */
+    int64_t gone_at;         /* since */
+    pthread_mutex_t sending; /* of sock, which the reader uses without: it is closed after it */
+    int sock;
+    pthread_t reader;
+    bool reading;                       /* there is one */
+    struct native_engine_source source; /* of one that is started when it is needed */
+    int64_t tried_at;                   /* when that was last done; 0: never */
+};
+
+/* With room for the mounts of the spec, which are many bytes and rarely there. NULL: no memory. */
+struct launcher_request *native_new_request(enum launcher_op op, const struct sandbox_spec *spec,
+                                            struct cay_error *err);
+/* Sends a request, with a descriptor or -1; negative if the launcher is gone. */
+int native_send(struct native_engine *n, const struct launcher_request *r, size_t mounts, int fd);
+/* The same, with a tag of its own, and waits for its answer. */
+int native_ask(struct native_engine *n, struct launcher_request *r, size_t mounts, int fd,
+               struct launcher_answer *answer, struct cay_error *err);
+/* What to say when it is gone. */
+int native_unavailable(const struct native_engine *n, struct cay_error *err);
+
+/* With n->sending held, or before anybody else knows n: sock becomes n's. */
+int native_connect(struct native_engine *n, int sock, struct cay_error *err);
+/* The same in place of one that died. */
+int native_replace(struct native_engine *n, int sock, struct cay_error *err);
+/* Ends the reader, if there is one; the socket is closed after it, so that it reads from no other.
+ */
+void native_disconnect(struct native_engine *n);
