@@ -72,11 +72,14 @@ static int open_own(const char *name, int flags, struct cay_error *err) {
     return TAKE_FD(fd);
 }
 
-/* 0 if nobody is named who lives. */
+/* The second line of the lock of a daemon that has been told to end. */
+#define ENDING "ending\n"
+
+/* 0 if nobody is named who lives and means to go on. */
 static pid_t holder(int lock) {
     char text[32] = {0};
     int64_t pid;
-    if (pread(lock, text, sizeof text - 1, 0) <= 0)
+    if (pread(lock, text, sizeof text - 1, 0) <= 0 || strstr(text, "\n" ENDING) != NULL)
         return 0;
     text[strcspn(text, "\n")] = '\0';
     if (str_to_i64(text, 1, INT_MAX, &pid) < 0 || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
@@ -86,8 +89,15 @@ static pid_t holder(int lock) {
 
 static int refuse_lock(int lock, struct cay_error *err) {
     pid_t pid = holder(lock);
+    if (pid == 0) {
+        error_set(err, CAY_CONFLICT, "a daemon that is ending still uses this state folder");
+        return error_remedy(err, "try again in a moment, or name another folder with --state-dir");
+    }
     error_set(err, CAY_CONFLICT, "a daemon uses this state folder already (process %d)", (int)pid);
-    return error_remedy(err, "use that one, end it, or name another folder with --state-dir");
+    return error_remedy(err,
+                        "use that one, end it (kill %d; sandboxes run on), or name another folder "
+                        "with --state-dir",
+                        (int)pid);
 }
 
 int places_lock(struct cay_error *err) {
@@ -107,6 +117,12 @@ int places_lock(struct cay_error *err) {
     if (ftruncate(lock, 0) < 0 || pwrite(lock, text, (size_t)len, 0) != len)
         return error_errno(err, "writing to the daemon's lock");
     return TAKE_FD(lock);
+}
+
+void places_lock_ending(int lock) {
+    struct stat st;
+    if (fstat(lock, &st) == 0) /* else the next daemon is refused and not kept waiting */
+        (void)!pwrite(lock, ENDING, strlen(ENDING), st.st_size);
 }
 
 int places_log_to_file(struct cay_error *err) {

@@ -9,9 +9,12 @@ struct cay_error;
 int places_make(const struct settings *s, struct cay_error *err);
 
 /* Takes the lock that one daemon per state folder has, and writes our process id into it. A daemon
- * that was killed may leave a front that is finishing: that is waited for. -CAY_CONFLICT names the
- * process that has it. Returns a descriptor that holds it, also in children. */
+ * that is ending, and the front of one that was killed, which may be finishing, are waited for.
+ * -CAY_CONFLICT names the process that has it. Returns a descriptor that holds it, also in
+ * children. */
 int places_lock(struct cay_error *err);
+/* Notes in it that we are ending, so that the next daemon waits instead of giving up. */
+void places_lock_ending(int lock);
 
 /* Sends standard error to STATE/daemon/log, which is appended to. */
 int places_log_to_file(struct cay_error *err);

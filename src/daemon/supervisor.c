@@ -61,6 +61,7 @@ struct supervisor {
     int64_t pause, start_at;    /* how long, and until when, nothing is started */
     int64_t log_at;             /* when to look at the log's size; 0: it is not ours */
     int report;
+    int lock;        /* of the state folder, ours from the start to the end */
     bool has_served; /* once, in which case failures are tried again */
     bool is_stopping;
     bool has_failed; /* before it ever served: failure says why */
@@ -343,6 +344,7 @@ static void take_message(struct supervisor *s) {
 static void begin_stop(struct supervisor *s) {
     struct control_message m = {.op = CONTROL_DRAIN};
     s->is_stopping = true;
+    places_lock_ending(s->lock);
     notify_send("STOPPING=1");
     pulls_cancel(&s->pulls);
     if (s->front.pid == 0)
@@ -429,15 +431,15 @@ static void loop(struct supervisor *s) {
     }
 }
 
-static int prepare(struct supervisor *s, int *ret_lock, struct cay_error *err) {
+static int prepare(struct supervisor *s, struct cay_error *err) {
     int r = settings_check_folders(s->settings->config, s->settings->is_root, err);
     if (r == 0)
         r = places_make(s->settings, err);
     if (r < 0)
         return r;
-    *ret_lock = places_lock(err);
-    if (*ret_lock < 0)
-        return *ret_lock;
+    s->lock = places_lock(err);
+    if (s->lock < 0)
+        return s->lock;
     archives_sweep(s->settings->state_dir);
     if (s->settings->in_background) {
         r = places_log_to_file(err);
@@ -453,10 +455,12 @@ static int prepare(struct supervisor *s, int *ret_lock, struct cay_error *err) {
 }
 
 int supervisor_run(struct settings *settings, int report, struct cay_error *err) {
-    struct supervisor s = {
-        .settings = settings, .sockets = {.local = -1, .tcp = -1}, .control = -1, .report = report};
-    _cleanup_(closep) int lock = -1;
-    int r = prepare(&s, &lock, err);
+    struct supervisor s = {.settings = settings,
+                           .sockets = {.local = -1, .tcp = -1},
+                           .control = -1,
+                           .report = report,
+                           .lock = -1};
+    int r = prepare(&s, err);
     if (r == 0) {
         loop(&s);
         if (s.has_failed) {
@@ -470,5 +474,6 @@ int supervisor_run(struct settings *settings, int report, struct cay_error *err)
     if (r < 0)
         tell(&s, err);
     fd_close(&s.report);
+    fd_close(&s.lock);
     return r;
 }

@@ -642,8 +642,31 @@ def test_a_state_folder_that_the_front_cannot_reach(folder):
 def test_a_second_daemon_names_the_first(daemon):
     second = daemon.spawn(stderr=subprocess.PIPE)
     _, text = second.communicate(timeout=20)
-    assert second.returncode == 4 and f"process {daemon.process.pid}" in text.decode()
+    assert second.returncode == 4
+    assert f"(process {daemon.process.pid}); use that one, end it (kill {daemon.process.pid};" in text.decode()
     assert daemon.get("/healthz").status == 200
+
+
+def has_open(pid, path):
+    with contextlib.suppress(OSError):
+        return str(path) in [os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()]
+    return False
+
+
+def test_the_next_daemon_waits_for_one_that_is_ending(daemon):
+    lock, front, first = daemon.state / "daemon/lock", daemon.front(), daemon.process
+    os.kill(front, signal.SIGSTOP)  # so that it cannot end before the next one is there
+    try:
+        first.terminate()
+        assert until(lambda: "ending" in lock.read_text())
+        with open(daemon.log, "ab") as log:
+            daemon.process = daemon.spawn(stdout=log, stderr=log)
+        assert until(lambda: has_open(daemon.process.pid, lock)), daemon.log.read_text()
+    finally:
+        os.kill(front, signal.SIGCONT)
+    assert first.wait(60) == 0
+    assert until(daemon.serves, 30), daemon.log.read_text()
+    assert lock.read_text() == f"{daemon.process.pid}\n"
 
 
 def test_background(folder):
