@@ -6,6 +6,7 @@
   const fs = require('fs'), net = require('net'), util = require('util'), vm = require('vm')
   const { createRequire } = require('module')
   const ERROR = 1, RESULT = 2, NOTICE = 3, TEXT_MAX = 1 << 20, INTERRUPTED = 130
+  const IMPORT = '$mport', LENT = '$cay', PLACES_MAX = 100
   const exitNow = process.reallyExit.bind(process)
   let streams = null // of the code that runs, or ran last
   let interrupt = null // breaks off what is waited for
@@ -61,10 +62,13 @@
     }
     record(RESULT, Buffer.concat([Buffer.from([isLast ? 1 : 0]), ...items]))
   }
+  const named = (text) => text.replace(/<code_(\d+)>/g, '<code $1>')
+  const stackOf = (error) => named(String(error.stack)).split('\n')
+    .filter((line) => !/\[eval\]|node:vm|node:inspector/.test(line)).join('\n')
   const tellError = (error) => {
     const is = error !== null && typeof error === 'object'
     const parts = [is && error.name ? error.name : 'Error', is && 'message' in error ? error.message : util.inspect(error),
-      is && error.stack ? String(error.stack).split('\n').filter((l) => !/\[eval\]|node:vm/.test(l)).join('\n') : '']
+      is && error.stack ? stackOf(error) : '']
     record(ERROR, Buffer.concat(parts.flatMap((part, i) => [bytes(part), Buffer.from(i < 2 ? '\0' : '')])))
   }
 
@@ -89,11 +93,98 @@
   }
 
   const load = (specifier) => import(specifier) // vm's own constant for it warns on stderr
+  const compile = (text, name) => {
+    try {
+      return { script: new vm.Script(text, { filename: name, importModuleDynamically: load }) }
+    } catch (error) {
+      return { error }
+    }
+  }
+  const compiles = (text) => !compile(text).error
+  const exchange = (text, at, word, other) => text.slice(0, at) + other + text.slice(at + word.length)
+  // Where a word is code, and not in a string, a comment or the name of a property. The parser tells:
+  // with a reserved word in its place it refuses the whole.
+  const placesOf = (text, pattern, word, around) =>
+    Array.from(text.matchAll(pattern), (match) => match.index).slice(0, PLACES_MAX)
+      .filter((at) => !compiles(around(exchange(text, at, word, 'enum'))))
+  const inAsync = (text) => `(async () => {${text.replace(/^#!/, '//')}\n})`
+  // Outside of async functions "await (x)" and its like call a function of that name, which nobody means.
+  const callsAwait = (text) => {
+    const pattern = /\bawait(?=\s*[([`+\-/]|\s*\n)/g
+    return text.search(pattern) >= 0 && compiles(inAsync(text)) &&
+      placesOf(text, pattern, 'await', (whole) => whole)
+        .some((at) => compiles(exchange(text, at, 'await', 'await.x')))
+  }
+  // What the inspector evaluates cannot import(), so a function does it there.
+  const withImports = (text) => {
+    if (!text.includes('import') || !compiles(inAsync(text))) return text
+    return placesOf(text, /\bimport\b/g, 'import', inAsync)
+      .reduce((whole, at) => exchange(whole, at, 'import', IMPORT), text)
+  }
+
+  // V8 itself awaits at the top level, and keeps what is declared, for those who ask by its inspector.
+  const openInspector = () => {
+    try {
+      const { Session } = require('inspector') // not every node has it
+      const session = new Session()
+      session.connect()
+      Object.defineProperty(globalThis, IMPORT, { value: load, configurable: true })
+      return session
+    } catch {
+      return null
+    }
+  }
+  // The value of which the inspector tells a description. Users' code never sees the name that is lent.
+  const valueOf = (session, { objectId, unserializableValue, value }) => {
+    const argument = objectId ? { objectId } : unserializableValue ? { unserializableValue } : { value }
+    let found
+    globalThis[LENT] = (it) => { found = it }
+    session.post('Runtime.evaluate', { expression: LENT }, (_, { result }) =>
+      session.post('Runtime.callFunctionOn', { objectId: result.objectId, arguments: [argument],
+        functionDeclaration: 'function (it) { this(it) }' }))
+    delete globalThis[LENT]
+    return found
+  }
+  const errorOf = (session, details, { text, name, error: plain }) => {
+    const error = valueOf(session, details.exception || {})
+    // Of the parser, and not of JSON or an imported file: no code had run, so it was made where the text was given.
+    if (!(error instanceof SyntaxError) || !/^.*\n +at .*\(node:inspector/.test(error.stack)) return error
+    if (plain && plain.message === error.message) return plain
+    const { lineNumber, columnNumber } = details // told as vm does
+    error.stack = `${name}:${lineNumber + 1}\n${text.split('\n')[lineNumber]}\n${' '.repeat(columnNumber)}^\n\n${error}`
+    return error
+  }
+  const evaluateAwaiting = async (session, code, broken) => {
+    const expression = `${withImports(code.text)}\n//# sourceURL=${code.name.replace(' ', '_')}` // spaces end it
+    let end
+    const ended = new Promise((resolve, reject) => {
+      end = (failure, it) => {
+        if (failure) reject(new Error(failure.message))
+        else if (it.exceptionDetails) reject(errorOf(session, it.exceptionDetails, code))
+        else resolve(valueOf(session, it.result))
+      }
+    })
+    ended.catch(() => {})
+    globalThis[LENT] = () => {
+      delete globalThis[LENT]
+      session.post('Runtime.evaluate', { expression, replMode: true }, end)
+    }
+    try {
+      vm.runInThisContext(LENT + '()', { filename: '[eval]', breakOnSigint: true })
+      return await Promise.race([ended, broken])
+    } finally {
+      session.disconnect()
+    }
+  }
   const evaluate = async (text, name) => {
     const broken = new Promise((_, reject) => { interrupt = () => reject(new Error('interrupted')) })
     broken.catch(() => {})
-    const value = vm.runInThisContext(text, { filename: name, breakOnSigint: true, importModuleDynamically: load })
-    return Promise.race([value, broken])
+    const { script, error } = compile(text, name)
+    const awaits = script ? callsAwait(text) : error instanceof SyntaxError && /\bawait\b/.test(text)
+    const session = awaits && openInspector()
+    if (session) return Promise.race([evaluateAwaiting(session, { text, name, error }, broken), broken])
+    if (error) throw error
+    return Promise.race([script.runInThisContext({ breakOnSigint: true }), broken])
   }
   const isInterrupt = (error) =>
     error && (error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' || error.message === 'interrupted')
@@ -161,7 +252,7 @@
   globalThis.require = createRequire(folder + '/')
   process.on('SIGINT', () => interrupt && interrupt())
   const uncaught = (error) => {
-    if (streams) record(NOTICE, bytes('an error that nothing caught: ' + util.inspect(error)))
+    if (streams) record(NOTICE, bytes('an error that nothing caught: ' + named(util.inspect(error))))
   }
   process.on('uncaughtException', uncaught)
   process.on('unhandledRejection', uncaught)
