@@ -11,7 +11,9 @@ def _cay_watch_charts(pyplot, show):
         bxpstats = list(bxpstats)
         places = range(1, len(bxpstats) + 1) if positions is None else positions
         self.__dict__.setdefault("_cay_boxes", []).extend(zip(bxpstats, places))
-        return original(self, bxpstats, positions, *args, **named)
+        drawn = original(self, bxpstats, positions, *args, **named)
+        self.__dict__.setdefault("_cay_box_parts", []).extend(a for part in drawn.values() for a in part)
+        return drawn
 
     axes.bxp = bxp
     pyplot.show = show
@@ -112,27 +114,44 @@ def _cay_chart_of(figure):
                           "points": points_of([p[0] for p in places], [p[1] for p in places])})
         return found
 
+    def series_of(line):
+        return {"label": label_of(line),
+                "points": points_of(line.get_xdata(orig=False), line.get_ydata(orig=False))}
+
     def lines(ax):
-        return [{"label": label_of(line), "points": points_of(line.get_xdata(orig=False),
-                                                              line.get_ydata(orig=False))}
-                for line in limited(ax.lines, ELEMENTS_MAX)]
+        return [series_of(line) for line in limited(ax.lines, ELEMENTS_MAX)]
 
-    kinds = (("pie", wedges), ("box_and_whisker", boxes), ("bar", bars), ("scatter", dots),
-             ("line", lines))
+    def more_lines(ax):
+        """Those beside another kind of chart: not its own parts, and not marks such as axhline()."""
+        from matplotlib.container import ErrorbarContainer
+        parts = set(map(id, getattr(ax, "_cay_box_parts", ())))
+        for group in (c for c in ax.containers if isinstance(c, ErrorbarContainer)):
+            parts.update(map(id, group.lines[1]))
+        found = (line for line in ax.lines
+                 if id(line) not in parts and line.get_transform() == ax.transData)
+        return [s for s in map(series_of, limited(found, ELEMENTS_MAX)) if s["points"]]
 
-    def chart_of(ax):
-        chart = {"type": "unknown", "title": text(ax.get_title()), "elements": []}
-        for name, find in kinds:
-            elements = limited(find(ax), ELEMENTS_MAX)
-            if elements:
-                chart["type"], chart["elements"] = name, elements
-                break
-        if chart["type"] != "pie":
+    kinds = (("pie", wedges), ("box_and_whisker", boxes), ("bar", bars), ("scatter", dots))
+
+    def described(ax, kind, elements):
+        chart = {"type": kind, "title": text(ax.get_title()), "elements": elements}
+        if kind != "pie":
             chart["x_label"], chart["y_label"] = text(ax.get_xlabel()), text(ax.get_ylabel())
-        if chart["type"] in ("line", "scatter"):
+        if kind in ("line", "scatter"):
             ticks_of(ax.xaxis, chart, "x")
             ticks_of(ax.yaxis, chart, "y")
         return chart
+
+    def chart_of(ax):
+        found = [(kind, limited(find(ax), ELEMENTS_MAX)) for kind, find in kinds]
+        found = [(kind, elements) for kind, elements in found if elements]
+        series = more_lines(ax) if found else lines(ax)
+        if series:
+            found.append(("line", series))
+        charts = [described(ax, kind, elements) for kind, elements in found]
+        if len(charts) > 1:
+            return {"type": "composite_chart", "title": text(ax.get_title()), "elements": charts}
+        return charts[0] if charts else described(ax, "unknown", [])
 
     charts = [chart_of(ax) for ax in limited(figure.axes, AXES_MAX)]
     charts = [c for c in charts if c["elements"]] or charts[:1]

@@ -107,6 +107,11 @@ print('drawn')`
             for (const chart of [line, bar])
                 t.check.equal(Buffer.from(chart.png, 'base64').subarray(1, 4).toString(), 'PNG')
         }
+        const mixed = await p.codeRun(`import matplotlib.pyplot as plt
+plt.bar([1, 2], [3, 4]); plt.plot([1, 2], [5, 6]); plt.show()`)
+        const [both] = mixed.artifacts.charts
+        t.check.equal(both.type, t.sdk.ChartType.COMPOSITE_CHART)
+        t.check.deepEqual(both.elements.map((c) => c.type), [t.sdk.ChartType.BAR, t.sdk.ChartType.LINE])
         t.check.deepEqual((await p.codeRun('print(1)')).artifacts.charts, [])
     },
 
