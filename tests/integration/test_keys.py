@@ -120,6 +120,45 @@ def test_private_ranges_are_for_admins(daemon, key):
     assert admin.create(network="allow=10.0.0.0/8")["network"] == "allow=10.0.0.0/8"
 
 
+def refused_network(client, method, path, **body):
+    answer = client.ask(method, path, body)
+    assert answer.status == 403 and "may not open the network" in answer.json()["message"], answer.text
+    assert "network_max" in answer.text
+
+
+OPEN = [("/api/cay/sandbox", {"network": "allow=a.com"}), ("/api/cay/sandbox", {"network": "allow=*"}),
+        ("/api/cay/sandbox", {"network": "bridge", "engine": "docker", "image": "x"}),
+        ("/api/cay/python", {"code": "1", "network": "allow=a.com"}),
+        ("/api/sandbox", {"networkBlockAll": False}), ("/api/sandbox", {"domainAllowList": "a.com"}),
+        ("/api/sandbox", {"networkAllowList": "11.0.0.0/8"})]
+
+
+def test_keys_without_any_network():
+    with serving_tcp(env={"CAY_MANAGER_NETWORK_MAX": "none"}) as daemon:
+        tenant, admin = (make_key(daemon, f"of-{name}", permissions=[name]) for name in ("sandboxes", "admin"))
+        for path, wishes in OPEN:
+            refused_network(tenant, "POST", path, **wishes)
+        box = tenant.create(network="none")["id"]
+        for who in tenant, admin:  # whoever changes it: the sandbox is the tenant's
+            for network in "allow=a.com", "allow=*":
+                refused_network(who, "POST", f"/api/cay/sandbox/{box}/update", network=network)
+            refused_network(who, "POST", f"/api/sandbox/{box}/network-settings", networkBlockAll=False)
+        assert tenant.call("GET", f"/api/cay/sandbox/{box}")["network"] == "none"
+        assert admin.create(network="allow=a.com")["network"] == "allow=a.com"
+        assert tenant.call("POST", "/api/cay/python", {"code": "print(1)", "network": "none"})["stdout"] == "1\n"
+
+
+def test_keys_without_any_network_where_bridge_is_the_default():
+    env = {"CAY_MANAGER_NETWORK_MAX": "none", "CAY_SANDBOX_NETWORK": "bridge"}
+    with serving_tcp(env=env) as daemon:
+        tenant = make_key(daemon, "tenant", permissions=["sandboxes"])
+        refused_network(tenant, "POST", "/api/cay/sandbox", engine="docker", image="x")
+        for path in "/api/cay/sandbox", "/api/sandbox":  # of the engine native
+            answer = tenant.ask("POST", path, {})
+            assert answer.status == 501 and "bridge" in answer.json()["message"], answer.text
+        assert daemon.list() == []
+
+
 # ---- keys themselves ----
 
 def test_a_key_is_shown_once_and_kept_nowhere(daemon, key):
