@@ -31,7 +31,7 @@ static struct idrange lease(void) {
 
 static uid_t take(int file, unsigned *hint) {
     uid_t base = 0;
-    assert_int_equal(idrange_take(file, hint, &base, NULL), 0);
+    assert_int_equal(idrange_take(file, hint, NULL, &base, NULL), 0);
     return base;
 }
 
@@ -76,6 +76,74 @@ static void test_one_of_many_is_given_back(void **state) {
     assert_int_equal(idrange_lease_again(a, &again, NULL), 0);
     idrange_release(&again);
     (void)close(file);
+}
+
+static unsigned index_of(uid_t base) {
+    assert_true(base >= IDRANGE_FIRST && base % IDRANGE_SIZE == 0);
+    return (base - IDRANGE_FIRST) / IDRANGE_SIZE;
+}
+
+/* Others have leases meanwhile, so what comes next is not known, only where it cannot be. */
+static void test_behind_the_last_comes_the_first(void **state) {
+    (void)state;
+    need_root();
+    _cleanup_(closep) int file = idrange_open(NULL);
+    unsigned hint = IDRANGE_COUNT - 1;
+    unsigned last = index_of(take(file, &hint)), next = index_of(take(file, &hint));
+    assert_in_range(last, 0, IDRANGE_COUNT - 1);
+    assert_in_range(next, 0, IDRANGE_COUNT - 2);
+    assert_int_not_equal(last, next);
+    hint = UINT32_MAX; /* which comes in the end */
+    assert_in_range(index_of(take(file, &hint)), 0, IDRANGE_COUNT - 1);
+    assert_in_range(index_of(take(file, &hint)), 0, IDRANGE_COUNT - 1);
+}
+
+struct holder {
+    uid_t v[4];
+    size_t count;
+};
+
+static bool holds(const void *user, uid_t base) {
+    const struct holder *h = user;
+    for (size_t i = 0; i < h->count; i++)
+        if (h->v[i] == base)
+            return true;
+    return false;
+}
+
+/* A lock lets its own descriptor in again: two sandboxes would have the same ids. */
+static void test_who_comes_around_gets_none_of_its_own(void **state) {
+    (void)state;
+    need_root();
+    _cleanup_(closep) int file = idrange_open(NULL);
+    struct holder h = {.count = 0};
+    const struct idrange_holder holder = {holds, &h};
+    unsigned start = (unsigned)getpid();
+    while (h.count < ARRAY_LEN(h.v)) {
+        unsigned hint = start + IDRANGE_COUNT * (unsigned)h.count; /* at the same place again */
+        uid_t base;
+        assert_int_equal(idrange_take(file, &hint, &holder, &base, NULL), 0);
+        assert_false(holds(&h, base));
+        h.v[h.count++] = base;
+    }
+}
+
+static bool holds_all(const void *user, uid_t base) {
+    (void)user;
+    (void)base;
+    return true;
+}
+
+static void test_who_has_all_gets_no_more(void **state) {
+    (void)state;
+    need_root();
+    _cleanup_(closep) int file = idrange_open(NULL);
+    const struct idrange_holder holder = {holds_all, NULL};
+    struct cay_error err = {0};
+    unsigned hint = 0;
+    uid_t base;
+    assert_int_equal(idrange_take(file, &hint, &holder, &base, &err), -CAY_LIMIT_REACHED);
+    assert_string_not_equal(err.remedy, "");
 }
 
 static void test_a_mark_counts_without_the_lease(void **state) {
@@ -137,6 +205,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leases_exclude_each_other),
         cmocka_unit_test(test_one_of_many_is_given_back),
+        cmocka_unit_test(test_behind_the_last_comes_the_first),
+        cmocka_unit_test(test_who_comes_around_gets_none_of_its_own),
+        cmocka_unit_test(test_who_has_all_gets_no_more),
         cmocka_unit_test(test_a_mark_counts_without_the_lease),
         cmocka_unit_test(test_a_mark_of_the_dead_counts_not),
         cmocka_unit_test(test_a_lease_cannot_be_had_twice),

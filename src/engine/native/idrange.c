@@ -65,11 +65,14 @@ int idrange_open(struct cay_error *err) {
     return error_remedy(err, "/run must be writable: it keeps two sandboxes from the same ids");
 }
 
-int idrange_take(int file, unsigned *hint, uid_t *ret, struct cay_error *err) {
+int idrange_take(int file, unsigned *hint, const struct idrange_holder *holder, uid_t *ret,
+                 struct cay_error *err) {
     for (unsigned i = 0; i < IDRANGE_COUNT; i++) {
         unsigned index = (*hint)++ % IDRANGE_COUNT;
-        int r = try_lease(file, index);
         *ret = IDRANGE_FIRST + index * (uid_t)IDRANGE_SIZE;
+        if (holder != NULL && holder->has(holder->user, *ret))
+            continue;
+        int r = try_lease(file, index);
         if (r == 0)
             return 0;
         if (r != -EAGAIN)
@@ -86,7 +89,7 @@ int idrange_lease(struct idrange *ret, struct cay_error *err) {
     /* Start at a different place in each process, so that they rarely try the same. */
     unsigned hint = (unsigned)getpid();
     uid_t base;
-    int r = idrange_take(fd, &hint, &base, err);
+    int r = idrange_take(fd, &hint, NULL, &base, err);
     if (r < 0)
         return r;
     *ret = (struct idrange){.lock = TAKE_FD(fd), .base = base};

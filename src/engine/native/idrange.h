@@ -7,6 +7,7 @@
  * written under the lock of their range. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -47,9 +48,14 @@ int idrange_lease_again(uid_t base, struct idrange *ret, struct cay_error *err);
 int idrange_mark(const struct idrange *r, pid_t pid, uint64_t start, struct cay_error *err);
 
 /* For a holder of many: the lease file once, and a lease of any range from it; all end together,
- * when the descriptor is closed. What the same descriptor holds already may be handed out again, as
- * locks are: its holder must know what it has. */
+ * when the descriptor is closed. Locks do not tell what the same descriptor holds already, so the
+ * holder says what it has; NULL: nothing. */
+struct idrange_holder {
+    bool (*has)(const void *user, uid_t base);
+    const void *user;
+};
 int idrange_open(struct cay_error *err);
-int idrange_take(int file, unsigned *hint, uid_t *ret_base, struct cay_error *err);
+int idrange_take(int file, unsigned *hint, const struct idrange_holder *holder, uid_t *ret_base,
+                 struct cay_error *err);
 /* Ends one of these leases. */
 void idrange_give_back(int file, uid_t base);

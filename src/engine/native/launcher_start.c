@@ -29,22 +29,12 @@ enum { SETTLE_MS = 500 };
 
 /* ---- slots ---- */
 
-static bool has_range(const struct launcher *l, uid_t base) {
+static bool has_range(const void *user, uid_t base) {
+    const struct launcher *l = user;
     for (size_t i = 0; i < l->slot_count; i++)
         if (l->slots[i].state != SLOT_NONE && l->slots[i].base == base)
             return true;
     return false;
-}
-
-/* All our leases are of one descriptor, which gets the same one as often as it asks. */
-static int take_range(struct launcher *l, uid_t *ret, struct cay_error *err) {
-    for (unsigned i = 0; i < IDRANGE_COUNT; i++) {
-        int r = idrange_take(l->ids, &l->hint, ret, err);
-        if (r < 0 || !has_range(l, *ret))
-            return r;
-    }
-    error_set(err, CAY_LIMIT_REACHED, "all id ranges are in use");
-    return error_remedy(err, "end some sandboxes first");
 }
 
 void launcher_free_slot(struct launcher *l, struct slot *s) {
@@ -70,7 +60,7 @@ static int add_slot(struct launcher *l, struct slot **ret, struct cay_error *err
     if (s == NULL)
         s = &l->slots[l->slot_count];
     uid_t base;
-    int r = take_range(l, &base, err);
+    int r = idrange_take(l->ids, &l->hint, &(struct idrange_holder){has_range, l}, &base, err);
     if (r < 0)
         return r;
     r = slot_make(l->n, &l->helper, base, &l->limits, s, err);
