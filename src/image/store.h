@@ -147,9 +147,9 @@ int image_store_pin(const char *state_dir, const char *holder, const char *id,
 /* One of several. */
 int image_store_unpin_one(const char *state_dir, const char *holder, const char *id,
                           struct cay_error *err);
-/* 1 with an image that holder has pinned, 0 without one. */
-int image_store_pinned(const char *state_dir, const char *holder, char ret[static HEX_SIZE],
-                       struct cay_error *err);
+/* 1 with an image that holder has pinned and that is not `but` ("": any), 0 without one. */
+int image_store_pinned(const char *state_dir, const char *holder, const char *but,
+                       char ret[static HEX_SIZE], struct cay_error *err);
 /* Whatever holder has pinned; nothing, or no store, is fine. */
 int image_store_unpin(const char *state_dir, const char *holder, struct cay_error *err);
 

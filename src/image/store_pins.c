@@ -80,7 +80,7 @@ int image_store_unpin_one(const char *state_dir, const char *holder, const char 
 }
 
 struct search {
-    const char *holder;
+    const char *holder, *but;
     char *id; /* HEX_SIZE bytes */
 };
 
@@ -88,14 +88,15 @@ static int find_pin(void *user, int folder, const char *name) {
     const struct search *s = user;
     size_t n = strlen(s->holder);
     (void)folder;
-    if (strncmp(name, s->holder, n) == 0 && name[n] == '.' && hex_is_valid(name + n + 1))
+    if (strncmp(name, s->holder, n) == 0 && name[n] == '.' && hex_is_valid(name + n + 1) &&
+        !str_equal(name + n + 1, s->but))
         memcpy(s->id, name + n + 1, HEX_SIZE);
     return 0;
 }
 
-int image_store_pinned(const char *state_dir, const char *holder, char ret[static HEX_SIZE],
-                       struct cay_error *err) {
-    struct search s = {holder, ret};
+int image_store_pinned(const char *state_dir, const char *holder, const char *but,
+                       char ret[static HEX_SIZE], struct cay_error *err) {
+    struct search s = {holder, but, ret};
     ret[0] = '\0';
     _cleanup_(closep) int dir = store_open_folder(state_dir);
     _cleanup_(closep) int pins = dir < 0 ? dir : open_pins(dir);

@@ -145,6 +145,23 @@ def test_a_backup_brings_back_what_docker_lost(engine, make):
     assert images(engine) == before and f"backup-{box.id}" not in pins(engine)
 
 
+def test_of_backups_only_the_last_is_kept(engine, make):
+    """Also if somebody was killed after he had kept a new one, and before he let the old one go."""
+    box = make()
+    assert back_up(engine, box) == "Completed"
+    folder = next(engine.daemon.state.glob("**/pins"))
+    first = {p.name for p in folder.glob(f"backup-{box.id}.*")}
+    left = [f"backup-{box.id}.{digit * 64}" for digit in "05f"]
+    for name in left:
+        (folder / name).touch()
+    assert back_up(engine, box) == "Completed"
+    last = {p.name for p in folder.glob(f"backup-{box.id}.*")}
+    assert len(first) == len(last) == 1 and not last & {*first, *left}
+    (folder / left[0]).touch()
+    box.remove()
+    assert list(folder.glob(f"backup-{box.id}.*")) == []
+
+
 def test_the_doctor_looks_at_it(engine):
     found = {row["name"]: row for row in json.loads(engine.cay("doctor", "-o", "json").stdout)["docker"]}
     assert found["docker"]["ok"] and engine.docker.address in found["docker"]["detail"]

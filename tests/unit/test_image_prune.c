@@ -127,6 +127,30 @@ static void test_pinned(void **state) {
     assert_int_equal(entries(p, "layers"), 0);
 }
 
+static int pinned(const struct place *p, const char *but, char ret[static HEX_SIZE]) {
+    return image_store_pinned(p->state, "backup-1", but, ret, NULL);
+}
+
+static void test_which_are_pinned(void **state) {
+    const struct place *p = *state;
+    char id[HEX_SIZE], other[HEX_SIZE];
+    assert_int_equal(pinned(p, "", id), 0);
+    assert_string_equal(id, "");
+    assert_int_equal(image_store_pin(p->state, "backup-1", hex('a'), NULL), 0);
+    assert_int_equal(image_store_pin(p->state, "backup-11", hex('b'), NULL), 0);
+    assert_int_equal(image_store_pin(p->state, "backup-", hex('c'), NULL), 0);
+    assert_int_equal(pinned(p, "", id), 1);
+    assert_string_equal(id, hex('a'));
+    assert_int_equal(pinned(p, hex('a'), id), 0);
+    assert_int_equal(image_store_pin(p->state, "backup-1", hex('d'), NULL), 0);
+    assert_int_equal(pinned(p, "", id), 1);
+    assert_int_equal(pinned(p, id, other), 1);
+    assert_string_not_equal(id, other);
+    assert_int_equal(image_store_unpin_one(p->state, "backup-1", other, NULL), 0);
+    assert_int_equal(pinned(p, id, other), 0);
+    assert_int_equal(entries(p, "pins"), 3);
+}
+
 static void test_leftovers(void **state) {
     struct place *p = *state;
     struct blob_work blob;
@@ -275,10 +299,19 @@ static void test_races(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_nothing),           TEST(test_shared),        TEST(test_bytes),
-        TEST(test_removed_image),     TEST(test_in_use),        TEST(test_pinned),
-        TEST(test_leftovers),         TEST(test_dangling_name), TEST(test_hollow_layer),
-        TEST(test_unreadable_record), TEST(test_others_use_it), TEST(test_races),
+        TEST(test_nothing),
+        TEST(test_shared),
+        TEST(test_bytes),
+        TEST(test_removed_image),
+        TEST(test_in_use),
+        TEST(test_pinned),
+        TEST(test_which_are_pinned),
+        TEST(test_leftovers),
+        TEST(test_dangling_name),
+        TEST(test_hollow_layer),
+        TEST(test_unreadable_record),
+        TEST(test_others_use_it),
+        TEST(test_races),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

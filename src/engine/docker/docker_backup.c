@@ -7,9 +7,9 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "base/str.h"
 #include "engine/docker/docker_image.h"
 #include "engine/docker/docker_internal.h"
+#include "image/image.h"
 #include "image/store.h"
 
 enum { HOLDER_SIZE = sizeof IMAGE_STORE_BACKUP + ID_SIZE };
@@ -21,11 +21,38 @@ static int name_holder(const char *id, char out[static HOLDER_SIZE], struct cay_
     return 0;
 }
 
+/* Holds it until the pin does: a prune must not come in between. */
+static int pin(const struct docker_engine *d, const char *holder, const char *id,
+               struct cay_error *err) {
+    struct image held = IMAGE_NONE;
+    int r = image_open(d->home, id, &held, err);
+    if (r < 0)
+        return r;
+    r = image_store_pin(d->home, holder, id, err);
+    image_close(&held);
+    return r;
+}
+
+/* All but one; "": all. One who was killed between two pins has left both, and of these an older
+ * one must not be what is restored some day. */
+static int forget_others(const struct docker_engine *d, const char *holder, const char *but,
+                         struct cay_error *err) {
+    char other[HEX_SIZE];
+    int r;
+    while ((r = image_store_pinned(d->home, holder, but, other, err)) > 0) {
+        r = image_store_unpin_one(d->home, holder, other, err);
+        docker_image_forget(d->home, other);
+        if (r < 0)
+            return r;
+    }
+    return r;
+}
+
 int docker_backup(struct engine *e, const char *id, const char *image, uint64_t max_bytes,
                   uint64_t *ret_bytes, struct cay_error *err) {
     struct docker_engine *d = docker_of(e);
     struct docker_container c;
-    char holder[HOLDER_SIZE], before[HEX_SIZE] = "", made[HEX_SIZE];
+    char holder[HOLDER_SIZE], made[HEX_SIZE];
     int r = name_holder(id, holder, err);
     if (r == 0)
         r = docker_inspect(d, id, "/json?size=1", &c, err);
@@ -34,13 +61,9 @@ int docker_backup(struct engine *e, const char *id, const char *image, uint64_t 
     if (r == 0)
         r = docker_commit_to_store(d, id, image, made, err);
     if (r == 0)
-        r = image_store_pinned(d->home, holder, before, err);
-    if (r >= 0)
-        r = image_store_pin(d->home, holder, made, err);
-    if (r == 0 && before[0] != '\0' && !str_equal(before, made)) {
-        r = image_store_unpin_one(d->home, holder, before, err);
-        docker_image_forget(d->home, before);
-    }
+        r = pin(d, holder, made, err);
+    if (r == 0)
+        r = forget_others(d, holder, made, err);
     if (r == 0)
         *ret_bytes = MAX(c.size_rw, (uint64_t)1);
     return r;
@@ -65,7 +88,7 @@ int docker_backup_restore(struct engine *e, const char *id, bool *ret, struct ca
         r = docker_inspect(d, id, "/json", &c, err);
     if (r != -CAY_NOT_FOUND)
         return r; /* it is there */
-    r = image_store_pinned(d->home, holder, image, err);
+    r = image_store_pinned(d->home, holder, "", image, err);
     if (r <= 0)
         return r;
     r = docker_image_ensure(d->api, d->home, image, err);
@@ -78,14 +101,7 @@ int docker_backup_restore(struct engine *e, const char *id, bool *ret, struct ca
 }
 
 int docker_backup_remove(struct engine *e, const char *id, struct cay_error *err) {
-    struct docker_engine *d = docker_of(e);
-    char holder[HOLDER_SIZE], image[HEX_SIZE] = "";
+    char holder[HOLDER_SIZE];
     int r = name_holder(id, holder, err);
-    if (r == 0)
-        r = image_store_pinned(d->home, holder, image, err);
-    if (r <= 0)
-        return r;
-    r = image_store_unpin(d->home, holder, err);
-    docker_image_forget(d->home, image);
-    return r;
+    return r < 0 ? r : forget_others(docker_of(e), holder, "", err);
 }
