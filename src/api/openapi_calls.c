@@ -191,11 +191,6 @@ static const struct openapi_call calls[] = {
     {"GET", "/openapi.json", NULL, "200 o"},
 };
 
-const struct openapi_call *openapi_all(size_t *ret_count) {
-    *ret_count = ARRAY_LEN(calls);
-    return calls;
-}
-
 bool openapi_is_same(const char *a, const char *b) {
     while (*a != '\0' && *a == *b) {
         bool is_name = *a == '{';

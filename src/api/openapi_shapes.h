@@ -22,8 +22,6 @@ struct openapi_call {
 
 /* NULL if nothing is known of it. Names in braces do not matter. */
 const struct openapi_call *openapi_find(const char *method, const char *pattern);
-/* All of them, for tests. */
-const struct openapi_call *openapi_all(size_t *ret_count);
 /* True if both match the same paths. */
 bool openapi_is_same(const char *a, const char *b);
 

@@ -315,10 +315,6 @@ void pull_blobs_stop(struct pull_blobs *b) {
     free(b);
 }
 
-void pull_blobs_stopp(struct pull_blobs **b) {
-    pull_blobs_stop(*b);
-}
-
 bool pull_blobs_spoiled(struct pull_blobs *b) {
     (void)pthread_mutex_lock(&b->lock);
     bool spoiled = b->spoiled;

@@ -40,4 +40,3 @@ bool pull_blobs_spoiled(struct pull_blobs *b);
 
 /* Ends the threads, leaving what came so far to a later pull. NULL is fine. */
 void pull_blobs_stop(struct pull_blobs *b);
-void pull_blobs_stopp(struct pull_blobs **b);

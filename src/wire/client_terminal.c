@@ -186,12 +186,6 @@ int wire_terminal_window(int fd, unsigned rows, unsigned cols) {
     return wire_send(fd, WIRE_WINDOW, &b);
 }
 
-int wire_terminal_signal(int fd, int signal) {
-    _cleanup_(buf_free) struct buf b = BUF_INIT(64);
-    wire_put_number(&b, WIRE_TAG_SIGNAL, (uint64_t)signal);
-    return wire_send(fd, WIRE_SIGNAL, &b);
-}
-
 /* ---- activity ---- */
 
 int wire_activity(const struct wire_call *c, struct wire_activity *ret, struct cay_error *err) {

@@ -88,10 +88,9 @@ int wire_terminal_next(struct wire_reader *r, struct wire_terminal_event *ret,
                        struct cay_error *err);
 
 /* Typing: no more than WIRE_TERMINAL_CREDIT bytes under way, so that nothing blocks; events give
- * them back. Window and signal (for the program in the foreground) need none. 0 or -errno. */
+ * them back. The window needs none. 0 or -errno. */
 int wire_terminal_type(int fd, const void *data, size_t len);
 int wire_terminal_window(int fd, unsigned rows, unsigned cols);
-int wire_terminal_signal(int fd, int signal);
 
 /* ---- activity ---- */
 

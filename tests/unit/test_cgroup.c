@@ -132,54 +132,25 @@ static void few_descriptors(void **state) {
     assert_int_equal(count_fds(), before);
 }
 
-struct seen {
-    size_t count;
-    char ids[8][ID_SIZE];
-};
-
-static int remember(const char *id, void *arg) {
-    struct seen *seen = arg;
-    if (seen->count == ARRAY_LEN(seen->ids))
-        return -E2BIG;
-    return str_copy(seen->ids[seen->count++], ID_SIZE, id);
-}
-
-static int refuse(const char *id, void *arg) {
-    (void)id;
-    (void)arg;
-    return -EINTR;
-}
-
-static void list_and_remove(void **state) {
+/* Gone already, or only half there, is fine. */
+static void remove_again(void **state) {
     (void)state;
     need(0);
     static const char other[] = "00000000cafe0002", half[] = "00000000cafe0003";
     struct cay_error err = {0};
-    struct seen seen = {0};
-    assert_int_equal(cgroup_list(&env.host, remember, &seen, &err), 0);
-    assert_int_equal(seen.count, 0);
     struct cgroup a = make(ID, limits_of(0, 0, 0)), b = make(other, limits_of(0, 0, 0));
     const struct cgroup_hierarchy *last = &env.host.hierarchies[env.host.hierarchy_count - 1];
-    assert_int_equal(mkdirat(last->parent, half, 0755), 0);        /* a crash left it */
-    assert_int_equal(mkdirat(last->parent, "not-an-id", 0755), 0); /* none of ours */
-    bool half_is_listed = !last->shared;
-    assert_int_equal(cgroup_list(&env.host, remember, &seen, &err), 0);
-    assert_int_equal(seen.count, half_is_listed ? 3 : 2);
-    assert_int_equal(cgroup_list(&env.host, refuse, NULL, &err), -EINTR);
+    assert_int_equal(mkdirat(last->parent, half, 0755), 0); /* a crash left it */
     cgroup_close(&b);
     for (int twice = 0; twice < 2; twice++) {
         assert_int_equal(cgroup_remove(&env.host, other, clock_deadline(SOON_MS), &err), 0);
         assert_int_equal(cgroup_remove(&env.host, half, clock_deadline(SOON_MS), &err), 0);
         assert_int_equal(folders(other), 0);
     }
-    if (!half_is_listed)
+    if (last->shared) /* sandboxes have no folder of their own there, so none is looked for */
         assert_int_equal(unlinkat(last->parent, half, AT_REMOVEDIR), 0);
     assert_int_equal(folders(half), 0);
-    seen.count = 0;
-    assert_int_equal(cgroup_list(&env.host, remember, &seen, &err), 0);
-    assert_int_equal(seen.count, 1);
-    assert_string_equal(seen.ids[0], ID);
-    assert_int_equal(unlinkat(last->parent, "not-an-id", AT_REMOVEDIR), 0);
+    assert_true(folders(ID) > 0);
     drop(&a);
 }
 
@@ -237,7 +208,7 @@ int main(void) {
         cmocka_unit_test(limits),           cmocka_unit_test(limits_only_what_differs),
         cmocka_unit_test(refusals),         cmocka_unit_test(failure_undoes),
         cmocka_unit_test(existing_is_kept), cmocka_unit_test(few_descriptors),
-        cmocka_unit_test(list_and_remove),  cmocka_unit_test(probe_twice),
+        cmocka_unit_test(remove_again),     cmocka_unit_test(probe_twice),
         cmocka_unit_test(limiting_only),
     };
     return RUN_ON_EACH_TREE(tests);

@@ -16,7 +16,7 @@ static void attach(void **state) {
     pid_t pid = spawn(&cgroup, sleeper, NULL);
     while (cgroup_is_empty(&cgroup) == 1)
         sched_yield();
-    assert_int_equal(cgroup_kill(&cgroup, clock_deadline(SOON_MS), &err), 0);
+    assert_int_equal(cgroup_kill_all(cgroup.host, ID, clock_deadline(SOON_MS)), 0);
     int status = wait_for(pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     assert_int_equal(cgroup_stats(&cgroup, &stats, &err), 0);
@@ -84,11 +84,11 @@ static void memory_limit(void **state) {
     assert_true(stats.memory_bytes < 8 * MB);
     /* the hog alone was killed */
     assert_int_equal(waitpid(bystander, &status, WNOHANG), 0);
-    assert_int_equal(cgroup_kill(&cgroup, clock_deadline(SOON_MS), &err), 0);
+    assert_int_equal(cgroup_kill_all(cgroup.host, ID, clock_deadline(SOON_MS)), 0);
     (void)wait_for(bystander);
-    /* the next lease starts at zero */
-    struct cgroup_limits l = limits_of(20 * MB, 0, 3);
-    assert_int_equal(cgroup_reset(&cgroup, &l, &err), 0);
+    drop(&cgroup);
+    /* the next one of that name starts at zero */
+    cgroup = make(ID, limits_of(20 * MB, 0, 3));
     assert_int_equal(cgroup_stats(&cgroup, &stats, &err), 0);
     assert_int_equal(stats.oom_kills, 0);
     assert_counters(&cgroup, 0, true);
@@ -158,13 +158,8 @@ static void pids_limit(void **state) {
     assert_int_equal(cgroup_stats(&cgroup, &stats, &err), 0);
     assert_int_equal(stats.pids, 7);
     assert_int_equal(cgroup_is_empty(&cgroup), 0);
-    struct cgroup_limits l = limits_of(0, 0, 8);
-    assert_int_equal(cgroup_reset(&cgroup, &l, &err), -CAY_CONFLICT);
-    assert_int_equal(err.sys, EBUSY);
-    assert_non_null(cgroup.host); /* still usable */
-    assert_int_equal(cgroup_kill(&cgroup, clock_deadline(SOON_MS), &err), 0);
+    assert_int_equal(cgroup_kill_all(cgroup.host, ID, clock_deadline(SOON_MS)), 0);
     assert_int_equal(cgroup_is_empty(&cgroup), 1);
-    assert_int_equal(cgroup_reset(&cgroup, &l, &err), 0);
     drop(&cgroup);
     (void)munmap(failed_with, 4096);
 }
@@ -226,7 +221,7 @@ static void freeze(void **state) {
     }
     /* killed although frozen */
     assert_int_equal(cgroup_freeze(&cgroup, clock_deadline(SOON_MS), &err), 0);
-    assert_int_equal(cgroup_kill(&cgroup, clock_deadline(SOON_MS), &err), 0);
+    assert_int_equal(cgroup_kill_all(cgroup.host, ID, clock_deadline(SOON_MS)), 0);
     assert_int_equal(cgroup_is_empty(&cgroup), 1);
     int status = wait_for(pid);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -255,19 +250,18 @@ static int stubborn(void *arg) {
 static void kill_hostile(void **state) {
     (void)state;
     need(0);
-    struct cay_error err = {0};
     volatile uint64_t *generation = shared_page();
     struct cgroup cgroup = make(ID, limits_of(64 * MB, 50000, 40));
     assert_int_equal(run(&cgroup, stubborn, (void *)(uintptr_t)generation), 0);
     wait_beyond(generation, 10);
-    assert_int_equal(cgroup_kill(&cgroup, clock_deadline(SOON_MS), &err), 0);
+    assert_int_equal(cgroup_kill_all(cgroup.host, ID, clock_deadline(SOON_MS)), 0);
     assert_int_equal(cgroup_is_empty(&cgroup), 1);
     uint64_t last = *generation;
     (void)usleep(20000);
     assert_int_equal(*generation, last);
     /* and the same by removing it */
-    struct cgroup_limits l = cgroup.limits;
-    assert_int_equal(cgroup_reset(&cgroup, &l, &err), 0);
+    drop(&cgroup);
+    cgroup = make(ID, limits_of(64 * MB, 50000, 40));
     assert_int_equal(run(&cgroup, stubborn, (void *)(uintptr_t)generation), 0);
     wait_beyond(generation, last + 10);
     drop(&cgroup);
@@ -293,7 +287,7 @@ static void kill_without_freezer(void **state) {
     blind.host = &weaker;
     assert_int_equal(cgroup_freeze(&blind, 0, &err), -CAY_UNSUPPORTED);
     assert_int_equal(cgroup_write(&env.host, CGROUP_PIDS, ID, "pids.max", "0"), 0);
-    assert_int_equal(cgroup_kill(&blind, clock_deadline(SOON_MS), &err), 0);
+    assert_int_equal(cgroup_kill_all(blind.host, ID, clock_deadline(SOON_MS)), 0);
     assert_int_equal(cgroup_is_empty(&cgroup), 1);
     drop(&cgroup);
     (void)munmap((void *)(uintptr_t)generation, 4096);

@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "engine/native/cgroup_backend.h"
 
-enum { CPU_QUOTA_MIN_US = 1000, RESET_MS = 1000, COUNTER_SIZE = 256 };
+enum { CPU_QUOTA_MIN_US = 1000, COUNTER_SIZE = 256 };
 
 #define MEMBERS_FILE "pids.current"
 
@@ -267,18 +267,6 @@ int cgroup_is_empty(const struct cgroup *cgroup) {
     return cgroup_backend_of(cgroup->host)->is_empty(cgroup->host, cgroup->id);
 }
 
-int cgroup_reset(struct cgroup *cgroup, const struct cgroup_limits *limits, struct cay_error *err) {
-    const struct cgroup_host *host = cgroup->host;
-    int r = cgroup_is_empty(cgroup);
-    if (r <= 0)
-        return error_sys(err, r < 0 ? -r : EBUSY, "preparing cgroup %s for re-use", cgroup->id);
-    char id[ID_SIZE];
-    memcpy(id, cgroup->id, sizeof id);
-    cgroup_close(cgroup);
-    r = cgroup_remove(host, id, clock_deadline(RESET_MS), err);
-    return r < 0 ? r : cgroup_create(host, id, limits, cgroup, err);
-}
-
 int cgroup_remove(const struct cgroup_host *host, const char *id, int64_t deadline_ms,
                   struct cay_error *err) {
     int r = check_id(id, err);
@@ -295,46 +283,4 @@ int cgroup_remove(const struct cgroup_host *host, const char *id, int64_t deadli
         error_sys(err, r == -EBUSY ? ETIMEDOUT : -r, "removing cgroup %s", id);
         return error_remedy(err, "a process may hang in the kernel: see 'dmesg', then try again");
     }
-}
-
-static bool in_earlier(const struct cgroup_host *host, size_t hierarchy, const char *id) {
-    for (size_t i = 0; i < hierarchy; i++)
-        if (faccessat(host->hierarchies[i].parent, id, F_OK, 0) == 0)
-            return true;
-    return false;
-}
-
-static int list_hierarchy(const struct cgroup_host *host, size_t hierarchy, cgroup_found_fn *found,
-                          void *arg, struct cay_error *err) {
-    const struct cgroup_hierarchy *h = &host->hierarchies[hierarchy];
-    int fd = openat(h->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return error_errno(err, "opening %s", h->path);
-    _cleanup_(closedirp) DIR *d = fdopendir(fd);
-    if (d == NULL) {
-        (void)close(fd);
-        return error_sys(err, ENOMEM, "reading %s", h->path);
-    }
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return errno != 0 ? error_errno(err, "reading %s", h->path) : 0;
-        if (e->d_type != DT_DIR || !id_is_valid(e->d_name) ||
-            in_earlier(host, hierarchy, e->d_name))
-            continue;
-        int r = found(e->d_name, arg);
-        if (r < 0)
-            return r;
-    }
-}
-
-int cgroup_list(const struct cgroup_host *host, cgroup_found_fn *found, void *arg,
-                struct cay_error *err) {
-    for (size_t i = 0; i < host->hierarchy_count; i++) {
-        int r = host->hierarchies[i].shared ? 0 : list_hierarchy(host, i, found, arg, err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
 }

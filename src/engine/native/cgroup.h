@@ -147,11 +147,6 @@ int cgroup_thaw(const struct cgroup *cgroup, struct cay_error *err);
 /* 1 if every process is stopped, 0 if not, or -errno. */
 int cgroup_is_frozen(const struct cgroup *cgroup);
 
-/* Kills every process, frozen or not, and waits until none is left. Before another process may join
- * the group needs cgroup_reset(): kernels since 6.14 remember cgroup.kill for good and kill
- * whatever clone3(CLONE_INTO_CGROUP) puts there later. */
-int cgroup_kill(const struct cgroup *cgroup, int64_t deadline_ms, struct cay_error *err);
-
 /* What is not accounted on this host is 0. */
 int cgroup_stats(const struct cgroup *cgroup, struct cgroup_stats *ret, struct cay_error *err);
 
@@ -164,18 +159,6 @@ int cgroup_is_empty(const struct cgroup *cgroup);
  * hierarchies and have been reaped. */
 int cgroup_is_idle(const struct cgroup *cgroup);
 
-/* Prepares the group for another lease: all counters start at zero and nothing that the last one
- * left in the page cache is charged to the next. It is made anew, since the kernel cannot reset
- * most counters, and emptying its page cache would evict image files that others use. CAY_CONFLICT
- * (sys EBUSY) if a process is left; after any other failure close and remove it. */
-int cgroup_reset(struct cgroup *cgroup, const struct cgroup_limits *limits, struct cay_error *err);
-
 /* Kills what is left and removes the group. Gone already is success, also partly. */
 int cgroup_remove(const struct cgroup_host *host, const char *id, int64_t deadline_ms,
                   struct cay_error *err);
-
-/* Calls `found` for the id of every group that exists, also half of one, each once. A negative
- * result of `found` ends it and is returned. */
-typedef int cgroup_found_fn(const char *id, void *arg);
-int cgroup_list(const struct cgroup_host *host, cgroup_found_fn *found, void *arg,
-                struct cay_error *err);

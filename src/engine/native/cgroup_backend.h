@@ -85,7 +85,9 @@ int cgroup_field(const char *text, const char *key, uint64_t *ret);
 /* True if the space-separated list has the word. */
 bool cgroup_has_word(const char *list, const char *word);
 
-/* As cgroup_kill for a group that need not be open, nor complete; 0 or -errno. */
+/* Kills every process, frozen or not, and waits until none is left. The group need not be open, nor
+ * complete. It is of no use afterwards: kernels since 6.14 remember cgroup.kill for good and kill
+ * whatever clone3(CLONE_INTO_CGROUP) puts there later. 0 or -errno. */
 int cgroup_kill_all(const struct cgroup_host *host, const char *id, int64_t deadline_ms);
 
 /* Sleeps, longer each time; *us is 0 at first. */

@@ -155,13 +155,3 @@ int cgroup_kill_all(const struct cgroup_host *host, const char *id, int64_t dead
         cgroup_pause(&us);
     }
 }
-
-int cgroup_kill(const struct cgroup *cgroup, int64_t deadline_ms, struct cay_error *err) {
-    if (cgroup->host->version == CGROUP_NONE)
-        return cgroup_require(cgroup->host, CGROUP_FREEZER, err);
-    int r = cgroup_kill_all(cgroup->host, cgroup->id, deadline_ms);
-    if (r == 0)
-        return 0;
-    error_sys(err, -r, "killing the processes of %s", cgroup->id);
-    return error_remedy(err, "a process may hang in the kernel: see 'dmesg', then try again");
-}
