@@ -75,13 +75,15 @@ void jsonw_end_array(struct jsonw *w) {
 
 /* ---- strings ---- */
 
+/* By hand: a megabyte of short lines has half a million of these. */
 static void put_escape(struct buf *b, unsigned char c) {
     static const char letters[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
                                    ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
+    static const char digits[] = "0123456789abcdef";
     if (letters[c] != '\0')
-        (void)buf_printf(b, "\\%c", letters[c]);
+        (void)buf_append(b, (char[]){'\\', letters[c]}, 2);
     else
-        (void)buf_printf(b, "\\u%04x", c);
+        (void)buf_append(b, (char[]){'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]}, 6);
 }
 
 /* Length of the run at p that can be copied as it is. */
