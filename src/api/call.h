@@ -91,6 +91,8 @@ struct call {
     unsigned fault_status;
     struct buf fault_list;   /* an array in JSON: each of the errors, if there are several */
     struct buf fault_output; /* what a command printed that was ended before it was answered */
+    bool fault_is_cut;       /* that is not all of it; fault_file has the rest, or is "" */
+    char fault_file[64];
     struct answer answer;
 };
 

@@ -10,7 +10,7 @@
 static const struct openapi_shape shapes[] = {
     /* ---- Daytona's control plane ---- */
     {"Error", "statusCode:i! message:s! code:s error:s remedy:s path:s timestamp:t source:s "
-              "method:s errors:[o]"},
+              "method:s errors:[o] result:s outputTruncated:b outputFile:s?"},
     {"Sandbox",
      "id:s! organizationId:s! name:s! snapshot:s user:s! env:m! volumes:[SandboxVolume] labels:m! "
      "public:b! networkBlockAll:b! networkAllowList:s domainAllowList:s target:s! sandboxClass:s "

@@ -93,6 +93,11 @@ static void put_list(struct jsonw *w, const struct buf *list) {
     json_write(&all, w);
 }
 
+void toolbox_put_output_file(struct jsonw *w, const char *file) {
+    jsonw_put_bool(w, "outputTruncated", true);
+    jsonw_put_string(w, "outputFile", file[0] != '\0' ? file : NULL);
+}
+
 void toolbox_write_error(struct buf *out, const struct call *c, const struct cay_error *err,
                          const char *code, unsigned status) {
     char now[32];
@@ -112,5 +117,7 @@ void toolbox_write_error(struct buf *out, const struct call *c, const struct cay
         jsonw_key(&w, "result");
         jsonw_bytes(&w, c->fault_output.data, c->fault_output.len);
     }
+    if (c->fault_is_cut)
+        toolbox_put_output_file(&w, c->fault_file);
     jsonw_end_object(&w);
 }

@@ -50,3 +50,6 @@ const char *toolbox_code_of(unsigned status);
  * "remedy". */
 void toolbox_write_path(struct jsonw *w, const struct target *t);
 void toolbox_write_message(struct jsonw *w, const struct cay_error *shown);
+
+/* Of an answer that has not all of the output: the file in the sandbox that has it, or "". */
+void toolbox_put_output_file(struct jsonw *w, const char *file);

@@ -112,17 +112,14 @@ static void put_notes(struct toolbox_output *out, const struct exec_outcome *o, 
 static int refuse_timeout(struct call *c, const struct request *q, struct toolbox_output *out,
                           const struct exec_outcome *outcome, struct cay_error *err) {
     put_notes(out, outcome, false);
+    c->fault_is_cut = out->is_cut;
+    (void)snprintf(c->fault_file, sizeof c->fault_file, "%s", outcome->file[0]);
     c->fault_output = out->all;
     out->all = BUF_INIT(0);
     error_set(err, CAY_TIMEOUT, "the command was ended after its timeout of %lld s",
               (long long)q->timeout_s);
     (void)error_remedy(err, "give it more time, or use a session with runAsync");
     return toolbox_fault(c, "PROCESS_EXECUTION_TIMEOUT", 408, err);
-}
-
-static void put_file(struct jsonw *w, const struct exec_outcome *o) {
-    jsonw_put_bool(w, "outputTruncated", true);
-    jsonw_put_string(w, "outputFile", o->file[0][0] != '\0' ? o->file[0] : NULL);
 }
 
 /* What a Python program is known to have done, besides its output and figures. */
@@ -148,7 +145,7 @@ static int answer(struct call *c, const struct request *q, struct toolbox_output
     if (is_oom)
         jsonw_put_bool(&w, "oomKilled", true);
     if (out->is_cut)
-        put_file(&w, outcome);
+        toolbox_put_output_file(&w, outcome->file[0]);
     jsonw_key(&w, "result");
     jsonw_bytes(&w, buf_text(&out->all), out->all.len);
     if (report != NULL) {

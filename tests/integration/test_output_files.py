@@ -84,11 +84,19 @@ def test_output_that_is_told_leaves_no_file(box):
 
 def test_the_file_of_a_program_that_its_time_ended(box):
     answer = box.code("while True: print('x' * 99999)", timeout=1)
-    result = answer.json()["result"]
-    assert answer.status == 408 and result.startswith("x" * 99999 + "\n")
-    path = result[CODE_MAX:].split(" in ")[1].split("]")[0].split(",")[0]
-    assert int(box.sh(f"stat -c %s {path}")) > CODE_MAX
-    box.sh(f"rm {path}")
+    told = answer.json()
+    assert answer.status == 408 and told["result"].startswith("x" * 99999 + "\n")
+    assert told["outputTruncated"] is True and f" in {told['outputFile']}" in told["result"][CODE_MAX:]
+    assert int(box.sh(f"stat -c %s {told['outputFile']}")) > CODE_MAX
+    box.sh(f"rm {told['outputFile']}")
+
+
+def test_little_output_of_a_program_that_its_time_ended(box):
+    for answer in (box.code("import time\nprint('x', flush=True)\ntime.sleep(99)", timeout=1),
+                   box.post("execute", command="echo x; sleep 99", timeout=1)):
+        told = answer.json()
+        assert answer.status == 408 and told.get("result", "x\n") == "x\n", told  # if it came so far
+        assert "outputFile" not in told and "outputTruncated" not in told
 
 
 @pytest.mark.parametrize("language, code", [
@@ -150,6 +158,7 @@ def test_a_disk_that_is_almost_full(daemon):
     box = Box(daemon, "small", disk="48m")
     told = box.code("while True: print('x' * 99999)", timeout=2).json()
     assert "MB are in /tmp/cay-output-" in told["result"] and told["result"].endswith("and more is not kept]\n")
+    assert told["outputTruncated"] is True and told["outputFile"] in told["result"][CODE_MAX:]
     run = box.default.run("for _ in range(400): print('x' * 99999)")  # 40 MB
     assert run.control == ["completed"] and "that file has the beginning only; more is not kept]" in run.out
     assert box.code("open('kept', 'w').write('x' * 1000000); print('room')").json()["result"] == "room\n"
