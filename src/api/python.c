@@ -24,12 +24,17 @@ enum {
 
 /* ---- in a sandbox that stays ---- */
 
-static void say(struct call *c, const char *why_cold) {
+void python_say(struct call *c, const char *why_cold) {
     char text[256], shown[200];
     struct cay_error ignored; /* it only is not said then */
     (void)snprintf(text, sizeof text, "%s%s", why_cold == NULL ? "warm" : "cold; ",
                    why_cold == NULL ? "" : str_escape(shown, sizeof shown, why_cold));
     (void)call_add_header(c, "X-Cay-Python", text, &ignored);
+}
+
+const char *python_why_cold(bool is_changed) {
+    return is_changed ? "the sandbox's Python is another by now"
+                      : "the warm interpreter could not be woken";
 }
 
 static int run_over(struct call *c, const struct toolbox *t, const struct toolbox_command *command,
@@ -77,7 +82,7 @@ static int run_warm(struct call *c, const struct python_code *code, const struct
         return r;
     _cleanup_(closep) int fd = interpreters_find(c->interpreters, &t.record, code->env, &why);
     if (fd < 0) {
-        say(c, why.message);
+        python_say(c, why.message);
         return 0;
     }
     struct toolbox_command command = make_command(code, python_kept_argv, input);
@@ -85,7 +90,7 @@ static int run_warm(struct call *c, const struct python_code *code, const struct
     r = run_over(c, &t, &command, out, ret, ret_report, err);
     /* Its report says first that it began. */
     if (ret_report->version != NULL || ret->reason == WIRE_REASON_TIMEOUT) {
-        say(c, NULL);
+        python_say(c, NULL);
         return r < 0 ? r : 1;
     }
     buf_clear(&out->all);
@@ -93,8 +98,7 @@ static int run_warm(struct call *c, const struct python_code *code, const struct
     bool changed = r == 0 && ret->exit_code == PYTHON_CHANGED;
     if (changed)
         interpreters_note_changed(c->interpreters, &t.record);
-    say(c, changed ? "the sandbox's Python is another by now"
-                   : "the warm interpreter could not be woken");
+    python_say(c, python_why_cold(changed));
     return 0;
 }
 
@@ -143,7 +147,7 @@ int python_run_code(struct call *c, const struct python_code *code, struct toolb
                                        .svg = code->svg};
     int r = python_put_request(&program, &input, err);
     if (r == 0 && code->packages->len > 0)
-        say(c, "packages are installed for it");
+        python_say(c, "packages are installed for it");
     else if (r == 0)
         r = run_warm(c, code, &input, out, ret, ret_report, err);
     if (r == 0)

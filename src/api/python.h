@@ -29,6 +29,11 @@ int python_run_code(struct call *c, const struct python_code *code, struct toolb
                     struct exec_outcome *ret, struct cay_python_result *ret_report,
                     struct cay_error *err);
 
+/* Says by a header of the answer that the interpreter is warm (why_cold NULL), or why it is not. */
+void python_say(struct call *c, const char *why_cold);
+/* Why one that was to be woken in a sandbox that stays is not. */
+const char *python_why_cold(bool is_changed);
+
 /* The member "artifacts" of an answer: its figures, as clients of Daytona know them. result may be
  * NULL. */
 void python_put_artifacts(struct jsonw *w, const struct cay_python_result *result);

@@ -5,12 +5,14 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "api/python.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/id.h"
 #include "base/json.h"
 #include "base/jsonw.h"
 #include "lib/context.h"
+#include "manager/interpreters.h"
 #include "wire/client_files.h"
 #include "wire/client_session.h"
 
@@ -46,8 +48,31 @@ static int check_folder(const struct call *c, const char *name, const char *path
     return error_remedy(err, "choose a folder that the sandbox's user may make or enter");
 }
 
+static bool can_be_warm(const struct call *c, const char *language) {
+    return c->interpreters != NULL && str_equal(language, "python");
+}
+
+/* With a copy of the image's interpreter, if there is one that fits; else *why says why not. */
+static int make(const struct call *c, const struct toolbox *t, const char *name,
+                struct context_start *start, struct cay_error *why, struct cay_error *err) {
+    const struct strv none = {0};
+    enum context_warmth warmth = CONTEXT_COLD;
+    _cleanup_(closep) int warm = can_be_warm(c, start->language)
+                                     ? interpreters_find(c->interpreters, &t->record, &none, why)
+                                     : -1;
+    start->warm = MAX(warm, 0);
+    int r = context_create(&t->wire, name, start, &warmth, err);
+    if (r < 0 || warm < 0)
+        return r;
+    if (warmth == CONTEXT_CHANGED)
+        interpreters_note_changed(c->interpreters, &t->record);
+    if (warmth != CONTEXT_WARM)
+        error_set(why, CAY_UNAVAILABLE, "%s", python_why_cold(warmth == CONTEXT_CHANGED));
+    return 0;
+}
+
 int interpreter_create(const struct call *c, const char *name, const char *language,
-                       const char *cwd, struct cay_error *err) {
+                       const char *cwd, struct cay_error *ret_why, struct cay_error *err) {
     char hostname[TOOLBOX_HOSTNAME_SIZE], path[PATH_MAX];
     _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT;
     int r = interpreter_begin(c, &t, err);
@@ -60,7 +85,8 @@ int interpreter_create(const struct call *c, const char *name, const char *langu
     _cleanup_(freep) const char **env = toolbox_env(&t, NULL, false, hostname, err);
     if (env == NULL)
         return -(int)err->code;
-    r = context_create(&t.wire, name, language, env, err);
+    struct context_start start = {.language = language, .env = env};
+    r = make(c, &t, name, &start, ret_why, err);
     return r < 0 || cwd == NULL ? r : check_folder(c, name, path, err);
 }
 
@@ -116,6 +142,7 @@ static int create(struct call *c, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     const char *cwd = NULL, *language = NULL;
     char name[ID_SIZE];
+    struct cay_error why = {0};
     int r = c->body.len == 0
                 ? 0
                 : json_parse("request body", buf_text(&c->body), c->body.len, &doc, err);
@@ -130,9 +157,12 @@ static int create(struct call *c, struct cay_error *err) {
     if (r == 0)
         r = id_new(name, err);
     if (r == 0)
-        r = interpreter_create(c, name, language, cwd != NULL && cwd[0] != '\0' ? cwd : NULL, err);
+        r = interpreter_create(c, name, language, cwd != NULL && cwd[0] != '\0' ? cwd : NULL, &why,
+                               err);
     if (r < 0)
         return r;
+    if (can_be_warm(c, language))
+        python_say(c, why.message[0] == '\0' ? NULL : why.message);
     struct jsonw w = JSONW_INIT(&c->answer.body);
     struct listing l = {.w = &w, .only = name};
     return put_contexts(c, &l, err);

@@ -9,9 +9,10 @@ struct ws;
 /* Connects to the call's sandbox, for one operation on a context. */
 int interpreter_begin(const struct call *c, struct toolbox *ret, struct cay_error *err);
 
-/* Makes a context in a folder (NULL: the sandbox's own). */
+/* Makes a context in a folder (NULL: the sandbox's own). ret_why, empty before, then says
+ * why a Python context is not warm, if it is not. */
 int interpreter_create(const struct call *c, const char *name, const char *language,
-                       const char *cwd, struct cay_error *err);
+                       const char *cwd, struct cay_error *ret_why, struct cay_error *err);
 
 /* Runs what the client asks for and tells what comes of it. */
 void interpreter_talk(struct call *c, struct ws *w);

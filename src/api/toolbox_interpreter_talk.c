@@ -148,8 +148,9 @@ static int wait_for_turn(struct run *r) {
 
 /* Somebody else may have made it in this moment. */
 static int make_default(const struct run *r, struct cay_error *err) {
+    struct cay_error why = {0}; /* nobody is there to be told */
     int failed =
-        interpreter_create(r->call, CONTEXT_DEFAULT, context_language(NULL, err), NULL, err);
+        interpreter_create(r->call, CONTEXT_DEFAULT, context_language(NULL, err), NULL, &why, err);
     return failed == -CAY_CONFLICT ? 0 : failed;
 }
 

@@ -25,7 +25,9 @@ int context_make(struct session_verb *v, const char *name, const struct context_
     const char *language = context_language(wish->language, &v->err);
     int r = language == NULL ? -(int)v->err.code : session_begin(v, &program, &b);
     if (r == 0)
-        r = context_create(&v->call, name, language, b.env, &v->err);
+        r = context_create(&v->call, name,
+                           &(struct context_start){.language = language, .env = b.env}, NULL,
+                           &v->err);
     session_begun(v, &b);
     return r;
 }

@@ -162,7 +162,20 @@ static int prepare(struct keeper *k, struct cay_error *err) {
         return error_errno(err, "preparing to keep a session");
     if (str_copy(k->cwd, sizeof k->cwd, k->start->cwd) < 0)
         return error_sys(err, ENAMETOOLONG, "the folder of the session");
-    return shell_start(k, err);
+    bool awake = k->start->program > 0 && shell_wake(k);
+    if (k->start->program > 0)
+        (void)close(k->start->program); /* its memory is held by who runs it only */
+    return awake ? 0 : shell_start(k, err);
+}
+
+/* With a program: whether that is what runs, else how it ended. */
+static int answer(const struct keeper *k, int connection) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(64);
+    if (k->start->program <= 0)
+        return wire_send(connection, WIRE_DONE, NULL);
+    wire_put_number(&b, WIRE_TAG_PROGRAM, k->is_woken);
+    wire_put_number(&b, WIRE_TAG_EXIT, (uint64_t)k->woken_exit);
+    return wire_send(connection, WIRE_DONE, &b);
 }
 
 static void end_session(struct keeper *k) {
@@ -183,7 +196,7 @@ int keeper_run(const struct session_start *start, int connection) {
         (void)wire_send_error(connection, &err);
         return 1;
     }
-    (void)wire_send(connection, WIRE_DONE, NULL); /* who hung up has a session all the same */
+    (void)answer(&k, connection); /* who hung up has a session all the same */
     fd_close(&connection);
     while (!k.deleted)
         step(&k);

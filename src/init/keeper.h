@@ -22,6 +22,7 @@ enum {
     KEEPER_KEPT_MAX = 64 * 1024 * 1024, /* of all logs of the session, when a command starts */
     KEEPER_TEXT_MAX = 1024,             /* of a command, as it is shown */
     KEEPER_START_MS = 10000,            /* for the shell to take a command up */
+    KEEPER_WAKE_MS = 20000,             /* for a driver that has been started once to say so */
     KEEPER_ASK_MS = 80,                 /* between asking a command to end and asking again */
     KEEPER_ASK_MAX = 3,                 /* then it is ended */
     KEEPER_KILL_MS = 3000,
@@ -86,6 +87,8 @@ struct keeper {
     struct spawned shell; /* pid 0: none; in takes lines, out reports */
     pid_t group;          /* of the last shell, and of what it starts */
     bool had_shell;
+    bool is_woken;  /* the first shell is a driver that had been started once */
+    int woken_exit; /* else: how that ended, if it was tried */
     char cwd[4096]; /* the last that the shell told */
     struct buf report;
     struct command *commands[KEEPER_COMMANDS]; /* oldest first */
@@ -102,6 +105,9 @@ struct keeper {
 /* ---- the shell (keeper_shell.c) ---- */
 
 int shell_start(struct keeper *k, struct cay_error *err);
+/* Starts the driver that has been started once, and waits until it says that it is one. False if it
+ * cannot be used, and nothing is left of it. */
+bool shell_wake(struct keeper *k);
 /* Gives the command to the shell. False if there is none that could take it. */
 bool shell_give(struct keeper *k, const struct command *c);
 /* Asks again for the report of a command, which an interrupt may have dropped. */

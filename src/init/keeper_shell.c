@@ -2,6 +2,7 @@
  * as its arguments: it reads lines "r NUMBER INPUT ECHO FOLDER" from its standard input, opens
  * the streams of the command in the folder (INPUT 1: NUMBER.in too), runs what is in NUMBER.sh with
  * the environment of NUMBER.env added, and reports as a shell does. "i NUMBER" follows a SIGINT.
+ * One that came along as a program that has been started once says "w" when it is awake.
  *
  * A shell reads lines of ours from its standard input, each telling it to run a
  * file, in itself, with the streams of that command, and to report how that ended. It is called
@@ -10,10 +11,14 @@
  * commands: the descriptor of the reports is closed for them, our lines are not theirs to read. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
@@ -33,20 +38,25 @@ static void set_streams_nonblocking(const struct spawned *s) {
     (void)fd_set_nonblocking(s->err, true);
 }
 
-static int try_shell(struct keeper *k, const char *const *argv, const char *cwd,
+static int try_shell(struct keeper *k, const char *const *argv, int program, const char *cwd,
                      struct cay_error *err) {
     int code;
-    const struct spawn_request req = {
-        .argv = argv, .env = k->start->env, .cwd = cwd, .user = k->start->user, .want_stdin = true};
+    const struct spawn_request req = {.argv = argv,
+                                      .program = program,
+                                      .env = k->start->env,
+                                      .cwd = cwd,
+                                      .user = k->start->user,
+                                      .want_stdin = true};
     return spawn_command(&req, &k->shell, &code, err);
 }
 
 /* The last folder may be gone, or closed to the user. */
-static int try_folders(struct keeper *k, const char *const *argv, struct cay_error *err) {
+static int try_folders(struct keeper *k, const char *const *argv, int program,
+                       struct cay_error *err) {
     const char *const folders[] = {k->cwd, k->start->cwd, "/"};
     int r = -1;
     for (size_t i = 0; i < ARRAY_LEN(folders) && r < 0; i++)
-        r = try_shell(k, argv, folders[i], err);
+        r = try_shell(k, argv, program, folders[i], err);
     return r;
 }
 
@@ -58,26 +68,66 @@ static bool is_bash(const char *shell) {
 static int try_named(struct keeper *k, const char *shell, struct cay_error *err) {
     const char *bash[] = {shell, "--norc", "--noprofile", "--noediting", "-i", NULL};
     const char *other[] = {shell, "-i", NULL};
-    return try_folders(k, is_bash(shell) ? bash : other, err);
+    return try_folders(k, is_bash(shell) ? bash : other, 0, err);
+}
+
+static void began(struct keeper *k) {
+    set_streams_nonblocking(&k->shell);
+    buf_clear(&k->report);
+    k->had_shell = true;
+    k->group = k->shell.pid;
 }
 
 int shell_start(struct keeper *k, struct cay_error *err) {
     const char *named = k->start->shell;
     k->shell = (struct spawned){0, -1, -1, -1, -1};
-    int r = k->start->driver != NULL ? try_folders(k, k->start->driver, err)
+    int r = k->start->driver != NULL ? try_folders(k, k->start->driver, 0, err)
                                      : try_named(k, named != NULL ? named : "bash", err);
     if (r < 0 && named == NULL && k->start->driver == NULL && err->code == CAY_NOT_FOUND)
         r = try_named(k, "sh", err);
     if (r < 0)
         return r;
-    set_streams_nonblocking(&k->shell);
-    buf_clear(&k->report);
-    k->had_shell = true;
-    k->group = k->shell.pid;
+    began(k);
     if (k->start->driver != NULL)
         return 0;
     r = fd_write_all(k->shell.in, preparation, sizeof preparation - 1); /* an empty pipe takes it */
     return r < 0 ? error_sys(err, -r, "preparing the shell of the session") : 0;
+}
+
+/* Its first line is "w"; whatever else it says, or its end, is not what was asked for. */
+static bool says_awake(const struct keeper *k) {
+    static const char line[] = "\nw\n";
+    char said[sizeof line] = "";
+    size_t len = 0;
+    int64_t deadline = clock_ms() + KEEPER_WAKE_MS;
+    while (len < sizeof line - 1) {
+        struct pollfd p = {.fd = k->shell.out, .events = POLLIN};
+        if (poll(&p, 1, clock_poll_timeout(deadline)) == 0)
+            return false;
+        ssize_t n = read(k->shell.out, said + len, sizeof line - 1 - len);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            return false;
+        len += n > 0 ? (size_t)n : 0;
+    }
+    return strcmp(said, line) == 0;
+}
+
+bool shell_wake(struct keeper *k) {
+    struct cay_error ignored; /* it is started in the usual way then */
+    int status = 0;
+    k->shell = (struct spawned){0, -1, -1, -1, -1};
+    if (try_folders(k, k->start->woken, k->start->program, &ignored) < 0)
+        return false;
+    began(k);
+    k->is_woken = says_awake(k);
+    if (k->is_woken)
+        return true;
+    (void)kill(k->shell.pid, SIGKILL); /* it may have ended by itself, and that is told */
+    if (waitpid(k->shell.pid, &status, 0) > 0 && WIFEXITED(status))
+        k->woken_exit = WEXITSTATUS(status);
+    shell_close(k);
+    k->had_shell = false; /* no code has been there */
+    return false;
 }
 
 void shell_close(struct keeper *k) {

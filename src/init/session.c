@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -97,6 +98,21 @@ static int make_session(struct session_start *s, struct cay_error *err) {
     return error_remedy(err, "/dev/shm, /run or /tmp must be writable in the sandbox");
 }
 
+/* PROGRAM says how many arguments, the last ones, are those of the program that came along. Where
+ * none could come, what is left is started. */
+static int take_program(const struct op_conn *c, const struct wire_message *m,
+                        struct op_strings *driver, struct session_start *s, struct cay_error *err) {
+    uint64_t count = m->number[WIRE_TAG_PROGRAM], all = m->count[WIRE_TAG_ARG];
+    if (count == 0)
+        return 0;
+    if (count >= all || count > SESSION_WOKEN_MAX)
+        return error_set(err, CAY_INVALID_ARGUMENT, "a program without a driver in its place");
+    memcpy(s->woken, driver->v + all - count, (size_t)count * sizeof *s->woken);
+    driver->v[all - count] = NULL;
+    s->program = MAX(c->came[0], 0);
+    return 0;
+}
+
 /* The keeper is a child of this process only until that ends; then it is PID 1's. */
 int op_session_create(struct op_conn *c, const struct wire_message *m, struct cay_error *err) {
     const struct place_kind *kind = kind_of(m);
@@ -116,7 +132,9 @@ int op_session_create(struct op_conn *c, const struct wire_message *m, struct ca
     s.driver = m->count[WIRE_TAG_ARG] > 0 ? driver.v : NULL;
     s.cwd = m->string[WIRE_TAG_CWD] != NULL ? m->string[WIRE_TAG_CWD] : c->home;
     s.shell = m->string[WIRE_TAG_PATH];
-    r = make_session(&s, err);
+    r = take_program(c, m, &driver, &s, err);
+    if (r == 0)
+        r = make_session(&s, err);
     if (r < 0)
         return r;
     pid_t pid = spawn_fork();

@@ -20,6 +20,8 @@ struct user;
 #define CONTEXT_IO     "cay-context-"
 #define SESSION_MEMORY "/dev/shm"
 
+enum { SESSION_WOKEN_MAX = 7 };
+
 /* What its keeper begins with. */
 struct session_start {
     struct place at;
@@ -30,7 +32,9 @@ struct session_start {
     const struct user *user;
     const char *shell;         /* NULL: bash, else sh */
     const char *const *driver; /* what is started instead of a shell; NULL: a shell */
-    const char *label;         /* of whoever made it, told when it is listed */
+    int program;               /* a driver that has been started once, tried first; 0: none */
+    const char *woken[SESSION_WOKEN_MAX + 1]; /* its arguments */
+    const char *label;                        /* of whoever made it, told when it is listed */
     const char *cwd;
     const char *const *env;
 };

@@ -7,6 +7,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "lib/python.h"
 #include "wire/client_session.h"
 
 extern const char context_python[], context_charts[], context_node[];
@@ -39,13 +40,24 @@ static int advise(const char *language, int r, struct cay_error *err) {
     return error_remedy(err, "make the sandbox from an image that has it");
 }
 
-int context_create(const struct wire_call *c, const char *name, const char *language,
-                   const char *const *env, struct cay_error *err) {
-    struct wire_context_start start = {.language = language, .env = env};
-    if (str_equal(language, "bash"))
-        return wire_context_create(c, name, &start, err);
-    _cleanup_(freep) char *text = NULL;
+static enum context_warmth judge(const struct wire_context_made *made) {
+    return made->is_woken                      ? CONTEXT_WARM
+           : made->exit_code == PYTHON_CHANGED ? CONTEXT_CHANGED
+                                               : CONTEXT_COLD;
+}
+
+int context_create(const struct wire_call *c, const char *name, const struct context_start *wish,
+                   enum context_warmth *ret, struct cay_error *err) {
+    const char *language = wish->language;
     bool is_python = str_equal(language, "python");
+    struct wire_context_start start = {.language = language,
+                                       .env = wish->env,
+                                       .program = is_python ? wish->warm : 0,
+                                       .woken = python_context_argv};
+    struct wire_context_made made = {0};
+    if (str_equal(language, "bash"))
+        return wire_context_create(c, name, &start, &made, err);
+    _cleanup_(freep) char *text = NULL;
     int r = is_python
                 ? asprintf(&text, "%s\n\n%s\n\n_cay_context()\n", context_charts, context_python)
                 : asprintf(&text, "%s", context_node);
@@ -55,5 +67,8 @@ int context_create(const struct wire_call *c, const char *name, const char *lang
     /* Without it, versions before 20 refuse import() in what a context runs. */
     const char *const node[] = {"node", "--experimental-vm-modules", "-e", text, NULL};
     start.driver = is_python ? python : node;
-    return advise(language, wire_context_create(c, name, &start, err), err);
+    r = advise(language, wire_context_create(c, name, &start, &made, err), err);
+    if (ret != NULL)
+        *ret = judge(&made);
+    return r;
 }

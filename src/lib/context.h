@@ -23,9 +23,22 @@ enum { CONTEXT_REPORT_MAX = 8 * 1024 * 1024, CONTEXT_ITEMS_MAX = 32 };
  * and err if it is not known. */
 const char *context_language(const char *asked, struct cay_error *err);
 
-/* Makes a context; language is one of context_language()'s. */
-int context_create(const struct wire_call *c, const char *name, const char *language,
-                   const char *const *env, struct cay_error *err);
+struct context_start {
+    const char *language; /* one of context_language()'s */
+    const char *const *env;
+    int warm; /* a frozen interpreter of the sandbox's image; 0: none */
+};
+
+/* What became of the frozen interpreter. */
+enum context_warmth {
+    CONTEXT_COLD,    /* there was none, or it could not be woken */
+    CONTEXT_CHANGED, /* it is not the sandbox's Python any more; cold, then */
+    CONTEXT_WARM,
+};
+
+/* Makes a context. ret may be NULL. */
+int context_create(const struct wire_call *c, const char *name, const struct context_start *start,
+                   enum context_warmth *ret, struct cay_error *err);
 
 /* ---- what a driver reports ---- */
 

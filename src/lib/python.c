@@ -18,6 +18,7 @@ extern const char python_runner[], python_extras[], context_charts[];
 static const char *const warm_argv[] = {"python3", "cay-a", NULL};
 static const char *const waiting_argv[] = {"python3", "cay-a", "waits", NULL};
 const char *const python_kept_argv[] = {"python3", "cay-a", "kept", NULL};
+const char *const python_context_argv[] = {"python3", "cay-a", "kept", "context", NULL};
 
 enum { CODE_MAX = 64 * 1024 * 1024, OPTIONS_MAX = 128 * 1024 };
 

@@ -19,6 +19,8 @@ char *python_cold_text(const struct cay_python *python);
 /* How a frozen interpreter is woken in a sandbox that others have used: it ends with PYTHON_CHANGED
  * before it reads anything if it is not the one that would be started there. */
 extern const char *const python_kept_argv[];
+/* The same for one that keeps a context: it begins with _cay_context(). */
+extern const char *const python_context_argv[];
 enum { PYTHON_CHANGED = 123, PYTHON_REQUEST_MAX = 68 * 1024 * 1024 };
 
 /* Wakes a frozen interpreter (cay_python_warm), which then waits for the program that python_exec

@@ -3,7 +3,7 @@
 # exceptions: records of a kind (a byte), a length (4 bytes, little endian) and so many bytes.
 
 
-def _cay_context():
+def _cay_context(end=None):
     import ast
     import builtins
     import fcntl
@@ -27,7 +27,7 @@ def _cay_context():
     nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for stream in 0, 1, 2:
         os.dup2(nothing, stream)
-    ours = sys._getframe().f_code.co_filename
+    ours = frozenset(c for c in sys._getframe().f_code.co_consts if hasattr(c, "co_code"))
     chart_of, watch_charts = _cay_chart_of, _cay_watch_charts
     main = sys.modules["__main__"].__dict__
     for name in "_cay_context", "_cay_watch_charts", "_cay_chart_of":
@@ -269,17 +269,16 @@ def _cay_context():
             main["_"] = value
             show_value(value, True)
 
-    def own_part(error, name):
+    def own_part(error):
         """The traceback without what is ours."""
         trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_globals is main and \
-                trace.tb_frame.f_code.co_filename == ours:
+        while trace is not None and trace.tb_frame.f_code in ours:
             trace = trace.tb_next
         return trace
 
     def tell_error(error, name):
         kind = type(error)
-        trace = own_part(error, name)
+        trace = own_part(error)
         if isinstance(error, SyntaxError) and error.filename == name:
             trace = None  # it was never run
         if isinstance(error, RecursionError):
@@ -436,10 +435,15 @@ def _cay_context():
     builtins.display = display
     sys.meta_path.insert(0, Finder)
     sys.argv[:] = [""]
+    sys.orig_argv = ["python3"]
     sys.path[0] = ""
     state.folder = "/"
     note_folder()
     sys.stdout, sys.stderr = new_stream(1), new_stream(2)
+    if "matplotlib.pyplot" in sys.modules:
+        attempt(watch_charts, sys.modules["matplotlib.pyplot"], show_figures)
+    if end is not None:
+        tell("w")  # awake: nobody else has to be started
     try:
         for line in next_lines():
             word, _, rest = os.fsdecode(line).partition(" ")

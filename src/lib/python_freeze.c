@@ -17,7 +17,8 @@
 #include "freeze/frozen.h"
 #include "version.h"
 
-extern const char python_runner[], python_extras[], python_freezer[], context_charts[];
+extern const char python_runner[], python_extras[], python_freezer[];
+extern const char context_charts[], context_python[];
 extern const char python_freeze_begin[], python_freeze_end[];
 extern const char python_thaw_begin[], python_thaw_end[];
 
@@ -69,6 +70,7 @@ uint64_t python_fingerprint(bool is_host, const char *const *preload) {
     mix_text(&h, python_extras);
     mix_text(&h, python_freezer);
     mix_text(&h, context_charts);
+    mix_text(&h, context_python);
     for (const char *const *p = preload; p != NULL && *p != NULL; p++)
         mix_text(&h, *p);
     if (is_host)
@@ -188,8 +190,8 @@ int python_freeze(python_exec_fn *run, void *arg, enum python_kind kind, const c
     if (r < 0)
         return r;
     _cleanup_(freep) char *text = NULL;
-    if (asprintf(&text, "%s%s%s%s\n_cay_run(_cay_end)\n", python_runner, python_extras,
-                 context_charts, python_freezer) < 0)
+    if (asprintf(&text, "%s%s%s%s%s\n(_cay_context if _cay_end.context else _cay_run)(_cay_end)\n",
+                 python_runner, python_extras, context_charts, context_python, python_freezer) < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     /* What it loads to be frozen. */
     const char *how = kind == PYTHON_WHOLE ? "cay_freeze_whole" : "cay_freeze";

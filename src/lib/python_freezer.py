@@ -274,7 +274,7 @@ def _cay_freeze():
     main = new_main(sys.modules["__main__"])
     sys.modules["__main__"] = main
     pid = os.getpid()
-    end.waits = words[2] == b"waits"
+    end.waits, end.context = words[2] == b"waits", words[3:4] == [b"context"]
     return end
 
 

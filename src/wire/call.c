@@ -161,13 +161,18 @@ static int explain_failure(const struct wire_call *c, int sys, struct cay_error 
     return n < 0 ? n : wire_call_broken(err, "it stopped reading without an error");
 }
 
-int wire_call_send(const struct wire_call *c, enum wire_type type, const struct buf *b,
-                   struct cay_error *err) {
+int wire_call_send_with(const struct wire_call *c, enum wire_type type, const struct buf *b,
+                        int passed, struct cay_error *err) {
     int r = limit_sending(c, err);
     if (r < 0)
         return r;
-    r = wire_send(c->fd, type, b);
+    r = wire_send_with(c->fd, type, b, &passed, passed > 0 ? 1 : 0);
     return r < 0 ? explain_failure(c, -r, err) : 0;
+}
+
+int wire_call_send(const struct wire_call *c, enum wire_type type, const struct buf *b,
+                   struct cay_error *err) {
+    return wire_call_send_with(c, type, b, 0, err);
 }
 
 int wire_call_send_data(const struct wire_call *c, const void *data, size_t len,

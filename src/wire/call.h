@@ -24,6 +24,9 @@ void wire_call_begin(const struct wire_call *c, enum wire_op op, struct buf *b);
 /* Sends one frame. If the other end hung up and left an error, that is the error returned. */
 int wire_call_send(const struct wire_call *c, enum wire_type type, const struct buf *b,
                    struct cay_error *err);
+/* The same with a descriptor along; 0: none. */
+int wire_call_send_with(const struct wire_call *c, enum wire_type type, const struct buf *b,
+                        int passed, struct cay_error *err);
 int wire_call_send_data(const struct wire_call *c, const void *data, size_t len,
                         struct cay_error *err);
 

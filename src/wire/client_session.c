@@ -117,8 +117,35 @@ int wire_session_status(const struct wire_call *c, const char *name, wire_comman
 
 /* ---- contexts ---- */
 
+/* Behind the driver's, where a sandbox of an older version takes them for arguments that the driver
+ * ignores. */
+static void put_program(const struct wire_context_start *start, struct buf *b) {
+    uint64_t count = 0;
+    for (; start->woken[count] != NULL; count++)
+        wire_put_string(b, WIRE_TAG_ARG, start->woken[count]);
+    wire_put_number(b, WIRE_TAG_PROGRAM, count);
+}
+
+/* That one starts the driver, and says nothing. */
+static int receive_made(const struct wire_call *c, struct wire_context_made *ret,
+                        struct cay_error *err) {
+    _cleanup_(wire_reader_free) struct wire_reader reader = WIRE_READER_INIT;
+    struct wire_frame f;
+    struct wire_message m;
+    int r = wire_call_receive(c, &reader, &f, err);
+    if (r == 0 && f.type != WIRE_DONE)
+        return wire_call_broken(err, "an unexpected frame");
+    if (r == 0)
+        r = wire_call_parse(&f, ANSWER_MAX, &m, err);
+    if (r == 0 && ret != NULL)
+        *ret = (struct wire_context_made){.is_woken = m.number[WIRE_TAG_PROGRAM] != 0,
+                                          .exit_code = (int)(m.number[WIRE_TAG_EXIT] & 255)};
+    return r;
+}
+
 int wire_context_create(const struct wire_call *c, const char *name,
-                        const struct wire_context_start *start, struct cay_error *err) {
+                        const struct wire_context_start *start, struct wire_context_made *ret,
+                        struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
     begin(c, WIRE_OP_SESSION_CREATE, name, &b);
     wire_put_string(&b, WIRE_TAG_TEXT, start->language);
@@ -126,9 +153,12 @@ int wire_context_create(const struct wire_call *c, const char *name,
         wire_put_string(&b, WIRE_TAG_PATH, start->shell);
     for (const char *const *a = start->driver; a != NULL && *a != NULL; a++)
         wire_put_string(&b, WIRE_TAG_ARG, *a);
+    if (start->program > 0)
+        put_program(start, &b);
     for (const char *const *e = start->env; e != NULL && *e != NULL; e++)
         wire_put_string(&b, WIRE_TAG_ENV, *e);
-    return ask(c, &b, 0, NULL, NULL, err);
+    int r = wire_call_send_with(c, WIRE_REQUEST, &b, start->program, err);
+    return r < 0 ? r : receive_made(c, ret, err);
 }
 
 static int take_context(void *arg, const struct wire_message *m, struct cay_error *err) {

@@ -72,11 +72,20 @@ struct wire_context_start {
     const char *const *driver; /* what runs the code; NULL: a shell does */
     const char *shell;         /* then: which */
     const char *const *env;
+    int program;              /* a descriptor to execute in place of the driver; 0: none */
+    const char *const *woken; /* its arguments */
 };
 
-/* Makes a context of c's user in c's folder. */
+/* What came of the program. */
+struct wire_context_made {
+    bool is_woken; /* it runs; else the driver does */
+    int exit_code; /* of one that ended before, if it did */
+};
+
+/* Makes a context of c's user in c's folder. ret may be NULL. */
 int wire_context_create(const struct wire_call *c, const char *name,
-                        const struct wire_context_start *start, struct cay_error *err);
+                        const struct wire_context_start *start, struct wire_context_made *ret,
+                        struct cay_error *err);
 
 struct wire_context {
     const char *name, *language;

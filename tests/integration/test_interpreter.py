@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from daemons import Daemon
 from interpreting import Context, Interpreter
+from launching import until
 from support import needs_ids, own
 from websocket import NotUpgraded
 
@@ -18,20 +19,23 @@ pytestmark = needs_ids
 
 
 @contextlib.contextmanager
-def own_daemon():
+def own_daemon(**env):
     with tempfile.TemporaryDirectory(prefix="cay-test-") as folder:
         own(folder)
         Path(folder).chmod(0o755)
-        d = Daemon(Path(folder))
+        d = Daemon(Path(folder), env=env)
         try:
             yield d
         finally:
             d.clean_up()
 
 
-@pytest.fixture(scope="module")
-def daemon():
-    with own_daemon() as d:
+@pytest.fixture(scope="module", params=["cold", "warm"])
+def daemon(request):
+    """One whose Python contexts begin as python3 does, and one where they are copies of a frozen interpreter."""
+    warm = request.param == "warm"
+    with own_daemon(CAY_PYTHON_WARM=str(warm).lower()) as d:
+        assert not warm or until(lambda: d.call("POST", "/api/cay/python", {"code": "1"})["interpreter"]["warm"], 60)
         yield d
 
 
@@ -184,6 +188,13 @@ def test_errors(python, code, name, value):
     assert run.error["name"] == name and run.error["value"].startswith(value), run.error
     assert run.control == ["completed"]
     assert python.out("1") == "1\n"
+
+
+def test_an_error_of_code_that_has_no_file(python):
+    run = python.run("exec('class Odd:\\n    def __repr__(self): return 1 / 0')\nOdd()")
+    assert run.error["name"] == "ZeroDivisionError"
+    assert [line for line in run.error["traceback"].splitlines() if "File" in line] == \
+        ['  File "<string>", line 2, in __repr__']
 
 
 def test_a_syntax_error_is_told_as_python_tells_it(python):

@@ -1,5 +1,6 @@
 /* The host's side of sessions against a sandbox that lies. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,6 +45,39 @@ static void exec_request(void **state) {
     assert_int_equal(m.number[WIRE_TAG_ECHO], 1);
     assert_int_equal(m.number[WIRE_TAG_TIMEOUT_MS], 5);
     assert_int_equal(m.number[WIRE_TAG_QUIET_MS], 7);
+}
+
+static void context_request(void **state) {
+    (void)state;
+    static const char *const driver[] = {"python3", "-c", "1", NULL};
+    static const char *const woken[] = {"python3", "cay-a", NULL};
+    _cleanup_(peer_close) struct peer p = peer_open();
+    _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
+    _cleanup_(closep) int program = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    struct wire_context_start start = {.language = "python", .driver = driver, .woken = woken};
+    struct wire_context_made made = {.is_woken = true, .exit_code = 1};
+    struct wire_message m;
+    /* A sandbox that knows nothing of programs says nothing of them. */
+    assert_int_equal(wire_send(p.fd, WIRE_DONE, NULL), 0);
+    assert_int_equal(wire_context_create(&p.call, "s", &start, &made, &err), 0);
+    assert_false(made.is_woken);
+    assert_int_equal(made.exit_code, 0);
+    peer_take(&p, &r, &m);
+    assert_int_equal(m.count[WIRE_TAG_ARG], 3);
+    assert_false(m.present[WIRE_TAG_PROGRAM]);
+    start.program = program;
+    _cleanup_(buf_free) struct buf b = BUF_INIT(64);
+    wire_put_number(&b, WIRE_TAG_PROGRAM, 1);
+    wire_put_number(&b, WIRE_TAG_EXIT, 123);
+    assert_int_equal(wire_send(p.fd, WIRE_DONE, &b), 0);
+    assert_int_equal(wire_context_create(&p.call, "s", &start, &made, &err), 0);
+    assert_true(made.is_woken);
+    assert_int_equal(made.exit_code, 123);
+    peer_take(&p, &r, &m);
+    assert_int_equal(m.count[WIRE_TAG_ARG], 5);
+    assert_int_equal(m.number[WIRE_TAG_PROGRAM], 2);
+    send_name(&p, "s");
+    assert_int_equal(wire_context_create(&p.call, "s", &start, &made, &err), -CAY_INTERNAL);
 }
 
 static void create_request(void **state) {
@@ -207,6 +241,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exec_request),
         cmocka_unit_test(create_request),
+        cmocka_unit_test(context_request),
         cmocka_unit_test(logs_and_input_requests),
         cmocka_unit_test(a_command_that_is_too_long),
         cmocka_unit_test(names),
