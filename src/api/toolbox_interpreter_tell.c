@@ -162,9 +162,11 @@ void interpreter_tell_record(struct interpreter_teller *t, const struct context_
 
 void interpreter_tell_file(struct interpreter_teller *t, bool is_stderr, const char *path) {
     const char *stream = is_stderr ? "stderr" : "stdout";
-    char text[128], shown[EXEC_FILE_SIZE];
-    (void)snprintf(text, sizeof text, "%s is longer than what is told; all of it is in %s", stream,
-                   str_escape(shown, sizeof shown, path));
+    char text[192], shown[EXEC_FILE_SIZE];
+    (void)snprintf(text, sizeof text,
+                   "%s is longer than what is told; all of it is in %s, or as much as there was "
+                   "room for",
+                   stream, str_escape(shown, sizeof shown, path));
     struct jsonw w = begin(t, "notice");
     jsonw_put_string(&w, "text", text);
     jsonw_put_string(&w, "stream", stream);

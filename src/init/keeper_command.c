@@ -179,8 +179,12 @@ static void put_notice(struct command *c, int stream, const char *text) {
         c->size[stream] += strlen(text);
 }
 
+static void put_end_of_file(struct command *c, int stream) {
+    put_notice(c, stream, "[cay: that file has the beginning only; more is not kept]\n");
+}
+
 /* What does not fit into the log goes on in a file, behind a copy of the log, until the command
- * ends. */
+ * ends. There may be no room even for the copy. */
 static void begin_spill(const struct keeper *k, struct command *c, int stream) {
     char name[FILE_NAME_MAX], notice[160];
     struct spill *s = &c->spill[stream];
@@ -192,13 +196,14 @@ static void begin_spill(const struct keeper *k, struct command *c, int stream) {
                    s->path[0] != '\0' ? "; all of it is in " : ", and there is no room for a file",
                    s->path);
     put_notice(c, stream, notice);
+    if (s->path[0] != '\0' && s->fd < 0)
+        put_end_of_file(c, stream);
 }
 
 static void spill(struct command *c, int stream, const char *data, size_t len) {
-    static const char notice[] = "[cay: that file has the beginning only; more is not kept]\n";
     if (stream != KEEPER_REPORTS && c->spill[stream].fd >= 0 &&
         !spill_write(&c->spill[stream], data, len))
-        put_notice(c, stream, notice);
+        put_end_of_file(c, stream);
 }
 
 static void append_log(const struct keeper *k, struct command *c, int stream, const char *data,

@@ -169,6 +169,23 @@ def test_a_disk_that_is_almost_full(daemon):
     assert box.sh("rm /tmp/fill /tmp/cay-output-*; echo fine") == "fine\n"
 
 
+FILL = """import os
+with open('/tmp/fill', 'wb', 0) as f:
+    while (s := os.statvfs('/tmp')).f_bavail * s.f_frsize > 12 << 20: f.write(bytes(65536))"""
+
+
+def test_a_disk_that_has_no_room_for_what_was_told(daemon):
+    """There is some for a log, but half of what is left then is less: the file has not even that."""
+    box = Box(daemon, "smaller", disk="48m")
+    assert box.code(FILL).json()["exitCode"] == 0
+    run = box.default.run(PYTHON)
+    assert run.control == ["completed"]
+    assert run.out.endswith("\n[cay: that file has the beginning only; more is not kept]\n"), run.out[LOG_MAX:]
+    assert "or as much as there was room for" in run.notices
+    kept = box.take(next(m["file"] for m in run.all("notice") if "file" in m))
+    assert 0 < len(kept) < LOG_MAX and kept == ALL[:len(kept)]
+
+
 # ---- in a sandbox that is gone afterwards ----
 
 PLACE = "/api/cay/python/output/"
