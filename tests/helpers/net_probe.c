@@ -1,14 +1,16 @@
 /* What a program in a sandbox can reach. Prints one word: "open" or "answer", "silence", or the
  * name of an error.
  *
- *     net_probe tcp ADDRESS PORT
- *     net_probe udp ADDRESS PORT [bound]     asks a name server for a.com; bound: from its own
- * address net_probe unwall                       tries to remove the rules that keep it in */
+ *     net_probe tcp ADDRESS PORT             of IPv4, or of IPv6
+ *     net_probe ping ADDRESS
+ *     net_probe udp ADDRESS PORT [bound]     asks a name server for a.com; from an own address
+ *     net_probe unwall                       tries to remove the rules that keep it in */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
+#include <netinet/ip_icmp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,10 +42,9 @@ static int wait_for(int fd, short what, int ms) {
     return poll(&p, 1, ms);
 }
 
-static int try_tcp(const struct sockaddr_in *to) {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+static int await_connection(int fd, const void *to, socklen_t size) {
     socklen_t len = sizeof errno;
-    if (connect(fd, (const struct sockaddr *)to, sizeof *to) < 0 && errno != EINPROGRESS)
+    if (connect(fd, to, size) < 0 && errno != EINPROGRESS)
         return say_error();
     if (wait_for(fd, POLLOUT, TCP_MS) <= 0)
         return say("silence");
@@ -51,6 +52,28 @@ static int try_tcp(const struct sockaddr_in *to) {
     (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys, &len);
     errno = sys;
     return sys == 0 ? say("open") : say_error();
+}
+
+static int try_tcp(const char *where, const char *port) {
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6,
+                              .sin6_port = htons((uint16_t)strtoul(port, NULL, 10))};
+    if (inet_pton(AF_INET6, where, &v6.sin6_addr) == 1)
+        return await_connection(socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0), &v6, sizeof v6);
+    struct sockaddr_in v4 = address(where, port);
+    return await_connection(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), &v4, sizeof v4);
+}
+
+/* By the sockets that need no capability. */
+static int try_ping(const char *where) {
+    struct sockaddr_in to = address(where, "0");
+    struct icmphdr echo = {.type = ICMP_ECHO};
+    char answer[512];
+    int fd = socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP);
+    if (fd < 0 || sendto(fd, &echo, sizeof echo, 0, (struct sockaddr *)&to, sizeof to) < 0)
+        return say_error();
+    if (wait_for(fd, POLLIN, UDP_MS) <= 0)
+        return say("silence");
+    return recv(fd, answer, sizeof answer, 0) < 0 ? say_error() : say("answer");
 }
 
 /* The address that packets to somewhere public come from; packets of a socket that is bound to it
@@ -114,8 +137,12 @@ static int try_unwall(void) {
 int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "unwall") == 0)
         return try_unwall();
+    if (argc == 3 && strcmp(argv[1], "ping") == 0)
+        return try_ping(argv[2]);
     if (argc < 4)
         return 2;
+    if (strcmp(argv[1], "tcp") == 0)
+        return try_tcp(argv[2], argv[3]);
     struct sockaddr_in to = address(argv[2], argv[3]);
-    return strcmp(argv[1], "tcp") == 0 ? try_tcp(&to) : try_udp(&to, argc > 4);
+    return try_udp(&to, argc > 4);
 }

@@ -77,7 +77,11 @@ def check_walls(engine, box, other):
     gateway, everybody = bridge_of(engine)
     assert probe(box, "tcp", PUBLIC, "8080") == "open"
     assert probe(box, "udp", PUBLIC, "53") == "answer"
-    for words in [("tcp", HOST, "80"), ("tcp", HOST_PRIVATE, "80"), ("tcp", PRIVATE, "80"),
+    assert probe(box, "tcp", f"::ffff:{PUBLIC}", "8080") == "open"  # which is IPv4
+    assert probe(box, "ping", PUBLIC) == "answer"
+    for words in [("tcp", f"::ffff:{HOST}", "80"), ("tcp", f"::ffff:{PRIVATE}", "80"), ("tcp", f"::ffff:{other}", "8000"),
+                  ("ping", HOST), ("ping", gateway), ("ping", other), ("ping", METADATA),
+                  ("tcp", HOST, "80"), ("tcp", HOST_PRIVATE, "80"), ("tcp", PRIVATE, "80"),
                   ("tcp", METADATA, "80"), ("tcp", other, "8000"), ("udp", gateway, "53"),
                   ("udp", HOST, "53"), ("udp", METADATA, "53"), ("udp", everybody, "53", "bound"),
                   ("udp", "255.255.255.255", "53", "bound"), ("udp", "224.0.0.1", "53", "bound")]:
@@ -91,6 +95,13 @@ def test_what_is_reached_and_what_is_not(engine, make, box):
     box.do("stop")
     box.do("start")
     check_walls(engine, box, address_of(engine, other))
+
+
+@pytest.mark.parametrize("where", ["2001:470::1", "2001:470::2", f"64:ff9b::{HOST}", "2002:b00:1::1", f"::{HOST}",
+                                   "fe80::1", "fd00:ec2::254"])
+def test_nothing_of_ipv6_is_reached(box, where):
+    assert probe(box, "tcp", where, "80") in ("EACCES", "EHOSTUNREACH", "ENETUNREACH", "EADDRNOTAVAIL", "EINVAL",
+                                              "EAFNOSUPPORT")
 
 
 def test_the_walls_are_what_keeps_it_in(engine, box):
