@@ -209,8 +209,6 @@ def read_levels(column, data, count, sizes):
 def look_up(dictionary, data, count):
     if dictionary is None:
         raise ParquetError("a page needs a dictionary that is not there")
-    if count == 0:
-        return dictionary[:0]
     if not data:
         raise ParquetError("a page ends too early")
     indices = read_runs(data[1:], data[0], count)
@@ -254,7 +252,9 @@ class Chunk:
             raise ParquetError("a page has more values than its column")
         repeated, defined, data = read_levels(column, data, count, sizes)
         there = count if defined is None else int(numpy.count_nonzero(defined == column.top))
-        if encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY):
+        if there == 0:  # some writers leave the dictionary away then
+            values = column.nothing()
+        elif encoding in (PLAIN_DICTIONARY, RLE_DICTIONARY):
             values = look_up(self.dictionary, data, there)
         else:
             values = column.convert(read_values(data, encoding, column.kind, column.width, there))

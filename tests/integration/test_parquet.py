@@ -217,6 +217,18 @@ def test_tables_of_nothing():
     assert read(parquet(6, b"", 0, element={6: 0})).shape == (0, 1)
 
 
+@pytest.mark.parametrize("encoding", [0, 8, 5], ids=["plain", "dictionary", "deltas"])
+@pytest.mark.parametrize("kind, element", [
+    (0, {}), (1, {}), (2, {}), (3, {}), (4, {}), (5, {}), (6, {}), (6, {6: 0}), (1, {6: 6}), (2, {6: 8}), (2, {6: 10}),
+    (2, {6: 5, 7: 2}), (2, {6: 14}), (7, {2: 5}), (7, {2: 16, 10: {14: {}}}), (7, {2: 2, 10: {15: {}}})],
+    ids=lambda value: str(value).replace(" ", ""))
+def test_columns_of_nothing_but_nulls(kind, element, encoding):
+    """Some writers leave even the dictionary away, to which the page refers."""
+    levels = varint(3 << 1) + b"\0"
+    data = page(len(levels).to_bytes(4, "little") + levels, 3, encoding=encoding)
+    assert read(parquet(kind, data, 3, element={3: 1, **element}))["a"].isna().tolist() == [True] * 3
+
+
 # ---- what is asked of it ----
 
 def test_columns_that_are_not_there():
