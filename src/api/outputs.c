@@ -197,8 +197,9 @@ void output_add(struct output *w, const char *data, size_t len) {
     if (w->id[0] == '\0' || w->is_cut)
         return;
     size_t room = take_room(w->all, w->id, len);
-    w->is_cut = room < len || fd_write_all(w->fd, data, room) < 0;
-    w->size += room;
+    bool is_full = fd_write_all(w->fd, data, room) < 0; /* the disk; some of it may be there */
+    w->is_cut = is_full || room < len;
+    w->size += is_full ? 0 : room;
 }
 
 void output_end(struct output *w, bool keeps) {

@@ -2,9 +2,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -106,6 +108,23 @@ static void test_how_much(void **state) {
     outputs_free(o);
 }
 
+/* A disk that is full, here by a limit of the process: what is not there is not counted. */
+static void test_what_cannot_be_written(void **state) {
+    (void)state;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit few = {.rlim_cur = 40, .rlim_max = before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    struct outputs *o = begin(&small);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+    struct output w = print(o, "a", 60); /* in halves */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, handler);
+    assert_int_equal(w.size, 30);
+    assert_true(w.is_cut);
+    outputs_free(o);
+}
+
 static void test_how_many(void **state) {
     (void)state;
     struct outputs *o = begin(&outputs_rules);
@@ -156,6 +175,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_whose_they_are, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_how_much, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_written, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_how_many, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_what_is_not_kept, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_how_long, make_folder, remove_folder),
