@@ -72,7 +72,8 @@ static int run_create(const struct opt_command *cmd, void *values, int argc, cha
                                       .workdir = o->workdir,
                                       .env = (const char *const *)o->env.v};
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(&o->common);
-    if (context_open(&v, argv[0]) < 0 || context_make(&v, argv[1], &wish) < 0)
+    if (context_open(&v, argv[0]) < 0 || context_make(&v, argv[1], &wish) < 0 ||
+        session_check_folder(&v, argv[0], argv[1], o->workdir) < 0)
         return session_fail(&v, 0);
     return session_tell_name(&v, argv[1]);
 }

@@ -4,16 +4,19 @@
 #include <cay.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/jsonw.h"
 #include "base/path.h"
+#include "base/str.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/sandbox.h"
 #include "cli/session_list.h"
 #include "lib/command.h"
+#include "wire/client_files.h"
 
 enum { ANSWER_MS = 30000, CELL_MAX = 128 };
 
@@ -68,6 +71,44 @@ void session_begun(struct session_verb *v, struct session_beginning *b) {
     v->call.cwd = NULL;
     free(b->env);
     b->env = NULL;
+}
+
+/* 0: it is a folder; -CAY_INVALID_ARGUMENT: it is none. */
+static int look_at_folder(struct session_verb *v, const char *sandbox, const char *path) {
+    _cleanup_(session_close) struct session_verb other = SESSION_VERB_INIT(v->common);
+    char target[PATH_MAX], shown[128];
+    struct wire_file f = {0};
+    int r = session_open(&other, sandbox);
+    other.call.user = v->call.user;
+    if (r == 0)
+        r = wire_stat(&other.call, path, true, &f, target, &other.err);
+    if (r == 0 && S_ISDIR(f.mode))
+        return 0;
+    v->err = other.err;
+    if (r < 0 && r != -CAY_NOT_FOUND && r != -CAY_INVALID_ARGUMENT && r != -CAY_FORBIDDEN)
+        return r;
+    error_set(&v->err, CAY_INVALID_ARGUMENT,
+              "--workdir: '%s' is no folder, and none can be made there",
+              str_escape(shown, sizeof shown, path));
+    return error_remedy(&v->err, "choose a folder that the user may make or enter");
+}
+
+int session_check_folder(struct session_verb *v, const char *sandbox, const char *name,
+                         const char *workdir) {
+    char path[PATH_MAX];
+    if (workdir == NULL)
+        return 0;
+    int r = path_normalize("--workdir", workdir, path, sizeof path, &v->err);
+    if (r == 0)
+        r = look_at_folder(v, sandbox, path);
+    if (r == 0)
+        return 0;
+    _cleanup_(session_close) struct session_verb other = SESSION_VERB_INIT(v->common);
+    if (session_open(&other, sandbox) == 0) { /* there is one error to tell, and it is in v */
+        other.call.kind = v->call.kind;
+        (void)wire_session_delete(&other.call, name, &other.err);
+    }
+    return r;
 }
 
 /* ---- create ---- */
@@ -148,7 +189,8 @@ static int run_create(const struct opt_command *cmd, void *values, int argc, cha
     (void)cmd, (void)argc;
     const struct create_options *o = values;
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(&o->common);
-    if (session_open(&v, argv[0]) < 0 || create_session(&v, o, argv[1]) < 0)
+    if (session_open(&v, argv[0]) < 0 || create_session(&v, o, argv[1]) < 0 ||
+        session_check_folder(&v, argv[0], argv[1], o->workdir) < 0)
         return session_fail(&v, 0);
     return session_tell_name(&v, argv[1]);
 }

@@ -57,6 +57,12 @@ int session_begin(struct session_verb *v, const struct session_program *p,
 /* After the request: frees what went with it, also after a failure. */
 void session_begun(struct session_verb *v, struct session_beginning *b);
 
+/* After v made what has this name: whether it is where the user said, if he did. It goes elsewhere
+ * when that cannot be entered, as it must later on; then it is removed again, and v->err says so.
+ */
+int session_check_folder(struct session_verb *v, const char *sandbox, const char *name,
+                         const char *workdir);
+
 /* Whether a command that began then (clock_us()) ended for want of memory. */
 bool session_ran_out_of_memory(const struct session_verb *v, const char *sandbox, int64_t began_us,
                                const struct exec_outcome *o);

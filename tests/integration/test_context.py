@@ -108,3 +108,23 @@ def test_interrupts(cay):
 ])
 def test_bad_words(cay, words, code, said):
     assert said in cay("run", *words, code=code)[1]
+
+
+@pytest.mark.parametrize("language", ["python", "bash"])
+@pytest.mark.parametrize("folder", ["/proc/nowhere", "/etc/passwd", "/etc/passwd/x"])
+def test_a_work_folder_that_cannot_be(cay, language, folder):
+    _, err = cay("create", "--language", language, "--workdir", folder, "lab", "lost", code=2)
+    assert f"'{folder}' is no folder, and none can be made there; choose a folder" in err
+    assert "lost" not in cay("ls", "-q", "lab")[0].split()
+    assert cay("create", "--language", language, "--workdir", "/tmp/to/be/made", "lab", "lost")[0] == "lost\n"
+    code = "pwd" if language == "bash" else "import os; print(os.getcwd())"
+    assert cay("run", "lab", "lost", "-c", code)[0] == "/tmp/to/be/made\n"
+    cay("rm", "lab", "lost")
+
+
+def test_who_exists_already_is_not_removed(cay):
+    cay("create", "--language", "bash", "lab", "stays")
+    cay("run", "lab", "stays", "-c", "kept=1")
+    cay("create", "--language", "bash", "--workdir", "/proc/nowhere", "lab", "stays", code=4)
+    assert cay("run", "lab", "stays", "-c", "echo $kept")[0] == "1\n"
+    cay("rm", "lab", "stays")

@@ -254,6 +254,14 @@ def test_options_of_create(sessions):
     session.remove()
 
 
+def test_a_work_folder_that_cannot_be(sessions):
+    before = sessions.names()
+    for folder in "/proc/nowhere", "/etc/passwd":
+        refused(sessions.verb("create", "-w", folder, sessions.box, "lost"),
+                f"--workdir: '{folder}' is no folder, and none can be made there", "choose a folder", code=2)
+    assert sessions.names() == before
+
+
 @needs_ids
 def test_another_user(sessions):
     session = sessions.make("nobody", "-u", "nobody", "-w", "/tmp")
