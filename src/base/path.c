@@ -156,6 +156,18 @@ int path_make_dirs_trusted(const char *path, mode_t mode, struct cay_error *err)
 
 /* ---- folders ---- */
 
+int path_next(DIR *d, const char **ret) {
+    for (;;) {
+        errno = 0;
+        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
+        if (e == NULL)
+            return -errno;
+        *ret = e->d_name;
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            return 1;
+    }
+}
+
 int path_each(int dir, path_visit visit, void *user) {
     int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (copy < 0)
@@ -165,17 +177,14 @@ int path_each(int dir, path_visit visit, void *user) {
         (void)close(copy);
         return -ENOMEM;
     }
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return -errno;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        int r = visit(user, dir, e->d_name);
+    const char *name;
+    int r;
+    while ((r = path_next(d, &name)) > 0) {
+        r = visit(user, dir, name);
         if (r < 0)
             return r;
     }
+    return r;
 }
 
 /* ---- removing ---- */

@@ -2,6 +2,7 @@
  * from a descriptor, never by a joined string. */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,10 @@ int path_make_dirs(int dirfd, const char *path);
 
 /* mkdir -p by name, for folders that are ours (the state folder). */
 int path_make_dirs_trusted(const char *path, mode_t mode, struct cay_error *err);
+
+/* The next name in an open folder but "." and "..", good until the next call: 1, 0 at the end, or
+ * -errno. */
+int path_next(DIR *d, const char **ret);
 
 /* Calls visit for each name in the folder but "." and "..", until one is negative. 0, or that, or
  * -errno of reading the folder. */

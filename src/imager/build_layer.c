@@ -6,6 +6,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "base/path.h"
 #include "imager/build_state.h"
 #include "imager/layer_tar.h"
 
@@ -38,24 +39,24 @@ static int clamp_times(int dir, int64_t epoch, unsigned depth) {
         (void)close(fd);
         return -ENOMEM;
     }
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    const char *name;
+    int r;
+    while ((r = path_next(d, &name)) > 0) {
         struct stat st;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             return -errno;
         if (S_ISDIR(st.st_mode)) {
             _cleanup_(closep) int child =
-                openat(fd, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-            int r = child < 0 ? -errno : clamp_times(child, epoch, depth + 1);
+                openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            r = child < 0 ? -errno : clamp_times(child, epoch, depth + 1);
             if (r < 0)
                 return r;
         }
-        int r = clamp_entry(fd, e->d_name, &st, epoch);
+        r = clamp_entry(fd, name, &st, epoch);
         if (r < 0)
             return r;
     }
-    return 0;
+    return r;
 }
 
 /* ---- sealing ---- */

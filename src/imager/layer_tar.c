@@ -10,6 +10,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "imager/layer_tar_parts.h"
 
@@ -402,16 +403,12 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static int list_names(DIR *d, struct strv *names) {
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return -errno;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        if (names->len >= ENTRIES_MAX || strv_push(names, e->d_name) < 0)
+    const char *name;
+    int r;
+    while ((r = path_next(d, &name)) > 0)
+        if (names->len >= ENTRIES_MAX || strv_push(names, name) < 0)
             return -ENOMEM;
-    }
+    return r;
 }
 
 /* The sorted names; fd is closed in any case. 0 or -errno. */

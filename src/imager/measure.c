@@ -3,10 +3,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "base/auto.h"
+#include "base/path.h"
 
 enum { DEPTH_MAX = 600 }; /* deeper than what is ever unpacked */
 
@@ -21,25 +21,21 @@ static int measure(int parent, const char *name, unsigned depth, uint64_t *bytes
             (void)close(fd);
         return r;
     }
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(dir);
-        if (e == NULL)
-            return -errno;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
+    const char *child;
+    int r;
+    while ((r = path_next(dir, &child)) > 0) {
         struct stat st;
-        if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(fd, child, &st, AT_SYMLINK_NOFOLLOW) < 0)
             return -errno;
         ++*entries;
         if (S_ISREG(st.st_mode))
             *bytes += (uint64_t)st.st_size / MAX(st.st_nlink, (nlink_t)1);
-        int r = S_ISDIR(st.st_mode) && depth < DEPTH_MAX
-                    ? measure(fd, e->d_name, depth + 1, bytes, entries)
-                    : 0;
+        r = S_ISDIR(st.st_mode) && depth < DEPTH_MAX ? measure(fd, child, depth + 1, bytes, entries)
+                                                     : 0;
         if (r < 0)
             return r;
     }
+    return r;
 }
 
 int measure_tree(int folder, uint64_t *bytes, uint64_t *entries) {

@@ -2,9 +2,9 @@
  * first in the archive. */
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "imager/unpack_apply.h"
 
 /* ---- what this layer made ---- */
@@ -103,17 +103,14 @@ static int hide_below(struct apply *a, int fd, unsigned depth) {
         return -ENAMETOOLONG;
     if (fstat(fd, &st) < 0)
         return -errno;
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return -errno;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        int r = hide(a, fd, &st, e->d_name, depth + 1);
+    const char *name;
+    int r;
+    while ((r = path_next(d, &name)) > 0) {
+        r = hide(a, fd, &st, name, depth + 1);
         if (r < 0)
             return r;
     }
+    return r;
 }
 
 int hide_name(struct apply *a, const char *name) {

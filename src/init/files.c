@@ -165,23 +165,18 @@ int op_list(struct op_conn *c, const struct wire_message *request, struct cay_er
     uint64_t limit = files_limit(request, UINT64_MAX), count = 0;
     bool truncated = false;
     _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL && errno != 0)
-            return files_error(err, errno, "listing", path);
-        if (e == NULL)
-            break;
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
+    const char *name;
+    while ((r = path_next(d, &name)) > 0) {
         truncated = count == limit;
         if (truncated)
             break;
-        r = send_listed(c, dirfd(d), e->d_name, &b, err);
+        r = send_listed(c, dirfd(d), name, &b, err);
         if (r < 0)
             return r;
         count++;
     }
+    if (r < 0)
+        return files_error(err, -r, "listing", path);
     buf_clear(&b);
     wire_put_number(&b, WIRE_TAG_COUNT, count);
     wire_put_number(&b, WIRE_TAG_TRUNCATED, truncated);

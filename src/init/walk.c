@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/path.h"
 #include "base/str.h"
 #include "init/files.h"
 
@@ -63,24 +64,21 @@ static int push(struct walk *w, const char *name) {
 
 /* Recursion ends with the descriptors that a process may hold or with PATH_MAX. */
 static int visit_children(struct walk *w, DIR *d, dev_t dev) {
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d); /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (e == NULL)
-            return errno == 0 ? 0 : files_error(w->err, errno, "reading folder", w->path);
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
+    const char *name;
+    int r;
+    while ((r = path_next(d, &name)) > 0) {
         struct stat st;
-        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        if (fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue; /* gone since */
-        int len = push(w, e->d_name);
+        int len = push(w, name);
         if (len < 0)
             return files_error(w->err, -len, "entering", w->path);
-        int r = visit_entry(w, dirfd(d), e->d_name, &st, dev);
+        r = visit_entry(w, dirfd(d), name, &st, dev);
         w->path[len] = '\0';
         if (r < 0 || r == WALK_STOP)
             return r;
     }
+    return r == 0 ? 0 : files_error(w->err, -r, "reading folder", w->path);
 }
 
 /* Opens the folder; NULL with errno 0 if it is to be passed over. */

@@ -211,9 +211,10 @@ struct cay_python python_proof(int warm) {
     return (struct cay_python){.name = "<hot>", .code = "", .warm = warm};
 }
 
-int python_judge_proof(const struct cay_python_result *result, int file, struct cay_error *err) {
+int python_judge_proof(int ran, const struct cay_python_result *result, int file,
+                       struct cay_error *err) {
     const struct cay_result *run = &result->run;
-    if (run->exit_code != 0)
+    if (ran < 0 || run->exit_code != 0)
         return error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be woken (%d)",
                          run->exit_code);
     uint64_t count = MIN(run->out_len / sizeof(struct frozen_hot), (size_t)FROZEN_HOT_MAX);

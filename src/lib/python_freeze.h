@@ -33,8 +33,10 @@ int python_warm(cay_engine *engine, const struct cay_spec *spec, enum python_kin
 
 /* A program that shows whether it can be woken, and which pages a program needs. */
 struct cay_python python_proof(int warm);
-/* Whether it could, by the result; file, from which warm was copied, then knows the pages. */
-int python_judge_proof(const struct cay_python_result *result, int file, struct cay_error *err);
+/* Whether it could, by what running it returned and its result; file, from which warm was copied,
+ * then knows the pages. */
+int python_judge_proof(int ran, const struct cay_python_result *result, int file,
+                       struct cay_error *err);
 
 /* A file in memory that may be executed. */
 int python_memory(struct cay_error *err);

@@ -155,11 +155,7 @@ static int prove(const struct warm *w, int file, struct cay_error *err) {
     exec.timeout_ms = PYTHON_FREEZE_MS;
     struct cay_python_result result;
     r = cay_sandbox_python(box, &proof, &exec, &result, err);
-    if (r < 0)
-        r = error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be woken (%d)",
-                      result.run.exit_code);
-    else
-        r = python_judge_proof(&result, file, err);
+    r = python_judge_proof(r, &result, file, err);
     cay_python_result_free(&result);
     cay_sandbox_destroy(box);
     return r;

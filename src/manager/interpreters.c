@@ -174,11 +174,7 @@ static int prove(struct making *m, int memory, struct cay_error *err) {
     exec.timeout_ms = PYTHON_FREEZE_MS;
     struct cay_python_result result;
     r = python_exec(&m->box.fd, &proof, &exec, &m->defaults, &result, err);
-    if (r < 0)
-        r = error_set(err, CAY_UNSUPPORTED, "the image's Python cannot be woken (%d)",
-                      result.run.exit_code);
-    else
-        r = python_judge_proof(&result, memory, err);
+    r = python_judge_proof(r, &result, memory, err);
     cay_python_result_free(&result);
     end_box(m);
     return r;

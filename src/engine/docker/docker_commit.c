@@ -142,32 +142,43 @@ int docker_archive_from(struct docker_engine *d, const char *id, const char *ima
 
 /* ---- into cay's store ---- */
 
-int docker_commit_to_store(struct docker_engine *d, const char *id, const char *image,
-                           char ret[static HEX_SIZE], struct cay_error *err) {
-    char made[HEX_SIZE], name[HEX_SIZE + sizeof "sha256:"];
+enum { MADE_SIZE = HEX_SIZE + sizeof "sha256:" };
+
+/* Makes an image of what the container has written, in Docker (`name`) and in the store (`ret`);
+ * after a failure it is in neither. */
+static int commit_to_both(struct docker_engine *d, const char *id, const char *image,
+                          char name[static MADE_SIZE], char ret[static HEX_SIZE],
+                          struct cay_error *err) {
+    char made[HEX_SIZE];
     int r = commit(d, id, image, "", made, err);
     if (r < 0)
         return r;
-    if (str_format(name, sizeof name, "sha256:%s", made) < 0)
+    if (str_format(name, MADE_SIZE, "sha256:%s", made) < 0)
         return error_set(err, CAY_INTERNAL, "Docker gave no id of an image");
     r = docker_image_fetch(d->api, d->home, name, ret, err);
-    (void)remove_image(d, name, NULL);
+    if (r < 0)
+        (void)remove_image(d, name, NULL);
+    return r;
+}
+
+int docker_commit_to_store(struct docker_engine *d, const char *id, const char *image,
+                           char ret[static HEX_SIZE], struct cay_error *err) {
+    char name[MADE_SIZE];
+    int r = commit_to_both(d, id, image, name, ret, err);
+    if (r == 0)
+        (void)remove_image(d, name, NULL);
     return r;
 }
 
 int docker_snapshot(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
                     struct cay_error *err) {
     struct docker_engine *d = docker_of(e);
-    char made[HEX_SIZE], name[HEX_SIZE + sizeof "sha256:"];
-    int r = commit(d, id, image, "", made, err);
+    char name[MADE_SIZE];
+    int r = commit_to_both(d, id, image, name, ret, err);
     if (r < 0)
         return r;
-    if (str_format(name, sizeof name, "sha256:%s", made) < 0)
-        return error_set(err, CAY_INTERNAL, "Docker gave no id of an image");
-    r = docker_image_fetch(d->api, d->home, name, ret, err);
-    bool is_same =
-        r == 0 && str_equal(made, ret); /* else it comes from the store when it is used */
-    if (is_same)
+    bool is_same = str_equal(name + strlen("sha256:"), ret);
+    if (is_same) /* else it comes from the store when it is used */
         r = docker_image_name(d->api, ret, err);
     if (r < 0 || !is_same)
         (void)remove_image(d, name, NULL);
