@@ -45,6 +45,14 @@ def test_page_is_well_formed(page, tmp_path):
     assert lint.returncode == 0, lint.stdout + lint.stderr
 
 
+def test_every_verb_is_in_the_synopsis_of_a_page():
+    text = support.cay("--help").stdout.decode()
+    verbs = set(re.findall(r"^  ([a-z][\w-]*)  ", text, re.M)) - {"completion", "config", "version"}
+    assert len(verbs) > 20
+    shown = "".join((MAN / f"{page}.scd").read_text().partition("# DESCRIPTION")[0] for page in PAGES)
+    assert not [verb for verb in verbs if not re.search(rf"^\*cay {verb}\b", shown, re.M)]
+
+
 def test_every_option_of_run_is_in_its_page_and_the_reverse():
     known = help_options("run")
     assert ("m", "memory") in known and ("", "tier") in known
