@@ -3,8 +3,8 @@
  * - cay_engine and cay_sandbox: one that is thrown away, made by this process, without a daemon;
  * - cay_manager: sandboxes that stay, kept by the daemon. Any thread, any process.
  *
- * Functions return 0, or the negative of an enum cay_code with *err filled. docs/library.md has
- * more, docs/examples/ whole programs.
+ * Functions return 0, or the negative of an enum cay_code with *err filled; err is never NULL.
+ * docs/library.md has more, docs/examples/ whole programs.
  *
  *     struct cay_error err;
  *     cay_engine *engine;

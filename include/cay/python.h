@@ -18,7 +18,7 @@ enum cay_python_type {
 
 /* A program. Everything is borrowed for the call. */
 struct cay_python {
-    const char *name; /* of its file; "-c" and "-" are what python3 means by them */
+    const char *name; /* of its file; "-c" and "-" are what python3 means by them; NULL: "-c" */
     const void *code; /* any bytes; python3 judges them */
     size_t code_len;
     const char *const *args;     /* sys.argv[1:], NULL-terminated; NULL: none */

@@ -35,6 +35,7 @@ static void put_item(struct buf *b, const void *data, size_t len) {
 }
 
 int python_put_request(const struct cay_python *p, struct buf *b, struct cay_error *err) {
+    const char *name = p->name != NULL ? p->name : "-c";
     size_t args = 0;
     while (p->args != NULL && p->args[args] != NULL)
         args++;
@@ -47,12 +48,12 @@ int python_put_request(const struct cay_python *p, struct buf *b, struct cay_err
     int r = python_put_options(p, &options, err);
     if (r < 0)
         return r;
-    size_t all = 3 * sizeof(uint32_t) + options.len + strlen(p->name) + p->code_len;
+    size_t all = 3 * sizeof(uint32_t) + options.len + strlen(name) + p->code_len;
     for (size_t i = 0; i < args; i++)
         all += sizeof(uint32_t) + strlen(p->args[i]);
     put_number(b, all);
     put_item(b, options.data, options.len);
-    put_item(b, p->name, strlen(p->name));
+    put_item(b, name, strlen(name));
     put_item(b, p->code, p->code_len);
     for (size_t i = 0; i < args; i++)
         put_item(b, p->args[i], strlen(p->args[i]));

@@ -108,6 +108,34 @@ static void check_programs(cay_manager *m, const char *who) {
     cay_program_result_free(&two);
 }
 
+/* What is left away is nothing, or what is usual. */
+static void check_empty_programs(cay_manager *m, const char *who) {
+    static const char code[] = "import sys; print(sys.argv)";
+    struct cay_error err = {0};
+    struct cay_exec exec = CAY_EXEC_INIT;
+    exec.timeout_ms = 60000;
+    struct cay_python python = {.code = NULL};
+    struct cay_python_result one;
+    CHECK(cay_manager_run_python(m, who, &python, &exec, &one, &err) == 0);
+    CHECK(one.run.exit_code == 0 && one.run.out_len == 0 && one.version != NULL);
+    cay_python_result_free(&one);
+    cay_python_result_free(&one);
+    python = (struct cay_python){.code = code, .code_len = strlen(code)};
+    CHECK(cay_manager_run_python(m, who, &python, &exec, &one, &err) == 0);
+    CHECK(strcmp(one.run.out, "['-c']\n") == 0);
+    cay_python_result_free(&one);
+
+    struct cay_program program = {.language = NULL};
+    struct cay_program_result two;
+    CHECK(cay_manager_run_program(m, who, &program, &exec, &two, &err) == -CAY_INVALID_ARGUMENT);
+    cay_program_result_free(&two);
+    program.language = "bash";
+    CHECK(cay_manager_run_program(m, who, &program, &exec, &two, &err) == 0);
+    CHECK(two.program.run.exit_code == 0 && two.program.run.out_len == 0);
+    cay_program_result_free(&two);
+    cay_program_result_free(&two);
+}
+
 static void check_files(cay_manager *m, const char *who) {
     struct cay_error err = {0};
     char *text, path[512];
@@ -168,6 +196,7 @@ static void *work(void *arg) {
     for (int i = 0; i < ROUNDS; i++)
         check_commands(m, name);
     check_programs(m, name);
+    check_empty_programs(m, name);
     check_files(m, name);
     check_life(m, name);
     CHECK(cay_manager_delete(m, name, true, &err) == 0);
