@@ -41,6 +41,17 @@ int64_t clock_earlier(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+struct clock_patience clock_patience_of(int64_t ms) {
+    return (struct clock_patience){.left_ms = ms, .at_ms = clock_ms()};
+}
+
+bool clock_patience_ends(struct clock_patience *p) {
+    int64_t now = clock_ms(), passed = now - p->at_ms;
+    p->left_ms -= passed < CLOCK_LOOK_MS ? passed : CLOCK_LOOK_MS;
+    p->at_ms = now;
+    return p->left_ms <= 0;
+}
+
 int64_t clock_wall_ms(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_REALTIME, &t);

@@ -18,6 +18,16 @@ int clock_poll_timeout(int64_t deadline_ms);
 /* The earlier of two deadlines. */
 int64_t clock_earlier(int64_t a, int64_t b);
 
+/* For who looks again and again until something is so, which others bring about. Of the time
+ * between two looks at most CLOCK_LOOK_MS count: a machine that stood still let nobody do it. */
+enum { CLOCK_LOOK_MS = 100 };
+struct clock_patience {
+    int64_t left_ms, at_ms;
+};
+struct clock_patience clock_patience_of(int64_t ms);
+/* Counts what has passed since the look before; true if nothing is left. */
+bool clock_patience_ends(struct clock_patience *p);
+
 /* "2026-11-15T05:07:53.123Z" of the wall clock. */
 const char *clock_iso8601(int64_t wall_ms, char out[static 32]);
 int64_t clock_wall_ms(void);

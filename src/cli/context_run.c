@@ -13,7 +13,7 @@
 #include "lib/context.h"
 
 /* The inside asks, waits, kills; then the host stops believing it. */
-enum { HOST_GRACE_MS = 15000, FAILED = 125, CODE_MAX = WIRE_TEXT_MAX, CAPTURED_MAX = 16 << 20 };
+enum { HOST_GRACE_MS = 30 * 1000, FAILED = 125, CODE_MAX = WIRE_TEXT_MAX, CAPTURED_MAX = 16 << 20 };
 
 struct run_options {
     struct verb_common common;

@@ -12,8 +12,9 @@
 #include "client/oom.h"
 #include "wire/client_exec.h"
 
-/* The inside asks, waits, kills; then the host stops believing it. */
-enum { HOST_GRACE_MS = 10000, FAILED = 125 };
+/* The inside asks, waits, kills; then the host stops believing it. Also on a machine that stands
+ * still meanwhile, since the session would still be busy for who is told too early. */
+enum { HOST_GRACE_MS = 30 * 1000, FAILED = 125 };
 
 /* ---- exec ---- */
 

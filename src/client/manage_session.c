@@ -8,7 +8,11 @@
 #include "wire/client_exec.h"
 #include "wire/client_session.h"
 
-enum { ANSWER_MS = 30000, GRACE_MS = 10000, CAPTURED_MAX = 16 * 1024 * 1024 };
+enum {
+    ANSWER_MS = 30 * 1000,
+    GRACE_MS = 30 * 1000, /* beyond the limit that is kept inside: as that of cay session exec */
+    CAPTURED_MAX = 16 * 1024 * 1024
+};
 
 /* A connection for one operation. */
 struct visit {

@@ -416,12 +416,12 @@ static void step(struct exec *x, int64_t deadline) {
 /* Asks first, so that the program can flush; then makes sure. */
 static unsigned end_tree(struct exec *x) {
     signal_command(x, SIGTERM);
-    int64_t grace = clock_ms() + TERM_GRACE_MS;
+    struct clock_patience grace = clock_patience_of(TERM_GRACE_MS);
     enum wire_reason reason = x->reason;
-    while (!x->exited && !clock_expired(grace) && reason != WIRE_REASON_OUTPUT)
-        step(x, grace);
+    while (!x->exited && !clock_patience_ends(&grace) && reason != WIRE_REASON_OUTPUT)
+        step(x, clock_ms() + MIN(grace.left_ms, (int64_t)CLOCK_LOOK_MS));
     x->reason = reason;
-    return tree_kill(x->cmd.pid, clock_ms() + KILL_MS);
+    return tree_kill(x->cmd.pid, KILL_MS);
 }
 
 static void put_file(const struct exec *x, struct buf *b) {
@@ -476,7 +476,7 @@ static int run(struct exec *x, struct cay_error *err) {
     }
     drain(x);
     if (x->reason == WIRE_REASON_OUTPUT && x->exited && left == 0)
-        left = tree_kill(0, clock_ms() + KILL_MS);
+        left = tree_kill(0, KILL_MS);
     if (x->host_gone || x->output <= x->told_max)
         spill_drop(&x->spill, x->conn->user); /* nobody needs it, or hears where it is */
     if (x->host_gone)

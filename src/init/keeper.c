@@ -179,7 +179,7 @@ static int answer(const struct keeper *k, int connection) {
 }
 
 static void end_session(struct keeper *k) {
-    (void)tree_kill(k->shell.pid, clock_ms() + KEEPER_KILL_MS); /* the kernel holds what is left */
+    (void)tree_kill(k->shell.pid, KEEPER_KILL_MS); /* the kernel holds what is left */
     place_remove_folder(k->start->io_place, k->start->io_prefix, k->start->at.name, k->start->user);
     place_remove(&k->start->at);
     for (size_t i = 0; i < k->client_count; i++)

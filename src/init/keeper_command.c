@@ -406,7 +406,7 @@ size_t command_feed(struct command *c) {
 void command_end(struct keeper *k, struct command *c, int status, int signal) {
     bool limit = c->reason != WIRE_REASON_EXIT;
     if (limit) /* what the shell waited for is gone, its own children may not be */
-        tree_kill_since(k->group, &c->before, clock_ms() + KEEPER_KILL_MS);
+        tree_kill_since(k->group, &c->before, KEEPER_KILL_MS);
     for (int i = 0; i < KEEPER_STREAMS; i++)
         while (c->out[i] >= 0 && read_stream(k, c, i))
             ;

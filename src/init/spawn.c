@@ -268,18 +268,21 @@ static int failure(const struct spawn_request *req, enum stage stage, int sys, i
 }
 
 struct patience {
-    int64_t deadline_ms; /* 0: not begun */
+    struct clock_patience time;
     bool was_last;
 };
+
+enum { PATIENCE_MS = 3000 };
 
 /* Whether to try again: as long as some process is about to go, and once more when none is, since
  * the last may just have gone. */
 static bool try_again(struct patience *p, int sys) {
-    enum { PATIENCE_MS = 3000 };
-    if ((sys != EAGAIN && sys != ENOMEM) || p->was_last || clock_expired(p->deadline_ms))
+    if ((sys != EAGAIN && sys != ENOMEM) || p->was_last)
         return false;
-    if (p->deadline_ms == 0)
-        p->deadline_ms = clock_ms() + PATIENCE_MS;
+    if (p->time.at_ms == 0)
+        p->time = clock_patience_of(PATIENCE_MS);
+    if (clock_patience_ends(&p->time))
+        return false;
     p->was_last = !tree_makes_room();
     if (!p->was_last)
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);

@@ -230,7 +230,7 @@ static int prepare(struct terminal *t, struct cay_error *err) {
 
 static void end_terminal(struct terminal *t) {
     pid_t group = t->running ? t->program.pid : 0;
-    (void)tree_kill(group, clock_ms() + TERMINAL_KILL_MS); /* the kernel holds what is left */
+    (void)tree_kill(group, TERMINAL_KILL_MS); /* the kernel holds what is left */
     place_remove(&t->start->at);
     for (size_t i = 0; i < t->viewer_count; i++)
         if (t->viewers[i]->op == WIRE_OP_TERMINAL_DELETE)

@@ -205,13 +205,13 @@ static void pause_briefly(void) {
  * program after the other has few: with 20 tries about one interrupt in 250 was lost. */
 static void hold_still(pid_t leader) {
     enum { TRIES = 100, EARLY_TRIES = 40, LOOKS = 10, LONGEST_MS = 1000 };
-    int64_t deadline = clock_ms() + LONGEST_MS; /* to look at very many takes long */
+    struct clock_patience patience = clock_patience_of(LONGEST_MS); /* many take long to look at */
     for (int i = 0;; i++) {
         (void)kill(-leader, SIGSTOP);
         enum moment moment = MOMENT_TOO_EARLY;
         for (int j = 0; j < LOOKS && moment == MOMENT_TOO_EARLY; j++)
             moment = look(leader, i >= EARLY_TRIES);
-        if (moment == MOMENT_GOOD || i == TRIES || clock_expired(deadline))
+        if (moment == MOMENT_GOOD || i == TRIES || clock_patience_ends(&patience))
             return;
         (void)kill(-leader, SIGCONT);
         pause_briefly();
@@ -329,7 +329,8 @@ static unsigned end_all(const struct tree *before) {
     return left;
 }
 
-unsigned tree_kill(pid_t group, int64_t deadline_ms) {
+unsigned tree_kill(pid_t group, int64_t patience_ms) {
+    struct clock_patience patience = clock_patience_of(patience_ms);
     if (group > 1)
         (void)kill(-group, SIGKILL); /* gone already is fine */
     for (;;) {
@@ -339,16 +340,17 @@ unsigned tree_kill(pid_t group, int64_t deadline_ms) {
             ;
         if (pid < 0 && errno == ECHILD)
             return 0;
-        if (clock_expired(deadline_ms))
+        if (clock_patience_ends(&patience))
             return left;
         pause_briefly();
     }
 }
 
-void tree_kill_since(pid_t group, const struct tree *before, int64_t deadline_ms) {
+void tree_kill_since(pid_t group, const struct tree *before, int64_t patience_ms) {
+    struct clock_patience patience = clock_patience_of(patience_ms);
     if (group > 1)
         (void)kill(-group, SIGSTOP); /* gone already is fine, here and below */
-    while (end_all(before) > 0 && !clock_expired(deadline_ms))
+    while (end_all(before) > 0 && !clock_patience_ends(&patience))
         pause_briefly();
     if (group > 1)
         (void)kill(-group, SIGCONT);

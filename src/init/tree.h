@@ -9,9 +9,8 @@
 
 /* Kills every descendant and reaps it; new ones made meanwhile too, a group (of the command; 0:
  * none) at one stroke before anything is looked at, which takes its time among many. Returns how
- * many are left when the deadline (monotonic ms) passes: 0 unless they fork faster than they die.
- */
-unsigned tree_kill(pid_t group, int64_t deadline_ms);
+ * many are left when the patience (base/clock.h) ends: 0 unless they fork faster than they die. */
+unsigned tree_kill(pid_t group, int64_t patience_ms);
 
 /* Whether a process of the sandbox is about to be gone and to make room for another: it was killed,
  * or is dead and will be reaped by cay-init. What is dead here is reaped at once. */
@@ -33,7 +32,7 @@ void tree_signal(int number, const struct tree *before);
 
 /* tree_kill() for those that are not in `before`. The group, which others may be in, stands still
  * for that. What is dead and the child of somebody in `before` is his to wait for. */
-void tree_kill_since(pid_t group, const struct tree *before, int64_t deadline_ms);
+void tree_kill_since(pid_t group, const struct tree *before, int64_t patience_ms);
 
 /* SIGINT for a shell, the leader of its group, and every descendant that is not in `before`. bash
  * loses it while it makes a child, and ignores it unless the child that it waits for ends by it

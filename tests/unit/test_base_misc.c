@@ -97,6 +97,21 @@ static void deadlines(void **state) {
     assert_int_equal(clock_earlier(7, 5), 5);
 }
 
+/* However long the machine stands still between two looks. */
+static void patience(void **state) {
+    (void)state;
+    struct clock_patience p = clock_patience_of(2 * CLOCK_LOOK_MS);
+    p.at_ms -= 3600 * 1000;
+    assert_false(clock_patience_ends(&p));
+    assert_int_equal(p.left_ms, CLOCK_LOOK_MS);
+    p.at_ms -= 3600 * 1000;
+    assert_true(clock_patience_ends(&p));
+    p = clock_patience_of(CLOCK_LOOK_MS / 2);
+    while (!clock_patience_ends(&p))
+        assert_true(p.left_ms > 0);
+    assert_true(clock_patience_ends(&p));
+}
+
 static void iso8601_back(void **state) {
     (void)state;
     static const struct {
@@ -260,10 +275,10 @@ static void log_output(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids),        cmocka_unit_test(names),      cmocka_unit_test(randomness),
-        cmocka_unit_test(deadlines),  cmocka_unit_test(iso8601),    cmocka_unit_test(iso8601_back),
-        cmocka_unit_test(log_lines),  cmocka_unit_test(log_fields), cmocka_unit_test(log_sizes),
-        cmocka_unit_test(log_output),
+        cmocka_unit_test(ids),          cmocka_unit_test(names),      cmocka_unit_test(randomness),
+        cmocka_unit_test(deadlines),    cmocka_unit_test(patience),   cmocka_unit_test(iso8601),
+        cmocka_unit_test(iso8601_back), cmocka_unit_test(log_lines),  cmocka_unit_test(log_fields),
+        cmocka_unit_test(log_sizes),    cmocka_unit_test(log_output),
     };
     return cmocka_run_group_tests_name("base_misc", tests, NULL, NULL);
 }

@@ -141,8 +141,8 @@ int cgroup_set_limits(struct cgroup *cgroup, const struct cgroup_limits *limits,
                       struct cay_error *err);
 
 /* Stops every process and waits until they have stopped; if that does not happen in time they run
- * on (CAY_TIMEOUT). Deadlines are those of base/clock.h. */
-int cgroup_freeze(const struct cgroup *cgroup, int64_t deadline_ms, struct cay_error *err);
+ * on (CAY_TIMEOUT). Deadlines and patience are those of base/clock.h. */
+int cgroup_freeze(const struct cgroup *cgroup, int64_t patience_ms, struct cay_error *err);
 int cgroup_thaw(const struct cgroup *cgroup, struct cay_error *err);
 /* 1 if every process is stopped, 0 if not, or -errno. */
 int cgroup_is_frozen(const struct cgroup *cgroup);

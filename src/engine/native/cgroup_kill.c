@@ -23,26 +23,27 @@ void cgroup_pause(unsigned *us) {
     (void)nanosleep(&t, NULL);
 }
 
-static int wait_frozen(const struct cgroup_host *host, const char *id, int64_t deadline_ms) {
+static int wait_frozen(const struct cgroup_host *host, const char *id, int64_t patience_ms) {
+    struct clock_patience patience = clock_patience_of(patience_ms);
     unsigned us = 0;
     for (;;) {
         int r = cgroup_backend_of(host)->is_frozen(host, id);
         if (r != 0)
             return r < 0 ? r : 0;
-        if (clock_expired(deadline_ms))
+        if (clock_patience_ends(&patience))
             return -ETIMEDOUT;
         cgroup_pause(&us);
     }
 }
 
-int cgroup_freeze(const struct cgroup *cgroup, int64_t deadline_ms, struct cay_error *err) {
+int cgroup_freeze(const struct cgroup *cgroup, int64_t patience_ms, struct cay_error *err) {
     const struct cgroup_host *host = cgroup->host;
     int r = cgroup_require(host, CGROUP_FREEZER, err);
     if (r < 0)
         return r;
     r = cgroup_backend_of(host)->set_frozen(host, cgroup->id, true);
     if (r == 0)
-        r = wait_frozen(host, cgroup->id, deadline_ms);
+        r = wait_frozen(host, cgroup->id, patience_ms);
     if (r == 0)
         return 0;
     (void)cgroup_backend_of(host)->set_frozen(host, cgroup->id, false);
@@ -121,10 +122,10 @@ static int kill_one(pid_t pid, void *arg) {
 
 /* One round of freezing, signalling and thawing: a process that forks faster than we signal could
  * win otherwise. */
-static int kill_round(const struct cgroup_host *host, const char *id, int64_t deadline_ms) {
+static int kill_round(const struct cgroup_host *host, const char *id) {
     const struct cgroup_backend *backend = cgroup_backend_of(host);
-    int64_t patience = clock_earlier(deadline_ms, clock_deadline(KILL_FREEZE_MS));
-    bool frozen = backend->set_frozen(host, id, true) == 0 && wait_frozen(host, id, patience) == 0;
+    bool frozen =
+        backend->set_frozen(host, id, true) == 0 && wait_frozen(host, id, KILL_FREEZE_MS) == 0;
     int result = 0;
     for (size_t i = 0; i < host->hierarchy_count; i++) {
         struct kill_round round = {.hierarchy = &host->hierarchies[i], .id = id, .frozen = frozen};
@@ -145,7 +146,7 @@ int cgroup_kill_all(const struct cgroup_host *host, const char *id, int64_t dead
             return r < 0 ? r : 0;
         r = backend->kill_all(host, id);
         if (r == -EOPNOTSUPP)
-            r = kill_round(host, id, deadline_ms);
+            r = kill_round(host, id);
         if (r < 0)
             return r;
         if (backend->is_empty(host, id) == 1)

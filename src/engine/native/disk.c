@@ -94,11 +94,11 @@ static int fail_to_mount(int folder, int sys, struct cay_error *err) {
 
 /* A mount that is just going is waited for. */
 static int mount_image(int folder, int loop, struct cay_error *err) {
-    for (int64_t deadline = clock_deadline(BUSY_MS);;) {
+    for (struct clock_patience patience = clock_patience_of(BUSY_MS);;) {
         int root = disk_image_mount(loop);
         if (root >= 0)
             return root;
-        if (root != -EBUSY || clock_expired(deadline))
+        if (root != -EBUSY || clock_patience_ends(&patience))
             return fail_to_mount(folder, -root, err);
         (void)nanosleep(&(struct timespec){.tv_nsec = 2 * 1000 * 1000}, NULL);
     }

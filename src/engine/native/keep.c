@@ -301,8 +301,7 @@ static int set_paused(struct keep *k, const char *id, bool paused, struct cay_er
         return 0;
     int r = require_group(s, err);
     if (r == 0)
-        r = paused ? cgroup_freeze(&s->group, clock_deadline(FREEZE_MS), err)
-                   : cgroup_thaw(&s->group, err);
+        r = paused ? cgroup_freeze(&s->group, FREEZE_MS, err) : cgroup_thaw(&s->group, err);
     if (r == 0)
         s->paused = paused;
     return r;

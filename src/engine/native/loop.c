@@ -115,7 +115,7 @@ int loop_attach(int file, struct cay_error *err) {
     struct stat st;
     if (fstat(file, &st) < 0)
         return error_errno(err, "looking at the file of a disk");
-    for (int64_t deadline = clock_deadline(WAIT_MS);; pause_ms(2)) {
+    for (struct clock_patience patience = clock_patience_of(WAIT_MS);; pause_ms(2)) {
         if (flock(file, LOCK_EX | LOCK_NB) == 0)
             return attach_new(file, err);
         if (errno != EWOULDBLOCK && errno != EINTR)
@@ -123,7 +123,7 @@ int loop_attach(int file, struct cay_error *err) {
         int loop = find(&st);
         if (loop >= 0)
             return loop;
-        if (clock_expired(deadline)) {
+        if (clock_patience_ends(&patience)) {
             error_set(err, CAY_CONFLICT, "the disk is in use");
             return error_remedy(err, "something holds a lock on its file: 'lslocks' tells what");
         }
