@@ -1,5 +1,5 @@
 /* WIRE_OP_ACTIVITY: what goes on in sessions and terminals, for whoever wants to stop a sandbox
- * that is idle. Each keeper is asked; one that does not answer has nothing to say. */
+ * that is idle. Each keeper is asked; while one does not answer, nothing is known. */
 #include <stdint.h>
 
 #include "base/clock.h"
@@ -28,9 +28,13 @@ int op_activity(struct op_conn *c, const struct wire_message *request, struct ca
     (void)request;
     struct activity a = {.quiet_ms = UINT64_MAX};
     int64_t deadline = clock_ms() + ANSWER_MS;
-    (void)place_ask_all(&place_session, WIRE_OP_ACTIVITY, deadline, add, &a);
-    (void)place_ask_all(&place_context, WIRE_OP_ACTIVITY, deadline, add, &a);
-    (void)place_ask_all(&place_terminal, WIRE_OP_ACTIVITY, deadline, add, &a);
+    static const struct place_kind *const kinds[] = {&place_session, &place_context,
+                                                     &place_terminal};
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        int r = place_ask_all(kinds[i], WIRE_OP_ACTIVITY, deadline, add, &a, err);
+        if (r < 0)
+            return r;
+    }
     _cleanup_(buf_free) struct buf b = BUF_INIT(256);
     wire_put_number(&b, WIRE_TAG_COMMANDS, a.commands);
     wire_put_number(&b, WIRE_TAG_VIEWERS, a.viewers);

@@ -260,9 +260,10 @@ static int receive(int from, int *ret_fd, struct wire_reader *ret) {
     return r > 0 ? 0 : -EPROTO;
 }
 
-/* Only cay-init's own processes may, and they do not dawdle. */
+/* Only cay-init's own processes may. They send at once, or end, which shows too: the time is for a
+ * machine that stands still meanwhile. */
 int place_accept(int listener, int *ret_fd, struct wire_reader *ret) {
-    const struct timeval patience = {.tv_sec = 5};
+    const struct timeval patience = {.tv_sec = 60};
     _cleanup_(closep) int from = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     if (from < 0)
         return -errno;
@@ -278,6 +279,7 @@ struct question {
     int64_t deadline_ms;
     place_answer_fn *each;
     void *arg;
+    bool is_unanswered;
 };
 
 /* One frame before the deadline: 1, 0 or negative if there is none. */
@@ -286,7 +288,10 @@ static int receive_in_time(int fd, int64_t deadline_ms, struct wire_reader *r,
     int n;
     while ((n = wire_reader_next(r, f)) == 0) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        if (poll(&p, 1, clock_poll_timeout(deadline_ms)) <= 0 || wire_reader_fill(r, fd) <= 0)
+        int ready = poll(&p, 1, clock_poll_timeout(deadline_ms));
+        if (ready == 0)
+            return -ETIMEDOUT;
+        if (ready < 0 || wire_reader_fill(r, fd) <= 0)
             return 0;
     }
     return n;
@@ -295,9 +300,10 @@ static int receive_in_time(int fd, int64_t deadline_ms, struct wire_reader *r,
 static int ask_one(void *arg, const char *name, int keeper) {
     struct question *q = arg;
     int pair[2];
-    if (clock_expired(q->deadline_ms) ||
-        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0) {
+        q->is_unanswered = true;
         return 0;
+    }
     _cleanup_(closep) int own = pair[0];
     _cleanup_(closep) int other = pair[1];
     _cleanup_(wire_reader_free) struct wire_reader r = WIRE_READER_INIT;
@@ -306,21 +312,29 @@ static int ask_one(void *arg, const char *name, int keeper) {
     if (give(keeper, other, q->request.data, q->request.len) < 0)
         return 0;
     fd_close(&other);
-    if (receive_in_time(own, q->deadline_ms, &r, &f) <= 0 ||
-        (f.type != WIRE_ENTRY && f.type != WIRE_DONE) || wire_parse(f.data, f.len, &m) < 0)
+    int n = receive_in_time(own, q->deadline_ms, &r, &f);
+    if (n == -ETIMEDOUT)
+        q->is_unanswered = true;
+    if (n <= 0 || (f.type != WIRE_ENTRY && f.type != WIRE_DONE) ||
+        wire_parse(f.data, f.len, &m) < 0)
         return 0;
     return q->each(q->arg, name, &m);
 }
 
 int place_ask_all(const struct place_kind *kind, enum wire_op op, int64_t deadline_ms,
-                  place_answer_fn *each, void *arg) {
+                  place_answer_fn *each, void *arg, struct cay_error *err) {
     _cleanup_(buf_free) struct buf fields = BUF_INIT(256);
     wire_put_number(&fields, WIRE_TAG_VERSION, WIRE_VERSION);
     wire_put_number(&fields, WIRE_TAG_OP, (uint64_t)op);
     struct question q = {
         .request = BUF_INIT(512), .deadline_ms = deadline_ms, .each = each, .arg = arg};
     wire_put_frame(&q.request, WIRE_REQUEST, fields.data, fields.len);
-    int r = fields.failed || q.request.failed ? -ENOMEM : place_each(kind, ask_one, &q);
+    int r = fields.failed || q.request.failed
+                ? error_sys(err, ENOMEM, "asking every %s", kind->word)
+                : place_each(kind, ask_one, &q);
     buf_free(&q.request);
-    return r;
+    if (r < 0 || !q.is_unanswered)
+        return r;
+    error_set(err, CAY_TIMEOUT, "not every %s of the sandbox answered in time", kind->word);
+    return error_remedy(err, "the sandbox or its host is very busy: try again");
 }

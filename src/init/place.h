@@ -63,7 +63,8 @@ typedef int place_fn(void *arg, const char *name, int keeper);
 int place_each(const struct place_kind *kind, place_fn *each, void *arg);
 
 /* Asks every keeper of a kind one thing: m is the frame that it answered with, if it did so in time
- * (WIRE_ENTRY or WIRE_DONE); the others are passed over. A negative result ends it. */
+ * (WIRE_ENTRY or WIRE_DONE). One that ends meanwhile is passed over; if one is silent until the
+ * deadline, -CAY_TIMEOUT is the result: what it has is not known. A negative result ends it. */
 typedef int place_answer_fn(void *arg, const char *name, const struct wire_message *m);
 int place_ask_all(const struct place_kind *kind, enum wire_op op, int64_t deadline_ms,
-                  place_answer_fn *each, void *arg);
+                  place_answer_fn *each, void *arg, struct cay_error *err);

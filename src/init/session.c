@@ -57,12 +57,12 @@ static int tell_context(void *arg, const char *name, const struct wire_message *
 }
 
 int op_session_list(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
-    enum { ANSWER_MS = 10000 }; /* all together */
+    enum { ANSWER_MS = 30000 }; /* all together; at once, unless the machine stands still */
     struct listing l = {.conn = c, .err = err};
     int r = kind_of(request) == &place_session
                 ? place_each(&place_session, tell_name, &l)
                 : place_ask_all(&place_context, WIRE_OP_SESSION_LIST, clock_ms() + ANSWER_MS,
-                                tell_context, &l);
+                                tell_context, &l, err);
     if (r < 0)
         return r;
     _cleanup_(buf_free) struct buf b = BUF_INIT(64);

@@ -11,7 +11,8 @@
 #include "init/files.h"
 #include "init/user.h"
 
-enum { ANSWER_MS = 5000, ROWS = 24, COLS = 80 };
+/* The first: for all together; at once, unless the machine stands still. */
+enum { ANSWER_MS = 30000, ROWS = 24, COLS = 80 };
 
 int op_terminal_ask(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
     return place_hand_over(&place_terminal, c, request, err);
@@ -38,7 +39,8 @@ static int tell(void *arg, const char *name, const struct wire_message *m) {
 int op_terminal_list(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
     (void)request;
     struct listing l = {.conn = c, .err = err};
-    int r = place_ask_all(&place_terminal, WIRE_OP_TERMINAL_LIST, clock_ms() + ANSWER_MS, tell, &l);
+    int r = place_ask_all(&place_terminal, WIRE_OP_TERMINAL_LIST, clock_ms() + ANSWER_MS, tell, &l,
+                          err);
     if (r < 0)
         return r;
     _cleanup_(buf_free) struct buf b = BUF_INIT(64);

@@ -16,7 +16,12 @@
 #include "manager/manager_internal.h"
 #include "manager/manager_rescue.h"
 
-enum { TRANSITION_MS = 60 * 1000, RECOVER_MS = 1000, OTHER_MS = 1000 };
+enum {
+    TRANSITION_MS = 60 * 1000,
+    RECOVER_MS = 1000,
+    SILENCE_MS = 30 * 1000, /* six times asked in vain */
+    OTHER_MS = 1000
+};
 
 /* ---- opening ---- */
 
@@ -104,6 +109,8 @@ int manager_open(const struct manager_options *options, struct manager **ret,
         m->limits.transition_ms = TRANSITION_MS;
     if (m->limits.recover_ms <= 0)
         m->limits.recover_ms = RECOVER_MS;
+    if (m->limits.silence_ms <= 0)
+        m->limits.silence_ms = SILENCE_MS;
     m->ensure = options->ensure;
     m->describe = options->describe;
     m->archives = options->archives;

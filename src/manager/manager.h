@@ -26,6 +26,7 @@ struct manager_limits {
     int64_t stop_grace_ms; /* what is inside gets to end by itself when it is stopped; 0: nothing */
     int64_t transition_ms; /* what takes longer is an error; 0: a minute */
     int64_t recover_ms;    /* between failures and new starts, doubled each time; 0: a second */
+    int64_t silence_ms;    /* one that does not say what goes on in it is idle then; 0: 30 s */
     int64_t sample_interval_ms; /* how often the use of running sandboxes is measured; 0: never */
     int64_t warn_after_ms;      /* a warning if it is above 90 % of a limit for so long; 0: never */
     enum network_reach network_max; /* the most that a key may ask for which does not see all */
@@ -106,7 +107,8 @@ int manager_find(struct manager *m, const struct key *caller, const char *who,
 int manager_create_later(struct manager *m, const struct sandbox_record *request,
                          struct sandbox_record *ret, struct cay_error *err);
 
-/* Limits and defaults of what is done from now on; transition_ms, recover_ms and minute_ms stay. */
+/* Limits and defaults of what is done from now on; transition_ms, recover_ms,
+ * silence_ms and minute_ms stay. */
 int manager_configure(struct manager *m, const struct manager_limits *limits,
                       const struct sandbox_record *defaults, struct cay_error *err);
 

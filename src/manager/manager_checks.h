@@ -65,5 +65,6 @@ void failure_resume(const struct manager *m, struct sandbox *s);
 
 /* ---- manager_activity.c ---- */
 
-/* Asks the sandbox what goes on in it, for at most a second, and notes when it was last active. */
-void activity_learn(struct manager *m, struct sandbox *s);
+/* Asks the sandbox what goes on in it, for at most a second, and notes when it was last active.
+ * False if it does not say, and has not been silent for so long that this is an answer. */
+bool activity_learn(struct manager *m, struct sandbox *s);

@@ -43,9 +43,9 @@ struct sandbox {
     bool missed;  /* the engine does not run it, and did not say why yet */
     bool has_end, wants_no_backup; /* the second: the one under way is to be given up */
     struct engine_end end;
-    int64_t deadline;   /* of the change; 0: none */
-    int64_t active_at;  /* monotonic, as all that is compared */
-    int64_t stopped_at; /* or when we learned of it */
+    int64_t deadline;                 /* of the change; 0: none */
+    int64_t active_at;                /* monotonic, as all that is compared */
+    int64_t stopped_at, silent_since; /* the second: it does not say what goes on; 0: it did */
     int64_t saved_active_ms;
     const int *progress;        /* of the change: where lines that tell of it go; NULL: nowhere */
     int64_t first_failure;      /* of record.failures */

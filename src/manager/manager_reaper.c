@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "manager/manager_internal.h"
 
-enum { MINUTE_MS = 60 * 1000, ARCHIVING_MAX = 2, SOON_MS = 1000 };
+enum { MINUTE_MS = 60 * 1000, ARCHIVING_MAX = 2, SOON_MS = 1000, ASK_AGAIN_MS = 5000 };
 
 void reaper_wake(struct manager *m) {
     m->wake = true;
@@ -150,9 +150,8 @@ static bool still_may_stop(struct manager *m, const struct sandbox *s) {
 static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struct cay_error *err) {
     switch (what) {
     case CHORE_STOP:
-        activity_learn(m, s);
-        if (!still_may_stop(m, s))
-            return 0;
+        if (!activity_learn(m, s) || !still_may_stop(m, s))
+            return -CAY_CONFLICT;
         event_note(m, s, "nothing was done in it for long enough: stopping");
         return change_stop(m, s, may_stop, settings_grace(m), err);
     case CHORE_REMOVE:
@@ -281,6 +280,8 @@ static int64_t next_look(const struct manager *m) {
     for (size_t i = 0; i < m->count; i++) {
         if (m->boxes[i]->missed)
             at = MIN(at, now + SOON_MS);
+        if (m->boxes[i]->silent_since != 0)
+            at = MIN(at, now + ASK_AGAIN_MS);
         if (m->boxes[i]->record.destroy_ms > 0) /* also while it changes: that may take long */
             at = MIN(at, now + MAX(m->boxes[i]->record.destroy_ms - clock_wall_ms(), SOON_MS));
         if (m->boxes[i]->recover_at != 0 && !m->boxes[i]->changing)

@@ -82,7 +82,10 @@ static int setup(void **state) {
     (void)pthread_mutex_init(&w->fake.lock, NULL);
     w->options = (struct manager_options){
         .folder = w->folder,
-        .limits = {.max_sandboxes = 100, .cleanup_interval_ms = 3600 * 1000, .stop_grace_ms = 20},
+        .limits = {.max_sandboxes = 100,
+                   .cleanup_interval_ms = 3600 * 1000,
+                   .stop_grace_ms = 20,
+                   .silence_ms = 1}, /* nobody answers in these sandboxes */
         .defaults = {.memory_bytes = 64 * MEGABYTE,
                      .cpu_quota_us = 100000,
                      .pids = 64,

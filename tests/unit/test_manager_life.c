@@ -274,6 +274,55 @@ static void test_idle(void **state) {
     assert_string_equal(state_of(w, idle), "stopped"); /* and is not deleted */
 }
 
+/* A cay-init where nothing goes on. */
+static void *answer_all(void *arg) {
+    static const unsigned char done[8] = {[4] = 20};
+    char request[256];
+    for (;;) {
+        int fd = accept4(*(int *)arg, NULL, NULL, SOCK_CLOEXEC);
+        if (fd < 0)
+            return NULL;
+        if (read(fd, request, sizeof request) > 0)
+            (void)!write(fd, done, sizeof done);
+        (void)close(fd);
+    }
+}
+
+static unsigned count_stops(struct world *w) {
+    struct audit_row *rows;
+    size_t count;
+    unsigned stops = 0;
+    assert_int_equal(manager_audit_list(w->m, 0, 0, 1000, &rows, &count, NULL), 0);
+    for (size_t i = 0; i < count; i++)
+        stops += str_equal(rows[i].action, "sandbox.stop");
+    free(rows);
+    return stops;
+}
+
+/* Who does not say what goes on in it may be slow; it is asked again. */
+static void test_silence(void **state) {
+    struct world *w = *state;
+    pthread_t init;
+    char request[256];
+    w->options.limits.cleanup_interval_ms = w->options.limits.idle_timeout_ms = 50;
+    w->options.limits.silence_ms = 3600 * 1000;
+    open_manager(w);
+    const char *id = make_box(w, "lab");
+    int listener = fcntl(fake_find(&w->fake, id)->listener, F_DUPFD_CLOEXEC, 3);
+    int asked = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(asked >= 0);
+    while (read(asked, request, sizeof request) > 0) /* until it is given up */
+        ;
+    (void)close(asked);
+    assert_string_equal(state_of(w, id), "started");
+    assert_int_equal(pthread_create(&init, NULL, answer_all, &listener), 0);
+    await_state(w, id, "stopped");
+    assert_int_equal(count_stops(w), 1); /* what was not done is not noted */
+    assert_int_equal(shutdown(listener, SHUT_RDWR), 0);
+    assert_int_equal(pthread_join(init, NULL), 0);
+    (void)close(listener);
+}
+
 static void test_auto_delete(void **state) {
     struct world *w = *state;
     struct sandbox_record request = {.name = "now", .auto_delete_minutes = INTERVAL_AT_ONCE}, made;
@@ -563,6 +612,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_late_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dead_connection, setup, teardown),
         cmocka_unit_test_setup_teardown(test_idle, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_silence, setup, teardown),
         cmocka_unit_test_setup_teardown(test_auto_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(test_slow_pull, setup, teardown),
         cmocka_unit_test_setup_teardown(test_parallel_creations, setup, teardown),
