@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from daemons import end_background, free_port
 from launching import until
-from support import (BUILD, SINGLE_ID, TIER, USER, as_root_only, cay, is_sanitized, need_cay, needs_ids, ok, own,
+from support import (BUILD, SINGLE_ID, TIER, USER, as_root_only, cay, given_time, is_sanitized, need_cay, needs_ids, ok, own,
                      refused, start)
 from test_run_image import Store, base
 from test_tty import SLEEPER, Terminal
@@ -351,9 +351,11 @@ def test_exec_what_cannot_be_executed(verb, box):
 
 
 def test_exec_limits(sh):
-    done = sh("echo begun; sleep 60", "--timeout", "1500ms")
+    def began(done):
+        return done.stdout != b""
+    done = given_time(lambda s: sh("echo begun; sleep 600", "--timeout", s), began)
     assert (done.returncode, done.stdout) == (124, b"begun\n") and b"--timeout" in done.stderr
-    done = sh("echo begun; sleep 60", "--idle-output-timeout", "1500ms")
+    done = given_time(lambda s: sh("echo begun; sleep 600", "--idle-output-timeout", s), began)
     assert (done.returncode, done.stdout) == (124, b"begun\n")
     done = sh("yes", "--output-max", "100", "-q")
     assert (done.returncode, done.stderr) == (124, b"") and len(done.stdout) <= 100

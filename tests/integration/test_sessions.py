@@ -16,7 +16,7 @@ from archives import rootfs
 from daemons import Daemon
 from launching import (ERROR, REQUEST, SESSION_EXEC, SIGNAL, STARTED, STDOUT, Connection, field,
                        fields_of, until)
-from support import TIER, as_root_only, cay, is_sanitized, needs_ids, ok, own, refused, start
+from support import TIER, as_root_only, cay, given_time, is_sanitized, needs_ids, ok, own, refused, start
 
 SLOW = 4 if is_sanitized() else 1
 
@@ -549,9 +549,12 @@ def test_a_shell_that_does_not_give_up_is_replaced(shell, text):
 
 
 def test_the_limit_on_silence(shell):
-    done = shell.run("for i in 1 2 3 4 5 6; do echo $i; sleep 0.4; done; sleep 100",
-                     "--idle-output-timeout", "2s")
-    assert (done.returncode, done.stdout) == (124, b"1\n2\n3\n4\n5\n6\n")
+    def steady(seconds):
+        return shell.run(f"for i in 1 2 3 4 5 6; do echo $i; sleep {seconds / 5}; done; sleep 1000",
+                         "--idle-output-timeout", seconds, timeout=120)
+    whole = b"1\n2\n3\n4\n5\n6\n"
+    done = given_time(steady, lambda done: done.stdout == whole, (2, 6, 20))
+    assert (done.returncode, done.stdout) == (124, whole)
     assert shell.last()["state"] == "silent"
     assert shell.out("echo next") == "next\n"
 

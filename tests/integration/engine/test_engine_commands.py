@@ -5,6 +5,7 @@ import threading
 import pytest
 from boxes import TIMED_OUT
 from launching import INPUT, INPUT_END, SIGNAL, STARTED, STDOUT, field, until
+from support import given_time
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 42, 125, 126, 127, 128, 255])
@@ -138,12 +139,14 @@ def test_nothing_is_left_of_what_timed_out(box, script):
 
 
 def test_output_before_a_timeout_is_kept(box):
-    done = box.sh("seq 1 1000; sleep 1000", TIMEOUT_MS=500)
+    done = given_time(lambda s: box.sh("seq 1 1000; sleep 1000", TIMEOUT_MS=int(s * 1000)),
+                      lambda done: done.out.endswith(b"\n1000\n"), (0.5, 5, 20))
     assert done.code == TIMED_OUT and done.out.endswith(b"999\n1000\n")
 
 
 def test_quiet_for_too_long(box):
-    done = box.sh("echo hello; sleep 1000", QUIET_MS=300)
+    done = given_time(lambda s: box.sh("echo hello; sleep 1000", QUIET_MS=int(s * 1000)),
+                      lambda done: done.out != b"", (0.3, 5, 20))
     assert (done.code, done.out, done.last["REASON"]) == (TIMED_OUT, b"hello\n", 3)
 
 
