@@ -4,6 +4,10 @@
 
 
 def _cay_context(end=None):
+    import sys
+    if end is not None:
+        end.show_hidden()
+    import _thread
     import ast
     import builtins
     import fcntl
@@ -11,8 +15,6 @@ def _cay_context(end=None):
     import linecache
     import os
     import signal
-    import sys
-    import threading
     import traceback
 
     ERROR, RESULT, NOTICE = 1, 2, 3
@@ -44,7 +46,7 @@ def _cay_context(end=None):
         noticed = set()
         loop = None
 
-    state, lock = State(), threading.RLock()
+    state, lock = State(), _thread.RLock()
 
     # ---- interrupts ----
 

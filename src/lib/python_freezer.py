@@ -88,6 +88,27 @@ def _cay_freeze():
             frozenset(sys.modules)
             seed()
 
+    def load_hidden():
+        """Imports what a context needs, and returns those modules. They are put aside: a program that
+        imports one of them makes its own, as python3 would."""
+        before = frozenset(sys.modules)
+        for name in "ast", "fcntl", "linecache", "signal", "traceback":
+            __import__(name)
+        return {name: module for name, module in sys.modules.items() if name not in before}
+
+    def hide():
+        for name in hidden:
+            del sys.modules[name]
+        for parent, _, child in [name.rpartition(".") for name in hidden]:
+            if parent in sys.modules:
+                sys.modules[parent].__dict__.pop(child, None)
+
+    def show_hidden():
+        sys.modules.update(hidden)
+        for parent, _, child in [name.rpartition(".") for name in hidden]:
+            if parent:
+                setattr(sys.modules[parent], child, hidden["%s.%s" % (parent, child)])
+
     def places():
         """Files and folders that an interpreter which starts here would look at: another one that
         is found first, modules that are loaded, folders where modules could appear."""
@@ -244,8 +265,10 @@ def _cay_freeze():
     child = os.fork()
     if child:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
+    hidden = load_hidden()
     train()
     seen = places()
+    hide()
     for name in [name for name in sys.path_importer_cache if name not in sys.path]:
         del sys.path_importer_cache[name]
     del sys.modules["gc"], sys.modules["atexit"]
@@ -253,7 +276,7 @@ def _cay_freeze():
     known, last = frozenset(sys.modules) - {"__main__"}, next(reversed(sys.modules))
     count = len(sys.modules)
     output = sys.stdout
-    end.rehearse, end.tell_hot = rehearse, tell_hot
+    end.rehearse, end.tell_hot, end.show_hidden = rehearse, tell_hot, show_hidden
     end.seen = seen  # to free it when woken would touch, and so copy, each page where it lies
     gc.collect()
     gc.freeze()

@@ -54,6 +54,9 @@ def pair(box):
 
 @pytest.mark.parametrize("code", [
     "sorted(set(globals()) - {'_'}), __name__, __spec__, __doc__, __annotations__",
+    "import sys; sorted(set(sys.modules) & {'ast', 'collections.abc', 'enum', 're', 'signal', 'threading', 'traceback'})",
+    "import collections.abc, traceback; collections.abc is traceback.collections.abc, issubclass(list, collections.abc.Sequence)",
+    "import re, enum, tokenize, pickle; re.enum is enum, re.RegexFlag.I, pickle.loads(pickle.dumps(re.compile('a')))",
     "import sys; sys.argv, sys.orig_argv, sys.path, sys.executable, sys.prefix, sys.version",
     "import sys; sys.stdin.isatty(), sys.stdin.encoding, sys.stdout.encoding, sys.stderr.errors, sys.getrecursionlimit()",
     "import os; sorted(n for n in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + n))",

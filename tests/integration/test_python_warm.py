@@ -54,6 +54,19 @@ def test_modules_are_there_before_they_are_imported():
     assert printed("import sys; print('decimal' in sys.modules)") == "False\n"
 
 
+def test_modules_that_contexts_need_are_not_there_for_programs():
+    """They are in the copy, put aside; whoever imports them has new ones, of one make."""
+    text = "import sys; print(sorted(sys.modules))"
+    assert printed(text) == code(text, "--cold")["stdout"]
+    text = ("import ast, enum, linecache, pickle, re, signal, sys, tokenize, traceback\n"
+            "print(all(sys.modules[m.__name__] is m for m in (ast, enum, linecache, re, signal, tokenize, traceback)))\n"
+            "print(re.enum is enum, traceback.linecache is linecache, isinstance(signal.SIGINT, enum.IntEnum))\n"
+            "print(pickle.loads(pickle.dumps(re.compile('a+'))).match('aa'), pickle.loads(pickle.dumps(signal.SIGINT)) is signal.SIGINT)\n"
+            "print(ast.dump(ast.parse('1')), isinstance(ast.parse('1').body[0].value, ast.Constant))\n"
+            "print(re.sub('a(.)', r'\\1', 'abac'), re.compile('x', re.I).flags, type(re.compile('x')) is re.Pattern)")
+    assert printed(text) == code(text, "--cold")["stdout"]
+
+
 def test_what_should_be_random_is():
     env = {"CAY_PYTHON_PRELOAD": "random,ssl,uuid,tempfile"}
     text = ("import random, ssl, uuid, os, tempfile\nprint(random.random(), random.getrandbits(64))\n"
