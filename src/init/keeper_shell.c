@@ -25,7 +25,7 @@
 #include "init/keeper.h"
 #include "init/user.h"
 
-enum { REPORT_MAX = 8192, LINE_MAX_ = 1024 };
+enum { REPORT_MAX = 8192, LINE_MAX_ = 2048 };
 
 /* Reports move to 9, so that prompts and notices of jobs have somewhere to go. A noclobber or an
  * alias of the user's does not touch the lines that follow. */
@@ -144,7 +144,7 @@ static bool give_line(struct keeper *k, const char *line) {
 void shell_ask_report(struct keeper *k, const struct command *c) {
     char line[LINE_MAX_];
     if (k->start->driver == NULL && /* which an interrupt does not make forget */
-        str_format(line, sizeof line, "\\printf 'e %llu %%s %%s\\n' \"$?\" \"$PWD\" >&9\n",
+        str_format(line, sizeof line, "\\printf 'e %llu %%s %%s\\n' \"$?\" \"${PWD-}\" >&9\n",
                    (unsigned long long)c->number) == 0)
         (void)give_line(k, line); /* without a shell there is no report to wait for */
 }
@@ -162,6 +162,15 @@ static bool drive(struct keeper *k, const struct command *c) {
            give_line(k, line);
 }
 
+/* Commands before may have removed the folder that the next one is to run in. Only the kernel tells
+ * that from one that was moved, and asking it takes a program. */
+static const char find_folder[] =
+    "{ \\command test . -ef \"${PWD:-/}\"; } 2>/dev/null || "
+    "case $(\\command readlink /proc/self/cwd) in *' (deleted)') "
+    "{ \\command mkdir -p \"${PWD:-/}\" && \\command cd \"${PWD:-/}\" || \\command cd /; } "
+    ">/dev/null 2>&1; "
+    "\\printf '[cay: the work folder was removed; this runs in %s]\\n' \"${PWD-}\" >&2;; esac; ";
+
 bool shell_give(struct keeper *k, const struct command *c) {
     if (k->start->driver != NULL)
         return drive(k, c);
@@ -176,9 +185,9 @@ bool shell_give(struct keeper *k, const struct command *c) {
         str_format(status, sizeof status, "\\command . %s/%llu.rc || ", io, n) < 0)
         return false;
     if (str_format(line, sizeof line,
-                   "{ \\printf 's %llu\\n' >&9; { %s\\command . %s/%llu.sh; } 9>&-; } "
+                   "{ \\printf 's %llu\\n' >&9; { %s%s\\command . %s/%llu.sh; } 9>&-; } "
                    "<%s >|%s/%llu.out 2>|%s/%llu.err\n",
-                   n, status, io, n, in, io, n, io, n) < 0 ||
+                   n, find_folder, status, io, n, in, io, n, io, n) < 0 ||
         !give_line(k, line))
         return false;
     shell_ask_report(k, c);

@@ -300,6 +300,14 @@ def test_a_folder_that_was_removed_is_made_anew(box, language, remove, write, wh
     context.delete()
 
 
+def test_a_folder_of_bash_that_was_removed_is_made_anew(box):
+    bash = box.create(language="bash", cwd="/tmp/mine/bash")
+    bash.out("rm -r /tmp/mine/bash")
+    run = bash.run("pwd; echo > a; ls")
+    assert (run.out, run.err) == ("/tmp/mine/bash\na\n", "[cay: the work folder was removed; this runs in /tmp/mine/bash]\n")
+    bash.delete()
+
+
 def test_an_interpreter_that_the_memory_ran_out_for(daemon):
     small = Interpreter(daemon, "hog", memory="64m")
     run = small.default.run("print('first', flush=True)\na = [bytearray(b'x') * (1 << 20) for _ in range(1 << 10)]")

@@ -319,6 +319,42 @@ def test_a_shell_whose_folder_is_gone(shell):
     assert shell.out("echo here") == "here\n"
 
 
+NOTICE = "[cay: the work folder was removed; this runs in {}]\n"
+
+
+@pytest.mark.parametrize("options", ["", "set -eu; "])
+@pytest.mark.parametrize("again", ["", "; mkdir -p '/tmp/a gone/one'"], ids=["gone", "made by another"])
+def test_a_folder_that_was_removed_is_made_anew(shell, options, again):
+    shell.out(f"{options}mkdir -p '/tmp/a gone/one'; cd '/tmp/a gone/one'; rm -r '/tmp/a gone'{again}")
+    done = shell.run("echo $?; pwd; echo > file; ls")
+    assert done.stdout.decode() == "0\n/tmp/a gone/one\nfile\n", done
+    assert done.stderr.decode() == NOTICE.format("/tmp/a gone/one")
+    done = shell.run("ls; cd /; rm -r '/tmp/a gone'")
+    assert (done.stdout, done.stderr) == (b"file\n", b"")
+
+
+def test_a_folder_that_cannot_be_made_anew(shell):
+    shell.run("mkdir /tmp/other; cd /tmp/other; rmdir /tmp/other; echo > /tmp/other; exit_code() { return 3; }; exit_code")
+    done = shell.run("echo $?; pwd; rm /tmp/other")
+    assert done.stdout.decode() == "3\n/\n" and done.stderr.decode() == NOTICE.format("/")
+
+
+def test_a_folder_that_was_moved_is_the_same(shell):
+    shell.out("mkdir /tmp/before; cd /tmp/before; echo > file; mv /tmp/before /tmp/after")
+    done = shell.run("ls; pwd -P; cd /; rm -r /tmp/after")
+    assert done.stdout.startswith(b"file\n") and done.stderr == b""
+    assert shell.out("[ ! -e /tmp/before ] && echo not made") == "not made\n"
+    assert shell.out("set -u; unset PWD; echo on") == "on\n"
+    assert shell.run("echo $-").stderr == b""
+
+
+def test_a_trace_has_nothing_of_it(sessions):
+    shell = sessions.make("traced", "--shell", "bash")
+    shell.out("set -x")
+    assert b"-ef" not in shell.run("true").stderr
+    shell.remove()
+
+
 def test_commands_see_nothing_of_ours(shell):
     seen = shell.out("ls /proc/self/fd | wc -l; sh -c 'echo x >&9' 2>/dev/null || echo closed")
     assert seen.split() == ["4", "closed"]  # 0, 1, 2, and the folder that ls reads
