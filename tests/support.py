@@ -3,6 +3,7 @@ leaves on the host."""
 
 import atexit
 import functools
+import json
 import os
 import pwd
 import shutil
@@ -26,6 +27,16 @@ TIER = ["--tier", "basic"] if USER else []
 
 as_root_only = pytest.mark.skipif(bool(USER), reason="this is about what only root gets")
 needs_ids = pytest.mark.skipif(SINGLE_ID, reason="the tested user has one id only")
+
+
+def until(condition, seconds=30.0):
+    """Whether the condition came true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def need_cay():
@@ -138,6 +149,14 @@ def ok(result):
     assert result.returncode == 0, result.stdout.decode(errors="replace") + \
         result.stderr.decode(errors="replace")
     return result.stdout.decode(errors="replace")
+
+
+def told_by(result):
+    """The JSON of a run, whatever became of it."""
+    assert result.stderr == b"", result.stderr.decode(errors="replace")
+    document = json.loads(result.stdout)
+    assert document["exit_code"] == result.returncode
+    return document
 
 
 def refused(result, *parts, code=125):

@@ -3,7 +3,7 @@
 import pytest
 
 import support
-from inside import until
+from support import until
 
 
 @pytest.fixture(scope="session", autouse=True)

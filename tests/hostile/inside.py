@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -154,13 +153,3 @@ def walls():
 def need_wall(name):
     if not walls()[name]:
         pytest.skip(f"this host gives the tested user no {name}")
-
-
-def until(condition, seconds=30):
-    """Whether the condition came true in time."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True

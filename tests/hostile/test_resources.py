@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import support
-from inside import box, code, descendants, need_wall, owned, probe, status, until, walls
+from inside import box, code, descendants, need_wall, owned, probe, status, walls
+from support import until
 
 MB = 1 << 20
 LOSS_MAX = 256 * MB

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import socket
-import stat
 import tarfile
 from pathlib import Path
 

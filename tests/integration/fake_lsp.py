@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A language server for tests. It takes what it does from the name of the project: "/tmp/lsp-tree" answers as
 a tree."""
-import json, os, sys, time
+import json, os, sys
 mode = os.getcwd().rsplit("-", 1)[-1]
 log = open("log", "a")
 

@@ -10,11 +10,11 @@ import socket
 import struct
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import support
+from support import until  # noqa: F401: for those who wait for what they launched
 
 LAUNCHER = support.BUILD / "cay-launcher"
 LAUNCH = support.HELPERS / "launch"
@@ -229,15 +229,6 @@ class Connection:
     def ended(self):
         """True if the other side has closed it."""
         return self.receive()[0] == 0
-
-
-def until(condition, seconds=30.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def is_alive(pid):

@@ -1,12 +1,11 @@
 """The data of charts that matplotlib drew, as contexts tell it."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
-from daemons import Daemon
+from daemons import serving_alone
 from interpreting import Interpreter
-from support import needs_ids, own
+from support import needs_ids
 
 PACKAGES = Path("/usr/lib/python3/dist-packages")  # the host's, which are the sandbox's
 pytestmark = [needs_ids, *(pytest.mark.skipif(not (PACKAGES / name).exists(), reason=f"needs python3-{name}")
@@ -15,16 +14,10 @@ pytestmark = [needs_ids, *(pytest.mark.skipif(not (PACKAGES / name).exists(), re
 
 @pytest.fixture(scope="module")
 def python():
-    with tempfile.TemporaryDirectory(prefix="cay-test-") as folder:
-        own(folder)
-        Path(folder).chmod(0o755)
-        d = Daemon(Path(folder))
-        try:
-            context = Interpreter(d, "charts").create()
-            context.run("import matplotlib.pyplot as plt, numpy as np, pandas as pd", timeout=100)
-            yield context
-        finally:
-            d.clean_up()
+    with serving_alone() as daemon:
+        context = Interpreter(daemon, "charts").create()
+        context.run("import matplotlib.pyplot as plt, numpy as np, pandas as pd", timeout=100)
+        yield context
 
 
 def chart_of(python, code):

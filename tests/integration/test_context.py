@@ -4,35 +4,26 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 import support
-from daemons import Daemon
-from support import needs_ids, own
+from daemons import serving_alone
+from support import needs_ids
 
 pytestmark = needs_ids
 
 
 @pytest.fixture(scope="module")
 def cay():
-    with tempfile.TemporaryDirectory(prefix="cay-test-") as folder:
-        own(folder)
-        Path(folder).chmod(0o755)
-        daemon = Daemon(Path(folder))
-
+    with serving_alone() as daemon:
         def run(verb, *words, code=0, **more):
             result = support.cay("context", verb, "--state-dir", str(daemon.state), *words, **more)
             assert result.returncode == code, (result.stdout, result.stderr)
             return result.stdout.decode(), result.stderr.decode()
 
         run.state = daemon.state
-        try:
-            daemon.create(name="lab")
-            yield run
-        finally:
-            daemon.clean_up()
+        daemon.create(name="lab")
+        yield run
 
 
 def told(cay, *words, code=0):

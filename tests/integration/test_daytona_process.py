@@ -4,15 +4,14 @@ WebSocket, in the current protocol and in the old one."""
 import base64
 import json
 import shutil
-import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from daemons import Daemon
+from daemons import serving_alone
 from launching import until
-from support import USER, as_root_only, is_sanitized, needs_ids, own
+from support import USER, as_root_only, is_sanitized, needs_ids
 from websocket import PING, NotUpgraded, open_unix
 
 pytestmark = needs_ids
@@ -89,14 +88,8 @@ class Session:
 
 @pytest.fixture(scope="module")
 def daemon():
-    with tempfile.TemporaryDirectory(prefix="cay-test-") as folder:
-        own(folder)
-        Path(folder).chmod(0o755)
-        d = Daemon(Path(folder))
-        try:
-            yield d
-        finally:
-            d.clean_up()
+    with serving_alone() as daemon:
+        yield daemon
 
 
 @pytest.fixture(scope="module")

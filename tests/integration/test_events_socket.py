@@ -5,7 +5,6 @@ import json
 import pytest
 import support
 from daemons import serving_tcp
-from launching import until
 from test_keys import Client, make_key
 from test_tls import make_certificate, settings, wrap
 from test_tls import tls as certificates  # noqa: F401 a fixture

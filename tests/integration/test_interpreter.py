@@ -4,37 +4,24 @@ import base64
 import contextlib
 import json
 import shutil
-import tempfile
 import threading
 from pathlib import Path
 
 import pytest
-from daemons import Daemon
+from daemons import serving_alone
 from interpreting import Context, Interpreter
 from launching import until
-from support import needs_ids, own
+from support import needs_ids
 from websocket import NotUpgraded
 
 pytestmark = needs_ids
-
-
-@contextlib.contextmanager
-def own_daemon(**env):
-    with tempfile.TemporaryDirectory(prefix="cay-test-") as folder:
-        own(folder)
-        Path(folder).chmod(0o755)
-        d = Daemon(Path(folder), env=env)
-        try:
-            yield d
-        finally:
-            d.clean_up()
 
 
 @pytest.fixture(scope="module", params=["cold", "warm"])
 def daemon(request):
     """One whose Python contexts begin as python3 does, and one where they are copies of a frozen interpreter."""
     warm = request.param == "warm"
-    with own_daemon(CAY_PYTHON_WARM=str(warm).lower()) as d:
+    with serving_alone(env={"CAY_PYTHON_WARM": str(warm).lower()}) as d:
         assert not warm or until(lambda: d.call("POST", "/api/cay/python", {"code": "1"})["interpreter"]["warm"], 60)
         yield d
 
@@ -394,7 +381,7 @@ def test_a_run_outlives_its_client(python):
 
 
 def test_a_daemon_is_killed_while_a_run_streams():
-    with own_daemon() as daemon:
+    with serving_alone() as daemon:
         box = Interpreter(daemon, "killed")
         context = box.create()
         context.out("q = 7")

@@ -1,13 +1,11 @@
 """JavaScript contexts: await at the top level of a run."""
 
 import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
-from daemons import Daemon
+from daemons import serving_alone
 from interpreting import Interpreter
-from support import needs_ids, own
+from support import needs_ids
 
 pytestmark = [needs_ids, pytest.mark.skipif(shutil.which("node") is None, reason="needs nodejs")]
 
@@ -16,14 +14,8 @@ LATER = "const later = (value) => new Promise((done) => setTimeout(() => done(va
 
 @pytest.fixture(scope="module")
 def box():
-    with tempfile.TemporaryDirectory(prefix="cay-test-") as folder:
-        own(folder)
-        Path(folder).chmod(0o755)
-        d = Daemon(Path(folder))
-        try:
-            yield Interpreter(d, "awaiting")
-        finally:
-            d.clean_up()
+    with serving_alone() as daemon:
+        yield Interpreter(daemon, "awaiting")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from daemons import serving
 from launching import until
-from support import TIER, as_root_only, cay, folder, given_time, needs_ids, own, refused, start  # noqa: F401
+from support import TIER, as_root_only, cay, folder, given_time, needs_ids, own, refused, start, told_by  # noqa: F401
 
 MB = 1 << 20
 
@@ -22,11 +22,7 @@ def execute(*args, **more):
 
 def result(*args, **more):
     """The JSON of a run."""
-    done = execute("-o", "json", *args, **more)
-    assert done.stderr == b"", done.stderr.decode(errors="replace")
-    told = json.loads(done.stdout)
-    assert told["exit_code"] == done.returncode
-    return told
+    return told_by(execute("-o", "json", *args, **more))
 
 
 def code(text, *options, **more):

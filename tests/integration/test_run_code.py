@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from daemons import serving
-from support import TIER, USER, cay, folder, is_sanitized, own, refused, start  # noqa: F401
+from support import TIER, USER, cay, folder, is_sanitized, own, refused, start, told_by  # noqa: F401
 
 GO = "go" if shutil.which("go", path="/usr/bin:/bin") else "gccgo"
 # Programs that print their arguments and the first line of their input, and end with 3.
@@ -40,11 +40,7 @@ def execute(*args, **more):
 
 def result(*args, **more):
     """The JSON of a run."""
-    done = execute("-o", "json", *args, **more)
-    assert done.stderr == b"", done.stderr.decode(errors="replace")
-    told = json.loads(done.stdout)
-    assert told["exit_code"] == done.returncode
-    return told
+    return told_by(execute("-o", "json", *args, **more))
 
 
 def need(tool):
