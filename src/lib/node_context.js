@@ -102,23 +102,22 @@
   }
   const compiles = (text) => !compile(text).error
   const exchange = (text, at, word, other) => text.slice(0, at) + other + text.slice(at + word.length)
-  // Where a word is code, and not in a string, a comment or the name of a property. The parser tells:
-  // with a reserved word in its place it refuses the whole.
-  const placesOf = (text, pattern, word, around) =>
-    Array.from(text.matchAll(pattern), (match) => match.index).slice(0, PLACES_MAX)
-      .filter((at) => !compiles(around(exchange(text, at, word, 'enum'))))
+  const placesOf = (text, pattern) => Array.from(text.matchAll(pattern), (match) => match.index).slice(0, PLACES_MAX)
+  // Whether a word is code, and not in a string, a comment or the name of a property. The parser
+  // tells: with a reserved word in its place it refuses the whole.
+  const isCode = (text, at, word, around) => !compiles(around(exchange(text, at, word, 'enum')))
   const inAsync = (text) => `(async () => {${text.replace(/^#!/, '//')}\n})`
   // Outside of async functions "await (x)" and its like call a function of that name, which nobody means.
   const callsAwait = (text) => {
     const pattern = /\bawait(?=\s*[([`+\-/]|\s*\n)/g
-    return text.search(pattern) >= 0 && compiles(inAsync(text)) &&
-      placesOf(text, pattern, 'await', (whole) => whole)
-        .some((at) => compiles(exchange(text, at, 'await', 'await.x')))
+    if (text.search(pattern) < 0 || compiles(text.replace(pattern, 'await 0<'))) return false // it does not
+    return placesOf(text, pattern).some((at) => isCode(text, at, 'await', (whole) => whole) &&
+      compiles(exchange(text, at, 'await', 'await.x'))) && compiles(inAsync(text))
   }
   // What the inspector evaluates cannot import(), so a function does it there.
   const withImports = (text) => {
     if (!text.includes('import') || !compiles(inAsync(text))) return text
-    return placesOf(text, /\bimport\b/g, 'import', inAsync)
+    return placesOf(text, /\bimport\b/g).filter((at) => isCode(text, at, 'import', inAsync))
       .reduce((whole, at) => exchange(whole, at, 'import', IMPORT), text)
   }
 

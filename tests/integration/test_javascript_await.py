@@ -121,6 +121,8 @@ def test_runs_without_it_are_as_ever(node):
     assert node.out("const f = async () => { return await (later(4)) }; 'await (x)' // await (x)") == "'await (x)'\n"
     assert node.out("f()") == "4\n"
     assert node.out("function await_() { return 'await' } await_()") == "'await'\n"
+    assert node.out("const o = {await (x) { return x }}; /await [x]/.test('') || o.await (3)") == "3\n"
+    assert node.out("(async (x) => -await (x) + [await [1], await /x/.test('x')].length ** await (2))(5)") == "-1\n"
     assert node.out("var await = 5; await") == "5\n"  # a name like any other in scripts
     run = node.run("let once = 1")
     assert run.error is None
