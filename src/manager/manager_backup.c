@@ -188,14 +188,17 @@ static int write_backup(struct manager *m, struct sandbox *s, struct cay_error *
     return 0;
 }
 
-/* What runs stands still meanwhile, so that the files are those of one moment. */
-static int copy_frozen(struct manager *m, struct sandbox *s, bool runs, struct cay_error *err) {
+/* What runs stands still meanwhile, so that the files are those of one moment. ret: it still does,
+ * since its engine went away. */
+static int copy_frozen(struct manager *m, struct sandbox *s, bool runs, bool *ret,
+                       struct cay_error *err) {
     struct cay_error later;
     int r = runs ? drive_pause(m, s->record.id, err) : 0;
     if (r < 0)
         return r;
     r = write_backup(m, s, err);
     int back = runs ? drive_resume(m, s->record.id, &later) : 0;
+    *ret = back < 0;
     if (r == 0 && back < 0)
         *err = later;
     return r < 0 ? r : back;
@@ -208,7 +211,7 @@ static int check_state(const struct sandbox *s, struct cay_error *err) {
     return turn_refuse(s, "backed up", err);
 }
 
-static int make(struct manager *m, struct sandbox *s, struct cay_error *err) {
+static int make(struct manager *m, struct sandbox *s, bool *ret_frozen, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
     s->deadline = 0; /* whoever does it watches its progress */
     bool runs = s->record.state == SANDBOX_STARTED;
@@ -218,7 +221,7 @@ static int make(struct manager *m, struct sandbox *s, struct cay_error *err) {
     (void)pthread_mutex_unlock(&m->lock);
     if (r == 0)
         r = become(m, s, BACKUP_IN_PROGRESS, err);
-    return r < 0 ? r : copy_frozen(m, s, runs, err);
+    return r < 0 ? r : copy_frozen(m, s, runs, ret_frozen, err);
 }
 
 static void settle(struct manager *m, struct sandbox *s, int result, const struct cay_error *why) {
@@ -241,8 +244,16 @@ struct backing {
 static void *back_up(void *arg) {
     struct backing *b = arg;
     struct cay_error why = {0};
-    int r = make(b->m, b->s, &why);
-    settle(b->m, b->s, r, &why);
+    bool is_frozen = false;
+    int r = make(b->m, b->s, &is_frozen, &why);
+    if (is_frozen) /* it stays under way, or nobody would know why it stands still */
+        log_event(LOG_LEVEL_WARN, "a backup left its sandbox frozen", "why", "%s", why.message);
+    else
+        settle(b->m, b->s, r, &why);
+    (void)pthread_mutex_lock(&b->m->lock);
+    if (is_frozen)
+        reaper_wake(b->m);
+    (void)pthread_mutex_unlock(&b->m->lock);
     turn_end(b->m, b->s);
     free(b);
     return NULL;
@@ -314,6 +325,18 @@ int manager_backup(struct manager *m, const char *who, struct cay_error *err) {
 }
 
 /* ---- what a daemon before has left ---- */
+
+void backup_forget(struct manager *m, struct sandbox *s) {
+    static const struct cay_error why = {.message = "its engine went away, or the daemon ended"};
+    settle(m, s, -1, &why);
+}
+
+int backup_thaw(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int r = drive_resume(m, s->record.id, err);
+    if (r == 0)
+        backup_forget(m, s);
+    return r;
+}
 
 void backup_settle_all(struct manager *m) {
     size_t count = 0;

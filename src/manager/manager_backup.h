@@ -18,5 +18,9 @@ void backup_give_up_all(struct manager *m);
 int backup_drop(struct manager *m, struct sandbox *s, struct cay_error *err);
 /* For who has the turn, before a start: files that are gone come from the backup. */
 int backup_bring_back(struct manager *m, struct sandbox *s, struct cay_error *err);
+/* For who has the turn, of one that is under way and that nobody makes: it has failed; and what
+ * stood still for it goes on. */
+void backup_forget(struct manager *m, struct sandbox *s);
+int backup_thaw(struct manager *m, struct sandbox *s, struct cay_error *err);
 /* Calls those failed that a daemon before was making. */
 void backup_settle_all(struct manager *m);

@@ -20,6 +20,7 @@ enum repair {
     BE_STARTED, /* it runs: adopted */
     BE_PAUSED,
     THAW,       /* it stood still for a backup, of which nobody knows any more */
+    UNBACKED,   /* the same, and it goes on already */
     BE_STOPPED, /* a transition that got this far */
     BE_ARCHIVED,
     EMPTY,      /* it is archived: its files are to go */
@@ -101,7 +102,10 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
     case BE_PAUSED:
         return turn_become(m, s, SANDBOX_PAUSED, NULL, err);
     case THAW:
-        return drive_resume(m, s->record.id, err);
+        return backup_thaw(m, s, err);
+    case UNBACKED:
+        backup_forget(m, s);
+        return 0;
     case BE_STOPPED:
         return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
     case BE_ARCHIVED:
@@ -146,6 +150,8 @@ static enum repair choose(struct manager *m, const struct before *b, enum seen s
         what = UNFINISHED; /* its progress was shown to somebody */
     if (what == BE_PAUSED && s->record.state == SANDBOX_STARTED && backup_is_under_way(&s->record))
         what = THAW;
+    if (what == KEEP && !stale && !first && backup_is_under_way(&s->record)) /* nobody makes it */
+        what = UNBACKED;
     if (what == ENDED && !first && !s->has_end && !s->missed) {
         s->missed = true;
         what = KEEP;

@@ -42,12 +42,11 @@ struct fake {
     int away;                                                      /* how many calls find nobody */
     bool frees_disk;                                               /* when something is removed */
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
-    int delay_start, delay_stop;                                   /* milliseconds */
-    unsigned starts, stops, removes;
-    int fail_resize, fail_volume;
+    int delay_start, delay_stop, gone_ms;                          /* milliseconds */
+    unsigned starts, stops, removes, resumes;
+    int fail_resize, fail_volume, fail_resume;
     unsigned volumes;            /* made and not removed */
     struct sandbox_spec resized; /* the last one */
-    int gone_ms;
 };
 
 static void sleep_ms(int ms) {
@@ -148,7 +147,9 @@ static int fake_pause(struct engine *e, const char *id, struct cay_error *err) {
 }
 
 static int fake_resume(struct engine *e, const char *id, struct cay_error *err) {
-    return fake_set((struct fake *)e, id, ENGINE_RUNNING, err);
+    struct fake *f = (struct fake *)e;
+    int r = fake_begin(f, &f->fail_resume, NULL, &f->resumes, err);
+    return r < 0 ? r : fake_set(f, id, ENGINE_RUNNING, err);
 }
 
 /* Like a full disk: no file can be written beyond this. */

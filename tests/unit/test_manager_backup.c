@@ -65,16 +65,33 @@ static struct sandbox_record look(struct world *w, const char *who) {
     return r;
 }
 
-/* Its state when it has come to its end. */
-static enum backup_state back_up(struct world *w, const char *who) {
-    struct cay_error err = {0};
-    assert_int_equal(manager_backup(w->m, who, &err), 0);
+static void set_fail_resume(struct world *w, int code) {
+    (void)pthread_mutex_lock(&w->fake.lock);
+    w->fake.fail_resume = code;
+    (void)pthread_mutex_unlock(&w->fake.lock);
+}
+
+static unsigned count_resumes(struct world *w) {
+    (void)pthread_mutex_lock(&w->fake.lock);
+    unsigned n = w->fake.resumes;
+    (void)pthread_mutex_unlock(&w->fake.lock);
+    return n;
+}
+
+static enum backup_state wait_for_end(struct world *w, const char *who) {
     int64_t until = clock_ms() + 30000;
     while (look(w, who).backup == BACKUP_PENDING || look(w, who).backup == BACKUP_IN_PROGRESS) {
         assert_true(clock_ms() < until);
         sleep_ms(1);
     }
     return look(w, who).backup;
+}
+
+/* Its state when it has come to its end. */
+static enum backup_state back_up(struct world *w, const char *who) {
+    struct cay_error err = {0};
+    assert_int_equal(manager_backup(w->m, who, &err), 0);
+    return wait_for_end(w, who);
 }
 
 static void test_what_runs_stands_still(void **state) {
@@ -153,6 +170,46 @@ static void test_cut_off(void **state) {
     assert_int_equal(look(w, "lab").backup_ms, 5);
 }
 
+/* The engine goes away before it can let the sandbox go on: it does when the engine is back. */
+static void begin_without_end(struct world *w) {
+    struct cay_error err = {0};
+    set_fail_resume(w, CAY_INTERNAL); /* which is not tried again at once */
+    assert_int_equal(manager_backup(w->m, "lab", &err), 0);
+    int64_t until = clock_ms() + 30000;
+    while (count_resumes(w) == 0) {
+        assert_true(clock_ms() < until);
+        sleep_ms(1);
+    }
+}
+
+static void test_frozen_for_the_next_manager(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    const char *id = make_box(w, "lab");
+    begin_without_end(w);
+    close_manager(w);
+    assert_string_equal(fake_state(&w->fake, id), "paused");
+    set_fail_resume(w, 0);
+    open_manager(w);
+    assert_string_equal(state_of(w, "lab"), "started");
+    assert_string_equal(fake_state(&w->fake, id), "running");
+    assert_int_equal(look(w, "lab").backup, BACKUP_ERROR);
+    assert_int_equal(back_up(w, "lab"), BACKUP_COMPLETED);
+}
+
+static void test_frozen_until_the_engine_is_back(void **state) {
+    struct world *w = *state;
+    w->options.limits.cleanup_interval_ms = 5;
+    open_manager(w);
+    const char *id = make_box(w, "lab");
+    begin_without_end(w);
+    set_fail_resume(w, 0);
+    assert_int_equal(wait_for_end(w, "lab"), BACKUP_ERROR);
+    assert_string_equal(fake_state(&w->fake, id), "running");
+    assert_string_equal(state_of(w, "lab"), "started");
+    assert_int_equal(back_up(w, "lab"), BACKUP_COMPLETED);
+}
+
 static void test_refused(void **state) {
     struct world *w = *state;
     struct cay_error err = {0};
@@ -173,6 +230,8 @@ int main(void) {
         CASE(test_what_does_not_run),
         CASE(test_lost_files),
         CASE(test_cut_off),
+        CASE(test_frozen_for_the_next_manager),
+        CASE(test_frozen_until_the_engine_is_back),
         CASE(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
