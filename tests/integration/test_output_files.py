@@ -201,6 +201,9 @@ def test_all_that_a_program_of_a_request_printed(daemon):
     answer = daemon.ask("GET", told["stdout_file"])
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/octet-stream"
     assert answer.text.encode() == ALL and daemon.ask("GET", told["stderr_file"]).text == "e" * 2000000
+    head = daemon.ask("HEAD", told["stdout_file"])
+    assert (head.status, head.headers["Content-Length"], head.text) == (200, str(len(ALL)), "")
+    assert daemon.ask("DELETE", told["stdout_file"]).status == 405
 
 
 def test_what_was_told_is_in_no_file(daemon):
