@@ -6,7 +6,7 @@ import contextlib
 import pytest
 from daemons import serving_alone
 from interpreting import Context, Interpreter
-from launching import until
+from launching import DONE, ERROR, SESSION_CREATE, SESSION_DELETE, fields_of, until
 from support import needs_ids
 
 pytestmark = needs_ids
@@ -164,6 +164,25 @@ def test_one_that_is_killed_while_it_wakes_is_replaced(daemon):
         if how != "warm":
             assert context.run("1+1").control == ["completed"]
     watcher.delete()
+
+
+@pytest.mark.parametrize("words, count", [(0, 1), (1, 1), (3, 3), (3, 4), (20, 8), (3, 2 ** 63)])
+def test_a_program_needs_a_driver_that_can_take_its_place(box, words, count):
+    with box.daemon.connect(box.id) as c:
+        c.request(SESSION_CREATE, ("NAME", "bad"), ("KIND", 1), ("TEXT", "python"), *[("ARG", "cat")] * words, ("PROGRAM", count))
+        assert "without a driver" in fields_of(c.expect(ERROR))["MESSAGE"]
+
+
+def test_a_program_that_did_not_come_along_is_replaced(box):
+    """As where a connection takes no descriptors."""
+    args = [("ARG", word) for word in ("sh", "-c", "cat", "python3", "cay-a")]
+    with box.daemon.connect(box.id) as c:
+        c.request(SESSION_CREATE, ("NAME", "alone"), ("KIND", 1), ("TEXT", "python"), *args, ("PROGRAM", 2))
+        assert fields_of(c.expect(DONE)) == {}
+    assert [found["active"] for found in box.list() if found["id"] == "alone"] == [True]
+    with box.daemon.connect(box.id) as c:
+        c.request(SESSION_DELETE, ("NAME", "alone"), ("KIND", 1))
+        c.expect(DONE)
 
 
 def test_figures_of_a_pyplot_that_is_there_from_the_start(daemon):
