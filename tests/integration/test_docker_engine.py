@@ -162,19 +162,6 @@ def test_of_backups_only_the_last_is_kept(engine, make):
     assert list(folder.glob(f"backup-{box.id}.*")) == []
 
 
-def test_a_daemon_that_is_killed_while_it_backs_up(engine, make):
-    """What stood still for it goes on, and the next backup is a whole one."""
-    box = make()
-    box.sh("head -c 60000000 /dev/urandom > /big; echo one > /kept")
-    engine.daemon.call("POST", f"/api/sandbox/{box.id}/backup", {})
-    until(lambda: container(engine, box)["State"]["Status"] == "paused", 20)  # or it is done already
-    engine.daemon.kill()
-    engine.daemon.start()
-    assert until(lambda: box.info()["state"] == "started", 30)
-    assert box.says("cat /kept") == "one\n"
-    assert back_up(engine, box) == "Completed"
-
-
 def test_the_doctor_looks_at_it(engine):
     found = {row["name"]: row for row in json.loads(engine.cay("doctor", "-o", "json").stdout)["docker"]}
     assert found["docker"]["ok"] and engine.docker.address in found["docker"]["detail"]
