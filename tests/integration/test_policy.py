@@ -22,7 +22,7 @@ def daemon():
     with tempfile.TemporaryDirectory(prefix="policy-", dir="/tmp") as folder:
         os.chmod(folder, 0o755)
         support.own(folder)
-        with serving(folder) as one:
+        with serving(folder, env={"CAY_MANAGER_STOP_TIMEOUT": "50"}) as one:
             yield one
 
 
@@ -58,6 +58,9 @@ class Running(threading.Thread):
         return self.result
 
 
+SOON = 45  # far less than what does not end by itself is given, on a busy machine too
+
+
 def stop(daemon, who, query=""):
     began = time.monotonic()
     assert daemon.call("POST", f"/api/cay/sandbox/{who}/stop{query}")["state"] == "stopped"
@@ -69,14 +72,14 @@ def stop(daemon, who, query=""):
 def test_commands_get_sigterm(daemon, box):
     command = Running(daemon, box, "trap 'echo bye; exit 7' TERM; touch /tmp/ready; "
                                    "while :; do sleep 0.1; done")
-    assert stop(daemon, box) < 9
+    assert stop(daemon, box) < SOON
     code, text = command.end()
     assert code == 7 and "bye\n" in text  # the shell may tell of its sleep too
 
 
 def test_default_action_of_sigterm(daemon, box):
     command = Running(daemon, box, "touch /tmp/ready; exec sleep 1000")
-    assert stop(daemon, box) < 9
+    assert stop(daemon, box) < SOON
     assert command.end() == (143, "")
 
 
@@ -85,20 +88,20 @@ def test_background_processes_get_sigterm(daemon, box):
               "while :; do sleep 0.1; done) >/dev/null 2>&1 </dev/null &")
     assert daemon.exec(box, "sh", "-c", script)[0] == 0
     assert until(lambda: daemon.exec(box, "test", "-e", "/tmp/ready")[0] == 0, 20)
-    assert stop(daemon, box) < 9
+    assert stop(daemon, box) < SOON
     daemon.call("POST", f"/api/cay/sandbox/{box}/start")
     assert daemon.exec(box, "cat", "/workspace/note") == (0, "ended\n")
 
 
 def test_what_ignores_sigterm_is_killed(daemon, box):
     command = Running(daemon, box, "trap '' TERM HUP; touch /tmp/ready; while :; do sleep 0.1; done")
-    assert 0.4 <= stop(daemon, box, "?grace=400ms") < 8
+    assert 0.4 <= stop(daemon, box, "?grace=400ms") < SOON
     assert not isinstance(command.end(), tuple)
 
 
 def test_no_grace_at_all(daemon, box):
     Running(daemon, box, "trap '' TERM; touch /tmp/ready; while :; do sleep 0.1; done")
-    assert stop(daemon, box, "?force=true") < 8
+    assert stop(daemon, box, "?force=true") < SOON
 
 
 @pytest.mark.parametrize("grace", ["nonsense", "-1s", "2h"])
@@ -208,7 +211,7 @@ def test_removal_ends_a_pull(daemon):
         assert until(lambda: pulls(daemon), 20)
         began = time.monotonic()
         assert daemon.ask("DELETE", f"/api/cay/sandbox/{made['id']}").status == 204
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 25  # a registry may be silent for 30 s
         assert until(lambda: not pulls(daemon), 20)
 
 

@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from daemons import serving
+from daemons import own_folder, serving
 from launching import (ENTRY, INPUT, STARTED, STDOUT, TERMINAL_ATTACH, field, fields_of,
                        until)
 from support import TIER, cay, is_sanitized, needs_ids, ok, own, refused
+from test_reload import reload, write
 from test_tty import Terminal
 
 SLOW = 4 if is_sanitized() else 1
@@ -532,10 +533,11 @@ def test_ends_with_the_sandbox(daemon):
 # ---- idleness ----
 
 def test_what_keeps_a_sandbox_from_being_stopped():
-    """A few seconds of idleness are enough for the others. Each has its reason to stay before the
-    next one is made, or it might be stopped for having none yet."""
-    with serve(CAY_MANAGER_IDLE_TIMEOUT="4", CAY_MANAGER_CLEANUP_INTERVAL="1",
-               CAY_MANAGER_STOP_TIMEOUT="1") as daemon:
+    """A few seconds of idleness are enough for the others, from when each has its reason to stay."""
+    def config(idle):
+        return f"[manager]\nidle_timeout = {idle}\ncleanup_interval = 1\nstop_timeout = 1\n"
+    with own_folder() as folder, \
+            serving(folder, "--config", write(folder / "cay.toml", config(3600))) as daemon:
         state = ["--state-dir", daemon.state]
         daemon.create(name="command")
         ok(cay("session", "create", *state, "command", "s"))
@@ -547,6 +549,8 @@ def test_what_keeps_a_sandbox_from_being_stopped():
         with attached(daemon, "attached", "t"):
             daemon.create(name="detached")
             ok(cay("terminal", "create", *state, "detached", "t"))
+            write(folder / "cay.toml", config(4))
+            reload(daemon)
             assert until(lambda: daemon.state_of("detached") == "stopped")
             time.sleep(1.5)  # the others were left alone for longer; one more round may look at them
             assert [daemon.state_of(n) for n in ("command", "program", "attached")] == ["started"] * 3

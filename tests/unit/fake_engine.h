@@ -24,6 +24,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "knob_wait.h"
 #include "manager/db.h"
 #include "manager/manager.h"
 
@@ -42,16 +43,14 @@ struct fake {
     int away;                                                      /* how many calls find nobody */
     bool frees_disk;                                               /* when something is removed */
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
-    int delay_start, delay_stop, gone_ms;                          /* milliseconds */
+    int delay_start, delay_stop; /* milliseconds; negative: until that changes */
+    unsigned under_way, most;    /* starts and their like that wait; and how many at most */
+    int gone_ms;
     unsigned starts, stops, removes, resumes;
     int fail_resize, fail_volume, fail_resume;
     unsigned volumes;            /* made and not removed */
     struct sandbox_spec resized; /* the last one */
 };
-
-static void sleep_ms(int ms) {
-    (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
 
 static struct fake_box *fake_find(struct fake *f, const char *id) {
     for (size_t i = 0; i < FAKE_MAX; i++)
@@ -82,13 +81,14 @@ static struct fake_box *fake_put(struct fake *f, const char *id, enum engine_sta
 static int fake_begin(struct fake *f, const int *failure, const int *delay, unsigned *counter,
                       struct cay_error *err) {
     (void)pthread_mutex_lock(&f->lock);
-    int code = f->away > 0 ? CAY_UNAVAILABLE : *failure, ms = delay == NULL ? 0 : *delay;
+    int code = f->away > 0 ? CAY_UNAVAILABLE : *failure;
     if (f->away > 0)
         f->away--;
     if (counter != NULL)
         ++*counter;
     (void)pthread_mutex_unlock(&f->lock);
-    sleep_ms(ms);
+    if (delay != NULL)
+        knob_wait(&f->lock, delay, &f->under_way, &f->most);
     if (code == 0)
         return 0;
     error_set(err, (enum cay_code)code, "the engine does not want to");
