@@ -54,13 +54,14 @@ class Lowest:
 
 
 def run_watched(script, *options):
-    """The result, and what the host lost meanwhile. Suites beside us take memory too, now and then; what
-    a sandbox takes, it takes each time."""
-    for _ in range(3):
+    """The result, and what the host lost meanwhile. Others take memory too, for some seconds at a time (a
+    machine that boots in the suite beside us, a compiler); what a sandbox takes, it takes each time."""
+    for _ in range(10):
         with Lowest() as host:
             result = run_json(script, *options)
         if host.taken() < LOSS_MAX:
             break
+        time.sleep(2)  # for them to have what they want
     return result, host.taken()
 
 
@@ -88,18 +89,23 @@ def test_f1_a_fork_bomb_stays_in_its_sandbox(bomb):
     comes in time, for all of them."""
     need_wall("process limit")
     need_wall("own id range")
-    begin, most = time.monotonic(), 0
-    process = support.start("run", "--pids", "40", "--timeout", "3", "--", "sh", "-c",
-                            "cat /proc/self/uid_map; " + BOMBS[bomb], stderr=subprocess.DEVNULL)
-    with process:
-        base = int(process.stdout.readline().split()[1])
-        while process.poll() is None and time.monotonic() - begin < 60:
-            most = max(most, len(owned(base)))
-            assert subprocess.run(["true"], check=False).returncode == 0
-    assert process.returncode == 124
-    assert time.monotonic() - begin < 60
+
+    def explode(seconds):
+        """How many there were at most."""
+        most, end = 0, time.monotonic() + seconds + 60
+        process = support.start("run", "--pids", "40", "--timeout", seconds, "--", "sh", "-c",
+                                "cat /proc/self/uid_map; " + BOMBS[bomb], stderr=subprocess.DEVNULL)
+        with process:
+            base = int(process.stdout.readline().split()[1])
+            while process.poll() is None and time.monotonic() < end:
+                most = max(most, len(owned(base)))
+                assert subprocess.run(["true"], check=False).returncode == 0
+        assert process.returncode == 124
+        assert until(lambda: not owned(base))
+        return most
+
+    most = support.given_time(explode, lambda most: most > 30 or bomb == "shell", (3, 10, 30))
     assert most <= 42 and (most > 30 or bomb == "shell"), most  # a shell that cannot fork gives up
-    assert until(lambda: not owned(base))
 
 
 def test_f1_threads_count_too():
