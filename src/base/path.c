@@ -177,7 +177,7 @@ int path_each(int dir, path_visit visit, void *user) {
         (void)close(copy);
         return -ENOMEM;
     }
-    const char *name;
+    const char *name = ""; /* analysers do not know that errno is never negative */
     int r;
     while ((r = path_next(d, &name)) > 0) {
         r = visit(user, dir, name);
