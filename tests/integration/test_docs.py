@@ -110,10 +110,18 @@ def test_every_state_is_explained():
     assert len(states) > 8 and not [s for s in states if f"`{s}`" not in page]
 
 
+def anchors(page):
+    """Of the headings of a page, as those who show it make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
 def test_links_lead_somewhere():
     missing = []
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            if not (page.parent / link).exists():
-                missing.append(f"{page.name}: {link}")
+        for link, place in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+            target = page.parent / link if link else page
+            if not target.exists() or (place and target.suffix == ".md" and place not in anchors(target)):
+                missing.append(f"{page.name}: {link}#{place}")
     assert not missing
