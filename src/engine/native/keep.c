@@ -21,7 +21,7 @@
 #include "engine/native/syscalls.h"
 
 enum {
-    FREEZE_MS = 500,
+    FREEZE_MS = 3000, /* on a busy machine each process has to get its turn to stand still */
     LOCK_MS = 5000,
     INIT_PIDS = 2, /* as of every sandbox: cay-init and the process that serves a command */
     EVENTS_MAX = 64,
