@@ -206,7 +206,7 @@ def test_nobody_there():
         pass
     start = time.monotonic()
     fails(manifest(reg, "app:1"), UNAVAILABLE, reg.host, "cannot be reached", "check")
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 25
     fails(probe("manifest", "no-such-host.invalid/app:1"), UNAVAILABLE, "no-such-host.invalid",
           "cannot be found")
 
@@ -339,7 +339,7 @@ def test_stalled_manifest(image):
     with registry.fake(image, manifest=registry.stall) as reg:
         start = time.monotonic()
         fails(manifest(reg, "app:1", "--stall", 500, "--attempts", 2), TIMEOUT, "silent", reg.host)
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 25
 
 
 def test_dripping_manifest(image):
@@ -390,7 +390,7 @@ def test_connection_that_is_never_answered(image):
     with registry.fake(image, every=never) as reg:
         start = time.monotonic()
         fails(manifest(reg, "app:1", "--stall", 500, "--attempts", 2), TIMEOUT)
-        assert time.monotonic() - start < 15
+        assert time.monotonic() - start < 25
 
 
 @pytest.mark.parametrize("lie", [registry.endless, registry.huge(100 << 20)],
@@ -585,7 +585,7 @@ def test_retry_after(image):
     with registry.fake(image, every=failing_first(1, 429, {"Retry-After": "3"})) as reg:
         start = time.monotonic()
         assert manifest(reg, "app:1").stdout == image.manifest.data
-        assert 3 <= time.monotonic() - start < 15
+        assert 3 <= time.monotonic() - start < 60
     with registry.fake(image, every=failing_first(99, 429)) as reg:
         fails(manifest(reg, "app:1", "--attempts", 2), LIMIT, "429", "wait, or log in")
 

@@ -435,7 +435,7 @@ static void test_prefixes(void **state) {
     struct world *w = *state;
     struct db *db = NULL;
     struct cay_error err = {0};
-    struct sandbox_record r = {.state = SANDBOX_STOPPED};
+    struct sandbox_record r = {.state = SANDBOX_STOPPED, .auto_delete_minutes = -1};
     assert_int_equal(db_open("cay.db", &db, &err), 0);
     for (unsigned i = 0; i < 7; i++) {
         assert_int_equal(str_format(r.id, sizeof r.id, "abcd%u00000000000", i), 0);
