@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "manager/audit.h"
 #include "manager/key.h"
+#include "wire/client_exec.h"
 
 struct builds;
 struct contexts;
@@ -92,7 +93,7 @@ struct call {
     struct buf fault_list;   /* an array in JSON: each of the errors, if there are several */
     struct buf fault_output; /* what a command printed that was ended before it was answered */
     bool fault_is_cut;       /* that is not all of it; fault_file has the rest, or is "" */
-    char fault_file[64];
+    char fault_file[EXEC_FILE_SIZE];
     struct answer answer;
 };
 
