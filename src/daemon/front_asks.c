@@ -1,3 +1,4 @@
+/* What only the supervisor can do (images, archives, networks), for the manager and clients. */
 #include <errno.h>
 #include <stdlib.h>
 

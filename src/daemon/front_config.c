@@ -1,3 +1,4 @@
+/* What the configuration means to the parts of the front, at the start and when it is read anew. */
 #include "api/metrics.h"
 #include "base/auto.h"
 #include "base/error.h"

@@ -1,5 +1,7 @@
 
 
+# The second part of what python_parquet_bytes.py begins with: what values mean, and tables of them.
+
 # ---- what values mean ----
 
 DATA, DICTIONARY, DATA_2 = 0, 2, 3
