@@ -23,7 +23,9 @@ struct ws;
 enum {
     CALL_BODY_MAX = 1024 * 1024,
     CALL_CODE_MAX = 16 * 1024 * 1024, /* the same where a program is part of it */
-    CALL_ANSWER_MAX = 64 * 1024 * 1024,
+    /* All output of a session's command, 10 MiB together and 8 MiB of each stream, if it is of
+     * bytes that take six characters in JSON. */
+    CALL_ANSWER_MAX = 160 * 1024 * 1024,
 };
 
 /* An answer that comes bit by bit. */

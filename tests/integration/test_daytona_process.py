@@ -319,6 +319,14 @@ def test_a_session_remembers(box):
     assert whole not in box.good("GET", "/process/session")
 
 
+def test_the_longest_answer_of_a_session(box):
+    """As much as is kept of both streams, of a byte that takes six characters in JSON."""
+    kept = 8 << 20
+    answer = box.session("long").run(f"head -c {kept + 1} /dev/zero; head -c {kept + 1} /dev/zero >&2")
+    assert [answer[name].count("\0") for name in ("stdout", "stderr")] == [kept, kept]
+    assert answer["exitCode"] == 0 and answer["output"].count("\0") >= kept
+
+
 def test_sessions_have_any_id(box):
     for name, path in (("my session", "my%20session"), ("a/b", "a%2Fb"), ("größe", "gr%C3%B6%C3%9Fe"),
                        ("b.xyz", "b.xyz")):

@@ -22,6 +22,13 @@ def test_the_memory_limit_bites(make):
     assert box.stats()["memoryLimit"] == 64 * MB
 
 
+@pytest.mark.parametrize("user", ["0", "1000"])
+def test_the_kernel_is_told_who_may_go(box, user):
+    """When memory runs out, commands go before whoever serves them: they have the higher score."""
+    scores = box.says("cat /proc/1/oom_score_adj /proc/self/oom_score_adj", USER=user).split()
+    assert int(scores[1]) == min(int(scores[0]) + 250, 1000)
+
+
 @needs("memory")
 def test_memory_is_counted(make):
     box = make(memory=128 * MB)
