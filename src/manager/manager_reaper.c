@@ -109,7 +109,7 @@ enum chore {
     CHORE_SAVE
 };
 
-static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *turns) {
+static enum chore choose(struct manager *m, struct sandbox *s, unsigned *turns) {
     enum chore what = CHORE_NOTHING;
     (void)pthread_mutex_lock(&m->lock);
     *turns = s->turns;
@@ -127,6 +127,8 @@ static enum chore choose(struct manager *m, const struct sandbox *s, unsigned *t
         what = CHORE_RECOVER;
     else if (s->unsaved || s->record.active_ms != s->saved_active_ms)
         what = CHORE_SAVE;
+    if (what != CHORE_STOP)
+        s->silent_since = 0; /* it is not asked any more; the next silence is another one */
     (void)pthread_mutex_unlock(&m->lock);
     return what;
 }

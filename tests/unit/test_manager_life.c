@@ -2,8 +2,11 @@
  * clean-up, ends that nobody asked for, threads. */
 #include "manager_env.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
+
+#include "wire/wire.h"
 
 /* ---- adoption: what the row says, what the engine has, what becomes of both ---- */
 
@@ -325,6 +328,62 @@ static void test_silence(void **state) {
     (void)close(listener);
 }
 
+/* A cay-init that is slow: it answers the second question after an operation, and all that follow,
+ * with a command that runs. Who only connects is an operation. */
+struct slow_init {
+    int listener;
+    atomic_uint questions; /* that are over */
+};
+
+static void *answer_late(void *arg) {
+    struct slow_init *s = arg;
+    char request[256];
+    int vain = INT_MAX;
+    for (int fd; (fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0; (void)close(fd)) {
+        struct buf b = BUF_INIT(64);
+        bool is_question = read(fd, request, sizeof request) > 0;
+        wire_put_number(&b, WIRE_TAG_COMMANDS, 1);
+        if (!is_question)
+            vain = 1;
+        else if (vain-- == 0 && wire_send(fd, WIRE_DONE, &b) == 0)
+            vain = 0;
+        while (read(fd, request, sizeof request) > 0)
+            ;
+        atomic_fetch_add(&s->questions, is_question);
+        buf_free(&b);
+    }
+    return NULL;
+}
+
+/* What counts is how long it has been silent since it may be stopped, not since it once was. */
+static void test_silence_of_before(void **state) {
+    struct world *w = *state;
+    pthread_t init;
+    struct operation *op;
+    w->options.limits.cleanup_interval_ms = w->options.limits.idle_timeout_ms = 50;
+    w->options.limits.silence_ms = 2500;
+    open_manager(w);
+    const char *id = make_box(w, "lab");
+    struct slow_init s = {0};
+    s.listener = fcntl(fake_find(&w->fake, id)->listener, F_DUPFD_CLOEXEC, 3);
+    assert_int_equal(pthread_create(&init, NULL, answer_late, &s), 0);
+    while (atomic_load(&s.questions) == 0)
+        sleep_ms(5);
+    int fd = begin(w, id, &op);
+    sleep_ms(2700);
+    unsigned before = atomic_load(&s.questions);
+    end(w, fd, op);
+    while (atomic_load(&s.questions) < before + 2) {
+        assert_string_equal(state_of(w, id), "started");
+        sleep_ms(5);
+    }
+    assert_string_equal(state_of(w, id), "started");
+    assert_int_equal(manager_stop_sandbox(w->m, id, NULL), 0);
+    assert_int_equal(shutdown(s.listener, SHUT_RDWR), 0);
+    assert_int_equal(pthread_join(init, NULL), 0);
+    (void)close(s.listener);
+}
+
 static void test_auto_delete(void **state) {
     struct world *w = *state;
     struct sandbox_record request = {.name = "now", .auto_delete_minutes = INTERVAL_AT_ONCE}, made;
@@ -643,6 +702,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_dead_connection, setup, teardown),
         cmocka_unit_test_setup_teardown(test_idle, setup, teardown),
         cmocka_unit_test_setup_teardown(test_silence, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_silence_of_before, setup, teardown),
         cmocka_unit_test_setup_teardown(test_auto_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(test_slow_pull, setup, teardown),
         cmocka_unit_test_setup_teardown(test_parallel_creations, setup, teardown),
