@@ -150,6 +150,7 @@ static const struct openapi_call calls[] = {
     {"GET", "/api/socket.io", NULL, "101"},
     /* ---- our own ---- */
     {"GET", OWN "/connect", NULL, "101"},
+    {"PUT", OWN "/context/{name}", "CreateContext", "200 CayContext"},
     {"POST", OWN "/snapshot", "Name", "200 CaySandbox"},
     {"GET", "/api/cay/sandbox", NULL, "200 [CaySandbox]"},
     {"POST", "/api/cay/sandbox", "CayCreate", "200 CaySandbox"},

@@ -138,6 +138,7 @@ static const struct openapi_shape shapes[] = {
      "readOnly:b profile:s tier:s network:s engine:s"},
     {"CayStats", "memoryBytes:i! memoryLimit:i! memoryPeak:i! cpuMicros:i! pids:i! oomKills:i! "
                  "oomAgeMs:i! diskBytes:i! diskLimit:i!"},
+    {"CayContext", "name:s! warm:b! whyCold:s!?"},
     {"CayEvent", "number:i! time:t! state:s! text:s!"},
     {"CayStatus", "version:s! sandboxes:i! started:i! operations:i! limit:i! shuttingDown:b! "
                   "poolSize:i! poolTarget:i! poolHits:i! poolMisses:i!"},

@@ -24,12 +24,17 @@ enum {
 
 /* ---- in a sandbox that stays ---- */
 
-void python_say(struct call *c, const char *why_cold) {
-    char text[256], shown[200];
-    struct cay_error ignored; /* it only is not said then */
-    (void)snprintf(text, sizeof text, "%s%s", why_cold == NULL ? "warm" : "cold; ",
+const char *python_how(const char *why_cold, char out[static PYTHON_HOW_SIZE]) {
+    char shown[200];
+    (void)snprintf(out, PYTHON_HOW_SIZE, "%s%s", why_cold == NULL ? "warm" : "cold; ",
                    why_cold == NULL ? "" : str_escape(shown, sizeof shown, why_cold));
-    (void)call_add_header(c, "X-Cay-Python", text, &ignored);
+    return out;
+}
+
+void python_say(struct call *c, const char *why_cold) {
+    char text[PYTHON_HOW_SIZE];
+    struct cay_error ignored; /* it only is not said then */
+    (void)call_add_header(c, "X-Cay-Python", python_how(why_cold, text), &ignored);
 }
 
 const char *python_why_cold(bool is_changed) {

@@ -29,7 +29,10 @@ int python_run_code(struct call *c, const struct python_code *code, struct toolb
                     struct exec_outcome *ret, struct cay_python_result *ret_report,
                     struct cay_error *err);
 
-/* Says by a header of the answer that the interpreter is warm (why_cold NULL), or why it is not. */
+enum { PYTHON_HOW_SIZE = 256 };
+/* "warm" (why_cold NULL), or "cold; " and why. */
+const char *python_how(const char *why_cold, char out[static PYTHON_HOW_SIZE]);
+/* Says the same by a header of the answer. */
 void python_say(struct call *c, const char *why_cold);
 /* Why one that was to be woken in a sandbox that stays is not. */
 const char *python_why_cold(bool is_changed);

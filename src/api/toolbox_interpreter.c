@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "api/python.h"
+#include "api/sheet.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/id.h"
@@ -138,11 +139,11 @@ static int list(struct call *c, struct cay_error *err) {
     return r;
 }
 
-static int create(struct call *c, struct cay_error *err) {
+/* As the body says it, under this name; *ret_why as above. */
+static int create_asked(struct call *c, const char *name, bool *ret_warmable,
+                        struct cay_error *ret_why, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     const char *cwd = NULL, *language = NULL;
-    char name[ID_SIZE];
-    struct cay_error why = {0};
     int r = c->body.len == 0
                 ? 0
                 : json_parse("request body", buf_text(&c->body), c->body.len, &doc, err);
@@ -155,17 +156,58 @@ static int create(struct call *c, struct cay_error *err) {
     if (r == 0 && (language = context_language(language, err)) == NULL)
         r = -(int)err->code;
     if (r == 0)
-        r = id_new(name, err);
-    if (r == 0)
-        r = interpreter_create(c, name, language, cwd != NULL && cwd[0] != '\0' ? cwd : NULL, &why,
-                               err);
+        r = interpreter_create(c, name, language, cwd != NULL && cwd[0] != '\0' ? cwd : NULL,
+                               ret_why, err);
     if (r < 0)
         return r;
-    if (can_be_warm(c, language))
-        python_say(c, why.message[0] == '\0' ? NULL : why.message);
+    *ret_warmable = can_be_warm(c, language);
+    if (*ret_warmable)
+        python_say(c, ret_why->message[0] == '\0' ? NULL : ret_why->message);
+    return 0;
+}
+
+static int create(struct call *c, struct cay_error *err) {
+    char name[ID_SIZE];
+    struct cay_error why = {0};
+    bool warmable = false;
+    int r = id_new(name, err);
+    if (r == 0)
+        r = create_asked(c, name, &warmable, &why, err);
+    if (r < 0)
+        return r;
     struct jsonw w = JSONW_INIT(&c->answer.body);
     struct listing l = {.w = &w, .only = name};
     return put_contexts(c, &l, err);
+}
+
+/* ---- making one that has a name, for `cay context` ---- */
+
+struct made {
+    const char *name, *why_cold; /* "": it is warm, or no Python */
+    bool is_warm;
+};
+
+static void write_made(struct sheet *s, const void *row) {
+    const struct made *m = row;
+    sheet_string(s, "name", m->name);
+    sheet_bool(s, "warm", m->is_warm);
+    sheet_optional(s, "whyCold", m->why_cold);
+}
+
+static const struct made nothing_made = {.name = "", .why_cold = ""};
+static const struct sheet_kind shape_made = {write_made, sizeof(struct made), &nothing_made};
+
+static int create_named(struct call *c, struct cay_error *err) {
+    struct cay_error why = {0};
+    bool warmable = false;
+    int r = create_asked(c, c->args.v[1], &warmable, &why, err);
+    if (r < 0)
+        return r;
+    const struct made made = {.name = c->args.v[1],
+                              .why_cold = why.message,
+                              .is_warm = warmable && why.message[0] == '\0'};
+    call_answer(c, &shape_made, &made);
+    return 0;
 }
 
 /* ---- changing ---- */
@@ -214,6 +256,7 @@ static int execute(struct call *c, struct cay_error *err) {
 }
 
 static const struct route routes[] = {
+    {"PUT", "/api/cay/sandbox/{who}/context/{name}", create_named, NEED_SANDBOXES},
     {"POST", "/toolbox/{who}/process/interpreter/context", create, NEED_SANDBOXES},
     {"GET", "/toolbox/{who}/process/interpreter/context", list, NEED_SANDBOXES},
     {"DELETE", "/toolbox/{who}/process/interpreter/context/{context}", delete, NEED_SANDBOXES},

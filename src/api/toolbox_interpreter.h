@@ -43,6 +43,7 @@ void interpreter_tell_record(struct interpreter_teller *t, const struct context_
 void interpreter_tell_file(struct interpreter_teller *t, bool is_stderr, const char *path);
 /* {"type":"control","text":"restarted"} */
 void interpreter_tell_restart(struct interpreter_teller *t);
-/* The last one: "completed" or "interrupted", with the exit code. */
+/* The last one: "completed" or "interrupted", with the exit code. python says how the context that
+ * was made for it began, as the header X-Cay-Python does; "": none was. */
 void interpreter_tell_end(struct interpreter_teller *t, const char *text, int exit_code,
-                          bool is_oom);
+                          bool is_oom, const char *python);

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "api/python.h"
 #include "api/toolbox_interpreter.h"
 #include "api/ws.h"
 #include "base/clock.h"
@@ -42,8 +43,9 @@ struct run {
     struct wire_reader reader;
     struct context_reader report;
     struct interpreter_teller tell;
-    bool is_new;   /* the interpreter: the one before had ended */
-    bool was_told; /* that it is */
+    bool is_new;                  /* the interpreter: the one before had ended */
+    bool was_told;                /* that it is */
+    char python[PYTHON_HOW_SIZE]; /* how it began, if it was made for this run */
     int64_t began_ms;
 };
 
@@ -147,10 +149,12 @@ static int wait_for_turn(struct run *r) {
 }
 
 /* Somebody else may have made it in this moment. */
-static int make_default(const struct run *r, struct cay_error *err) {
-    struct cay_error why = {0}; /* nobody is there to be told */
+static int make_default(struct run *r, struct cay_error *err) {
+    struct cay_error why = {0};
     int failed =
         interpreter_create(r->call, CONTEXT_DEFAULT, context_language(NULL, err), NULL, &why, err);
+    if (failed == 0 && r->call->interpreters != NULL)
+        (void)python_how(why.message[0] == '\0' ? NULL : why.message, r->python);
     return failed == -CAY_CONFLICT ? 0 : failed;
 }
 
@@ -219,7 +223,7 @@ static void finish(struct run *r, const struct exec_outcome *o) {
     }
     bool was_interrupted = o->exit_code == INTERRUPTED && !o->fatal;
     interpreter_tell_end(&r->tell, was_interrupted ? "interrupted" : "completed", o->exit_code,
-                         is_oom);
+                         is_oom, r->python);
     ws_close(r->ws, CLOSE_DONE, "");
 }
 

@@ -181,11 +181,13 @@ void interpreter_tell_restart(struct interpreter_teller *t) {
 }
 
 void interpreter_tell_end(struct interpreter_teller *t, const char *text, int exit_code,
-                          bool is_oom) {
+                          bool is_oom, const char *python) {
     struct jsonw w = begin(t, "control");
     jsonw_put_string(&w, "text", text);
     jsonw_put_integer(&w, "exitCode", exit_code);
     if (is_oom)
         jsonw_put_bool(&w, "oomKilled", true);
+    if (python[0] != '\0')
+        jsonw_put_string(&w, "python", python);
     send(t, &w);
 }

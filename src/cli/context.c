@@ -1,15 +1,22 @@
 /* `cay context`: interpreters that stay in a sandbox, with what they know. */
 #include "cli/context.h"
 
+#include <limits.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/jsonw.h"
+#include "base/path.h"
+#include "base/str.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/sandbox.h"
 #include "cli/session_list.h"
+#include "client/table.h"
 #include "lib/context.h"
 
 int context_open(struct session_verb *v, const char *sandbox) {
@@ -18,18 +25,114 @@ int context_open(struct session_verb *v, const char *sandbox) {
     return r;
 }
 
-int context_make(struct session_verb *v, const char *name, const struct context_wish *wish) {
+/* ---- making ---- */
+
+static const char *find_why_cold(const struct context_wish *wish) {
+    return wish->user != NULL                          ? "--user"
+           : wish->env != NULL && wish->env[0] != NULL ? "--env"
+                                                       : NULL;
+}
+
+static int put_request(const char *sandbox, const char *name, const struct context_wish *wish,
+                       struct buf *path, struct buf *body, struct cay_error *err) {
+    char folder[PATH_MAX];
+    struct jsonw w = JSONW_INIT(body);
+    (void)buf_puts(path, "/api/cay/sandbox/");
+    daemon_put_escaped(path, sandbox);
+    (void)buf_puts(path, "/context/");
+    daemon_put_escaped(path, name);
+    jsonw_begin_object(&w);
+    if (wish->workdir != NULL) {
+        int r = path_normalize("--workdir", wish->workdir, folder, sizeof folder, err);
+        if (r == 0 && !str_is_utf8(folder, strlen(folder))) /* JSON would change its name */
+            r = error_set(err, CAY_INVALID_ARGUMENT, "the folder's name is no UTF-8");
+        if (r < 0)
+            return r;
+        jsonw_put_string(&w, "cwd", folder);
+    }
+    jsonw_end_object(&w);
+    return path->failed || body->failed ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
+}
+
+static int take_answer(const char *text, struct context_beginning *ret, struct cay_error *err) {
+    struct table t;
+    int r = table_parse(text, &t, err);
+    if (r < 0)
+        return r;
+    ret->is_warm = str_equal(table_get(&t, 0, "warm"), "true");
+    const char *why = table_get(&t, 0, "whyCold");
+    if (!ret->is_warm && why[0] != '\0') {
+        (void)snprintf(ret->why_cold, sizeof ret->why_cold, "%s", why);
+        table_unescape(ret->why_cold);
+    }
+    table_free(&t);
+    return 0;
+}
+
+/* The daemon has the interpreters, and they cannot go through a connection to the sandbox. */
+static int make_by_daemon(const struct session_verb *v, const char *sandbox, const char *name,
+                          const struct context_wish *wish, struct context_beginning *ret) {
+    const struct daemon_choice choice = sandbox_choice(v->common);
+    struct cay_error err;
+    struct daemon daemon = {0};
+    _cleanup_(buf_free) struct buf path = BUF_INIT(8192), body = BUF_INIT(64 * 1024),
+                                   answer = BUF_INIT(64 * 1024);
+    int r = put_request(sandbox, name, wish, &path, &body, &err);
+    if (r == 0)
+        r = daemon_open(&choice, &daemon, &err);
+    const struct daemon_request request = {
+        .method = "PUT", .path = buf_text(&path), .format = DAEMON_TABLE, .body = &body};
+    if (r == 0)
+        r = daemon_call(&daemon, &request, &answer, &err);
+    if (r == 0)
+        r = take_answer(buf_text(&answer), ret, &err);
+    daemon_close(&daemon);
+    return r;
+}
+
+static int make_over(struct session_verb *v, const char *name, const char *language,
+                     const struct context_wish *wish) {
     const struct session_program program = {
         .user = wish->user, .workdir = wish->workdir, .env = wish->env};
     struct session_beginning b = {0};
-    const char *language = context_language(wish->language, &v->err);
-    int r = language == NULL ? -(int)v->err.code : session_begin(v, &program, &b);
+    int r = session_begin(v, &program, &b);
     if (r == 0)
         r = context_create(&v->call, name,
                            &(struct context_start){.language = language, .env = b.env}, NULL,
                            &v->err);
     session_begun(v, &b);
     return r;
+}
+
+/* What the daemon refuses is tried by ourselves: one of another version knows nothing of it, and
+ * who does it himself hears what is wrong in words of his options. */
+int context_make(struct session_verb *v, const char *sandbox, const char *name,
+                 const struct context_wish *wish, struct context_beginning *ret) {
+    const char *language = context_language(wish->language, &v->err);
+    if (language == NULL)
+        return -(int)v->err.code;
+    const char *why = find_why_cold(wish);
+    *ret = (struct context_beginning){.is_python = str_equal(language, "python")};
+    (void)snprintf(ret->why_cold, sizeof ret->why_cold, "%s",
+                   why != NULL ? why : "the daemon has no warm interpreters");
+    if (ret->is_python && why == NULL && make_by_daemon(v, sandbox, name, wish, ret) == 0)
+        return 0;
+    int r = context_open(v, sandbox);
+    if (r == 0)
+        r = make_over(v, name, language, wish);
+    return r < 0 ? r : session_check_folder(v, sandbox, name, wish->workdir);
+}
+
+void context_put_beginning(struct jsonw *w, const struct context_beginning *b) {
+    jsonw_key(w, "interpreter");
+    if (!b->is_python) {
+        jsonw_null(w);
+        return;
+    }
+    jsonw_begin_object(w);
+    jsonw_put_bool(w, "warm", b->is_warm);
+    jsonw_put_string(w, "why_cold", b->is_warm ? NULL : b->why_cold);
+    jsonw_end_object(w);
 }
 
 /* ---- create ---- */
@@ -64,6 +167,20 @@ static const struct opt create_table[] = {
     {0},
 };
 
+static int tell_made(const struct session_verb *v, const char *name,
+                     const struct context_beginning *b) {
+    if (v->common->output != OUTPUT_JSON)
+        return session_tell_name(v, name);
+    _cleanup_(buf_free) struct buf text = BUF_INIT(4096);
+    struct jsonw w = JSONW_INIT(&text);
+    jsonw_begin_object(&w);
+    jsonw_put_string(&w, "name", name);
+    context_put_beginning(&w, b);
+    jsonw_end_object(&w);
+    (void)buf_putc(&text, '\n');
+    return verb_print(&text);
+}
+
 static int run_create(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc;
     const struct create_options *o = values;
@@ -72,10 +189,10 @@ static int run_create(const struct opt_command *cmd, void *values, int argc, cha
                                       .workdir = o->workdir,
                                       .env = (const char *const *)o->env.v};
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(&o->common);
-    if (context_open(&v, argv[0]) < 0 || context_make(&v, argv[1], &wish) < 0 ||
-        session_check_folder(&v, argv[0], argv[1], o->workdir) < 0)
+    struct context_beginning beginning;
+    if (context_make(&v, argv[0], argv[1], &wish, &beginning) < 0)
         return session_fail(&v, 0);
-    return session_tell_name(&v, argv[1]);
+    return tell_made(&v, argv[1], &beginning);
 }
 
 static const struct opt_command create = {

@@ -14,15 +14,28 @@ struct context_wish {
     const char *const *env;
 };
 
-/* Makes a context over v, which is used up by it. */
-int context_make(struct session_verb *v, const char *name, const struct context_wish *wish);
+/* How the interpreter of a context that was made began. */
+struct context_beginning {
+    bool is_python; /* there is something to tell */
+    bool is_warm;
+    char why_cold[200];
+};
+
+/* Makes a context: by the daemon, who may have an interpreter that has been started once, or over
+ * v, which is used up by it. */
+int context_make(struct session_verb *v, const char *sandbox, const char *name,
+                 const struct context_wish *wish, struct context_beginning *ret);
+
+/* The member "interpreter": null, or how it began. */
+void context_put_beginning(struct jsonw *w, const struct context_beginning *b);
 
 /* How a run ended, and what it reported. */
 struct context_told {
     const struct exec_outcome *outcome;
     const struct exec_streams *streams;
     const struct buf *report;
-    const char *figures; /* a folder for them; NULL: none */
+    const char *figures;                       /* a folder for them; NULL: none */
+    const struct context_beginning *beginning; /* if the context was made for it */
     bool oom_killed;
 };
 

@@ -61,6 +61,7 @@ struct execution {
     struct exec_streams streams;
     struct exec_outcome outcome;
     struct buf report, code;
+    struct context_beginning beginning;
     bool oom_killed;
 };
 
@@ -129,14 +130,13 @@ static int ask(struct execution *x, const char *sandbox, const char *name, int64
 }
 
 /* Somebody else may make it in this moment. */
-static int make(const struct execution *x, const char *sandbox, const char *name,
-                struct cay_error *err) {
+static int make(struct execution *x, const char *sandbox, const char *name, struct cay_error *err) {
     const struct context_wish wish = {.language = x->o->language};
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(&x->o->common);
-    int r = context_open(&v, sandbox);
-    if (r == 0)
-        r = context_make(&v, name, &wish);
+    int r = context_make(&v, sandbox, name, &wish, &x->beginning);
     *err = v.err;
+    if (r < 0)
+        x->beginning = (struct context_beginning){0};
     return r == -CAY_CONFLICT ? 0 : r;
 }
 
@@ -179,6 +179,7 @@ static int tell(struct execution *x, int failed) {
                                       .streams = &x->streams,
                                       .report = &x->report,
                                       .figures = x->o->figures,
+                                      .beginning = &x->beginning,
                                       .oom_killed = x->oom_killed};
     if (failed == 0)
         failed = context_tell(&x->v, &told, &x->v.err);

@@ -166,6 +166,7 @@ int context_tell_json(const struct session_verb *v, const struct context_told *t
     session_put_files(&w, o);
     jsonw_put_bool(&w, "restarted", o->restarted);
     jsonw_put_bool(&w, "ended", o->fatal);
+    context_put_beginning(&w, t->beginning);
     put_exception(&w, t->report);
     jsonw_key(&w, "results");
     put_all(&w, t->report, CONTEXT_RESULT);

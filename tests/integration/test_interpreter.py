@@ -299,7 +299,8 @@ def test_an_interpreter_that_the_memory_ran_out_for(daemon):
     small = Interpreter(daemon, "hog", memory="64m")
     run = small.default.run("print('first', flush=True)\na = [bytearray(b'x') * (1 << 20) for _ in range(1 << 10)]")
     assert run.error["value"] == "the interpreter was killed: the sandbox is out of memory" and run.out == "first\n"
-    assert run.all("control")[-1] == {"type": "control", "text": "completed", "exitCode": 137, "oomKilled": True}
+    how = "warm" if daemon.env["CAY_PYTHON_WARM"] == "true" else "cold; python.warm is false"
+    assert run.all("control")[-1] == {"type": "control", "text": "completed", "exitCode": 137, "oomKilled": True, "python": how}
     run = small.default.run("print(2)")
     assert run.out == "2\n" and run.control == ["restarted", "completed"] and run.error is None
     assert "oomKilled" not in run.all("control")[-1]
