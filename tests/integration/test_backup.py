@@ -116,7 +116,9 @@ def test_files_that_are_lost_come_back(daemon):
 def test_it_runs_on(daemon):
     """It stands still while files are copied, and then goes on where it was."""
     with box(daemon) as who:
-        run(daemon, who, "sh", "-c", "(while :; do date +%s%N >/workspace/tick; done) >/dev/null 2>&1 &")
+        # There is something before the backup: a busy host may not let the loop begin until after it.
+        run(daemon, who, "sh", "-c", "(while :; do date +%s%N >/workspace/tick; done) >/dev/null 2>&1 & "
+            "until [ -s /workspace/tick ]; do sleep 0.01; done")
         assert back_up(daemon, who)["backupState"] == "Completed"
         before = run(daemon, who, "cat", "/workspace/tick")
         assert until(lambda: run(daemon, who, "cat", "/workspace/tick") not in ("", before), SOON)
