@@ -18,19 +18,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "engine"))
 from boxes import Box  # noqa: E402
 
 
+@contextlib.contextmanager
+def opened(kind):
+    """This engine, with its daemon."""
+    why = kind.missing()
+    if why:
+        pytest.skip(why)
+    found = kind()
+    try:
+        found.start()
+        yield found
+    finally:
+        found.close()
+
+
 def engine_of(kind):
-    """A fixture of the module: this engine, with its daemon."""
+    """A fixture of the module that has one."""
     @pytest.fixture(scope="module")
     def engine():
-        why = kind.missing()
-        if why:
-            pytest.skip(why)
-        found = kind()
-        try:
-            found.start()
+        with opened(kind) as found:
             yield found
-        finally:
-            found.close()
     return engine
 
 

@@ -21,14 +21,16 @@
 enum { BODY_MAX = 1 << 20 };
 
 /* An image with the configuration of the one that the sandbox was made from: that of the container
- * starts cay-init. The container stands still. */
-static int commit(struct docker_engine *d, const char *id, const char *image, const char *more,
+ * starts cay-init. The container stands still. ret_may_come: Docker may still make it later. */
+static int commit(struct docker_engine *d, const char *id, const char *image,
+                  const char *repository, const char *tag, bool *ret_may_come,
                   char ret[static HEX_SIZE], struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     _cleanup_(buf_free) struct buf body = BUF_INIT(BODY_MAX);
     char path[DOCKER_PATH_SIZE];
     struct image from = IMAGE_NONE;
-    if (str_format(path, sizeof path, "/commit?container=cay-%s&pause=0%s", id, more) < 0)
+    if (str_format(path, sizeof path, "/commit?container=cay-%s&pause=0&repo=%s&tag=%s", id,
+                   repository, tag) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
     int r = image_open(d->home, image, &from, err);
     if (r < 0)
@@ -43,18 +45,10 @@ static int commit(struct docker_engine *d, const char *id, const char *image, co
                                .body_len = body.len,
                                .timeout_ms = DOCKER_SLOW_MS};
     r = docker_do(d->api, &call, &a, err);
+    *ret_may_come = a.status == 0;
     if (r == 0)
         r = docker_parse_image_id(buf_text(&a.body), a.body.len, ret, err);
     return r < 0 ? error_prefix(err, "making an image of the container") : 0;
-}
-
-static int remove_image(struct docker_engine *d, const char *name, struct cay_error *err) {
-    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    char path[DOCKER_PATH_SIZE];
-    if (str_format(path, sizeof path, "/images/%s", name) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the name of an image");
-    int r = docker_do(d->api, &(struct docker_call){.method = "DELETE", .path = path}, &a, err);
-    return r == -CAY_NOT_FOUND ? 0 : r;
 }
 
 /* ---- archives ---- */
@@ -81,18 +75,27 @@ static bool is_marked(const struct docker_engine *d, const char *id) {
            faccessat(d->folder, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+/* One of a time that did not come to its end would lose its name to the next, and stay. Docker
+ * refuses to remove the one that the container was made from, which goes with the next. */
+static void drop_unused(struct docker_engine *d, const char *id) {
+    char name[DOCKER_ARCHIVE_SIZE];
+    if (docker_archive_find(d, id, name, NULL) > 0)
+        (void)docker_image_remove(d->api, name, NULL);
+}
+
 int docker_archive(struct engine *e, const char *id, const char *image, uint64_t *ret_bytes,
                    struct cay_error *err) {
     struct docker_engine *d = docker_of(e);
     struct docker_container c;
-    char more[sizeof "&repo=" ARCHIVE "&tag=" + ID_SIZE], made[HEX_SIZE];
+    char made[HEX_SIZE];
+    bool may_come; /* then the file says that there may be one */
     int r = docker_inspect(d, id, "/json?size=1", &c, err);
-    if (r == 0 && str_format(more, sizeof more, "&repo=" ARCHIVE "&tag=%s", id) < 0)
-        r = error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
+    if (r < 0)
+        return r;
+    drop_unused(d, id);
+    r = mark(d, id, true, err);
     if (r == 0)
-        r = mark(d, id, true, err);
-    if (r == 0)
-        r = commit(d, id, image, more, made, err);
+        r = commit(d, id, image, ARCHIVE, id, &may_come, made, err);
     if (r == 0)
         *ret_bytes = c.size_rw;
     return r;
@@ -118,7 +121,7 @@ int docker_unarchive(struct engine *e, const char *id, struct cay_error *err) {
     char name[DOCKER_ARCHIVE_SIZE];
     int r = docker_archive_find(d, id, name, err);
     if (r > 0)
-        r = remove_image(d, name, err);
+        r = docker_image_remove(d->api, name, err);
     if (r >= 0)
         r = mark(d, id, false, err);
     return r < 0 ? r : image_store_unpin(d->home, id, err);
@@ -136,51 +139,46 @@ int docker_archive_from(struct docker_engine *d, const char *id, const char *ima
         r = docker_do(d->api, &(struct docker_call){.method = "POST", .path = path}, &a, err);
     (void)snprintf(name, sizeof name, "cay:%.12s", image);
     if (r == 0)
-        (void)remove_image(d, name, NULL); /* the other name keeps it, and goes with the sandbox */
+        (void)docker_image_remove(d->api, name,
+                                  NULL); /* the other name keeps it, and goes with the sandbox */
     return r;
 }
 
 /* ---- into cay's store ---- */
 
-enum { MADE_SIZE = HEX_SIZE + sizeof "sha256:" };
-
-/* Makes an image of what the container has written, in Docker (`name`) and in the store (`ret`);
- * after a failure it is in neither. */
+/* Makes an image of what the container has written, in Docker (`made`) for the moment, and in the
+ * store (`ret`). */
 static int commit_to_both(struct docker_engine *d, const char *id, const char *image,
-                          char name[static MADE_SIZE], char ret[static HEX_SIZE],
-                          struct cay_error *err) {
-    char made[HEX_SIZE];
-    int r = commit(d, id, image, "", made, err);
+                          struct docker_passing *p, char made[static HEX_SIZE],
+                          char ret[static HEX_SIZE], struct cay_error *err) {
+    char name[HEX_SIZE + sizeof "sha256:"];
+    int r = docker_passing_begin(d, p, err);
+    if (r == 0)
+        r = commit(d, id, image, DOCKER_PASSING_REPOSITORY, p->token, &p->may_come, made, err);
     if (r < 0)
         return r;
-    if (str_format(name, MADE_SIZE, "sha256:%s", made) < 0)
+    if (str_format(name, sizeof name, "sha256:%s", made) < 0)
         return error_set(err, CAY_INTERNAL, "Docker gave no id of an image");
-    r = docker_image_fetch(d->api, d->home, name, ret, err);
-    if (r < 0)
-        (void)remove_image(d, name, NULL);
-    return r;
+    return docker_image_fetch(d->api, d->home, name, ret, err);
 }
 
 int docker_commit_to_store(struct docker_engine *d, const char *id, const char *image,
                            char ret[static HEX_SIZE], struct cay_error *err) {
-    char name[MADE_SIZE];
-    int r = commit_to_both(d, id, image, name, ret, err);
-    if (r == 0)
-        (void)remove_image(d, name, NULL);
+    struct docker_passing p = DOCKER_PASSING_INIT;
+    char made[HEX_SIZE];
+    int r = commit_to_both(d, id, image, &p, made, ret, err);
+    docker_passing_end(d, &p);
     return r;
 }
 
 int docker_snapshot(struct engine *e, const char *id, const char *image, char ret[static HEX_SIZE],
                     struct cay_error *err) {
     struct docker_engine *d = docker_of(e);
-    char name[MADE_SIZE];
-    int r = commit_to_both(d, id, image, name, ret, err);
-    if (r < 0)
-        return r;
-    bool is_same = str_equal(name + strlen("sha256:"), ret);
-    if (is_same) /* else it comes from the store when it is used */
+    struct docker_passing p = DOCKER_PASSING_INIT;
+    char made[HEX_SIZE];
+    int r = commit_to_both(d, id, image, &p, made, ret, err);
+    if (r == 0 && str_equal(made, ret)) /* else it comes from the store when it is used */
         r = docker_image_name(d->api, ret, err);
-    if (r < 0 || !is_same)
-        (void)remove_image(d, name, NULL);
+    docker_passing_end(d, &p);
     return r;
 }

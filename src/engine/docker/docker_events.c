@@ -27,6 +27,8 @@ enum { LINE_MAX_BYTES = 256 * 1024, AGAIN_MS = 500, PAST_MS = 2000, SIGNAL_EXIT 
 struct stream {
     struct docker_engine *d;
     struct buf line;
+    const struct docker_answer *answer;
+    bool has_swept;
 };
 
 static bool is_closing(const struct docker_engine *d) {
@@ -51,9 +53,12 @@ static void tell(struct docker_engine *d, const char *id, int exit_code) {
 
 static void take_line(struct stream *s, const char *line, size_t len) {
     struct docker_event event;
-    if (docker_parse_event(line, len, s->d->label, &event, NULL) == 0 &&
-        str_equal(event.action, "die"))
+    if (docker_parse_event(line, len, s->d->label, &event, NULL) < 0)
+        return;
+    if (str_equal(event.action, "die"))
         tell(s->d, event.id, event.exit_code);
+    else if (str_equal(event.action, "commit")) /* perhaps for one who is gone */
+        docker_passing_sweep(s->d);
 }
 
 static int on_data(void *user, const char *data, size_t len) {
@@ -111,14 +116,21 @@ static void look(struct docker_engine *d) {
             tell(d, v[i].id, -1);
 }
 
+/* Asked about every second. What others have left is looked for when Docker is there, and after its
+ * events are heard: no end must wait for it. */
 static bool is_over(void *user) {
-    return is_closing(((const struct stream *)user)->d);
+    struct stream *s = user;
+    if (!s->has_swept && s->answer->status == 200 && !is_closing(s->d)) {
+        s->has_swept = true;
+        docker_passing_sweep(s->d);
+    }
+    return is_closing(s->d);
 }
 
 /* Returns when the stream has ended; true if there was one. */
 static bool follow(struct docker_engine *d) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
-    struct stream s = {.d = d, .line = BUF_INIT(LINE_MAX_BYTES)};
+    struct stream s = {.d = d, .line = BUF_INIT(LINE_MAX_BYTES), .answer = &a};
     struct docker_call call = {.method = "GET",
                                .path = EVENTS,
                                .timeout_ms = -1,

@@ -41,6 +41,17 @@ static int has_image(struct docker_api *api, const char *id, struct cay_error *e
     return docker_image_find(api, name, found, err);
 }
 
+int docker_image_remove(struct docker_api *api, const char *name, struct cay_error *err) {
+    _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
+    char path[DOCKER_PATH_SIZE];
+    if (str_format(path, sizeof path, "/images/%s", name) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not the name of an image");
+    int r = docker_ask(api, &(struct docker_call){.method = "DELETE", .path = path}, &a, err);
+    if (r < 0 || a.status == 404)
+        return r;
+    return a.status < 400 ? 1 : docker_refused(&a, "removing the image", err);
+}
+
 /* ---- cay-image ---- */
 
 /* What it gets and what becomes of its messages; -1 is nothing. */

@@ -15,6 +15,10 @@ int docker_image_find(struct docker_api *api, const char *name, char id[static H
 /* A name, so that `docker image prune` leaves it alone. */
 int docker_image_name(struct docker_api *api, const char *id, struct cay_error *err);
 
+/* Takes a name ("sha256:ID" is one) from an image of Docker's, which goes with its last. 1 if there
+ * was one, else 0. */
+int docker_image_remove(struct docker_api *api, const char *name, struct cay_error *err);
+
 /* Sees to it that Docker has the image with this id of cay's store. */
 int docker_image_ensure(struct docker_api *api, const char *state_dir, const char *id,
                         struct cay_error *err);

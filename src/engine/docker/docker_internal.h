@@ -84,6 +84,22 @@ enum { DOCKER_ARCHIVE_SIZE = 64 };
 int docker_archive_find(struct docker_engine *d, const char *id,
                         char name[static DOCKER_ARCHIVE_SIZE], struct cay_error *err);
 
+/* docker_passing.c: images that Docker has for a moment only, on their way into cay's store. */
+#define DOCKER_PASSING_REPOSITORY "cay-passing"
+struct docker_passing {
+    char token[ID_SIZE]; /* the tag of its name */
+    int lock;            /* on the file that says so; -1: none */
+    bool may_come;       /* Docker was asked to make it, and has not answered */
+};
+#define DOCKER_PASSING_INIT ((struct docker_passing){.lock = -1})
+/* Before it is made. */
+int docker_passing_begin(const struct docker_engine *d, struct docker_passing *ret,
+                         struct cay_error *err);
+/* The image goes, unless it has got another name. */
+void docker_passing_end(const struct docker_engine *d, struct docker_passing *p);
+/* Removes what has lost its maker. */
+void docker_passing_sweep(struct docker_engine *d);
+
 /* docker_backup.c: see engine.h. */
 int docker_backup(struct engine *e, const char *id, const char *image, uint64_t max_bytes,
                   uint64_t *ret_bytes, struct cay_error *err);
