@@ -276,6 +276,11 @@ def _cay_context(end=None):
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code in ours:
             trace = trace.tb_next
+        last = trace
+        while last is not None:
+            if last.tb_next is not None and last.tb_next.tb_frame.f_code is on_interrupt.__code__:
+                last.tb_next = None
+            last = last.tb_next
         return trace
 
     def tell_error(error, name):

@@ -139,6 +139,7 @@ def test_both_streams_come_while_it_runs(python):
     run.until("two")
     assert python.interrupt().status == 200
     assert run.end().control == ["interrupted"] and run.error["name"] == "KeyboardInterrupt"
+    assert run.error["traceback"].splitlines()[-2:] == ["    while True: pass", "KeyboardInterrupt"]
 
 
 def test_characters_are_whole(python):
