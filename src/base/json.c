@@ -42,6 +42,11 @@ static const char *check_shape(const char *text, size_t len) {
 
 static int refuse_syntax(const char *what, const json_error_t *e, struct cay_error *err) {
     char shown[JSON_ERROR_TEXT_LENGTH];
+    if (json_error_code(e) == json_error_null_character) {
+        error_set(err, CAY_INVALID_ARGUMENT, "%s: line %d, column %d: a text with a NUL (\\u0000)",
+                  what, e->line, e->column);
+        return error_remedy(err, "leave it away: code, names and arguments have none");
+    }
     int r = error_set(err, CAY_INVALID_ARGUMENT, "%s: line %d, column %d: %s", what, e->line,
                       e->column, str_escape(shown, sizeof shown, e->text));
     (void)error_remedy(err, "send one well-formed JSON object or array");

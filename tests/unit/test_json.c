@@ -50,7 +50,7 @@ static void texts(void **state) {
         {"[\"\xff\"]", 0, "unable to decode"},
         {"[\"\xc0\xaf\"]", 0, "unable to decode"},
         {"[\"\\ud800\"]", 0, "test: line"},
-        {"[\"a\\u0000b\"]", 0, "\\u0000"},
+        {"[\"a\\u0000b\"]", 0, "a text with a NUL (\\u0000)"},
         {"{\"a\\u0000\":1}", 0, "NUL byte in object key"},
         {"[\"a\0b\"]", 7, "test: line"},
         {"{}\0", 3, "test: line"},
