@@ -208,7 +208,7 @@ int python_freeze(python_exec_fn *run, void *arg, enum python_kind kind, const c
 /* ---- waking it once, before anybody relies on it ---- */
 
 struct cay_python python_proof(int warm) {
-    return (struct cay_python){.name = "<hot>", .code = "", .warm = warm};
+    return (struct cay_python){.name = "/", .code = "", .warm = warm};
 }
 
 int python_judge_proof(int ran, const struct cay_python_result *result, int file,

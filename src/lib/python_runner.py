@@ -10,7 +10,7 @@ def _cay_run(end=None):
     VERSION, TYPE, MESSAGE, TRACEBACK, FRAME, FIGURE, CHART, SVG = range(1, 9)
     REPORT, FRAMES_MAX, FIGURES_MAX = 200, 50, 16
     TEXT_MAX, CHART_MAX, SVG_MAX = 1 << 16, 1 << 20, 2 << 20
-    HOT = "<hot>"  # in place of a program: python_proof()
+    HOT = "/"  # no program has that name: python_proof()
     REHEARSALS, SCORE = 4, b"\0\0\0\0\2\0\0\0-c\x08\0\0\0print(1)"
 
     def read(count):

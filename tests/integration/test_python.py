@@ -44,6 +44,12 @@ def test_a_file_with_arguments_and_input(folder):
     assert done.stdout == b"prog.py ['x', '--y']\nfirst rest\n", done.stderr
 
 
+@pytest.mark.parametrize("name", ["<hot>", "<string>", "a b'\n.py"])
+def test_a_file_with_an_odd_name_is_a_program_too(folder, name):
+    (folder / name).write_text("print(1)")
+    assert execute(name, cwd=folder).stdout == b"1\n"
+
+
 def test_standard_input_as_the_program():
     done = execute("-", "a", input=b"import sys\nprint(sys.argv, sys.stdin.read() == '')")
     assert done.stdout == b"['-', 'a'] True\n", done.stderr
