@@ -78,6 +78,10 @@ static bool is_fresh(struct interpreters *all, struct frozen *f) {
     return true;
 }
 
+static bool was_refused(const struct frozen *f) {
+    return f->refused_at != 0 && f->used_at - f->refused_at < REFUSED_MS;
+}
+
 int frozen_get(struct interpreters *all, const char *image, int *ret, uint64_t *ret_number,
                struct cay_error *why) {
     if (!all->warm)
@@ -87,12 +91,12 @@ int frozen_get(struct interpreters *all, const char *image, int *ret, uint64_t *
         f = add(all, image);
     f->used_at = clock_ms();
     if (!is_fresh(all, f)) {
-        if (f->refused_at != 0 && f->used_at - f->refused_at < REFUSED_MS)
+        if (was_refused(f))
             return error_set(why, CAY_UNSUPPORTED, "%s", f->why);
         want(all, f);
         return error_set(why, CAY_UNAVAILABLE, "the warm interpreter is being made");
     }
-    if (f->used_at - f->made_at >= AHEAD_MS)
+    if (f->used_at - f->made_at >= AHEAD_MS && !was_refused(f))
         want(all, f); /* so that nobody waits for the next */
     *ret_number = f->number;
     *ret = fcntl(f->fd, F_DUPFD_CLOEXEC, 3);
@@ -217,10 +221,10 @@ static void settle(struct interpreters *all, const char *image, uint64_t rules, 
     if (f == NULL || all->rules != rules)
         return;
     f->wanted = false;
-    f->made_at = f->checked_at = clock_ms();
     if (r == 0) {
         fd_close(&f->fd);
         f->fd = TAKE_FD(*fd);
+        f->made_at = f->checked_at = clock_ms();
         f->mark = mark;
         f->number = ++all->last_number;
         f->refused_at = 0;

@@ -89,17 +89,57 @@ static void warm_can_be_off(void **state) {
     interpreters_free(all);
 }
 
+/* Until the worker has failed to make one. */
+static void wait_for_refusal(struct interpreters *all) {
+    (void)pthread_mutex_lock(&all->lock);
+    while (all->frozen[0].refused_at == 0)
+        (void)pthread_cond_wait(&all->changed, &all->lock);
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
 static void the_first_is_cold_and_says_so(void **state) {
     (void)state;
     struct interpreters *all = make(true);
     struct sandbox_record box = box_of("0123456789abcdef");
     assert_string_equal(ask(all, &box, NULL), "the warm interpreter is being made");
     /* The worker has failed to make one by then: that is remembered, and not tried for a while. */
-    (void)pthread_mutex_lock(&all->lock);
-    while (all->frozen[0].refused_at == 0)
-        (void)pthread_cond_wait(&all->changed, &all->lock);
-    (void)pthread_mutex_unlock(&all->lock);
+    wait_for_refusal(all);
     assert_string_equal(ask(all, &box, NULL), "no sandbox today");
+    interpreters_free(all);
+}
+
+/* That there is no newer one makes an old one neither younger nor fit for use. */
+static void one_that_does_not_fit_stays_so_when_no_other_can_be_made(void **state) {
+    (void)state;
+    static const struct {
+        int64_t age_ms;
+        bool is_changed;
+    } rows[] = {{10 * 1000, true}, {(int64_t)PYTHON_AGE_MAX_S * 1000 + 1, false}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct interpreters *all = make(true);
+        struct sandbox_record box = box_of("0123456789abcdef");
+        put_frozen(all, 7);
+        all->frozen[0].made_at = all->frozen[0].checked_at = clock_ms() - rows[i].age_ms;
+        all->frozen[0].mark ^= rows[i].is_changed;
+        assert_string_equal(ask(all, &box, NULL), "the warm interpreter is being made");
+        wait_for_refusal(all);
+        assert_string_equal(ask(all, &box, NULL), "no sandbox today");
+        interpreters_free(all);
+    }
+}
+
+static void an_old_one_is_used_on_when_no_other_can_be_made(void **state) {
+    (void)state;
+    struct interpreters *all = make(true);
+    struct sandbox_record box = box_of("0123456789abcdef");
+    put_frozen(all, 7);
+    int64_t made_at = clock_ms() - (int64_t)(PYTHON_AGE_MAX_S - 300) * 1000;
+    all->frozen[0].made_at = made_at;
+    assert_string_equal(ask(all, &box, NULL), "");
+    wait_for_refusal(all);
+    assert_true(all->frozen[0].made_at == made_at);
+    assert_string_equal(ask(all, &box, NULL), "");
+    assert_false(all->frozen[0].wanted); /* it is not tried again with each program */
     interpreters_free(all);
 }
 
@@ -196,6 +236,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warm_can_be_off),
         cmocka_unit_test(the_first_is_cold_and_says_so),
+        cmocka_unit_test(one_that_does_not_fit_stays_so_when_no_other_can_be_made),
+        cmocka_unit_test(an_old_one_is_used_on_when_no_other_can_be_made),
         cmocka_unit_test(what_makes_a_program_cold),
         cmocka_unit_test(a_changed_sandbox_is_not_tried_until_the_next_is_frozen),
         cmocka_unit_test(many_changed_sandboxes_are_bounded),
