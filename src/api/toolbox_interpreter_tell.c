@@ -114,14 +114,6 @@ static void put_chart(struct jsonw *w, const struct context_item *item) {
     json_write(&root, w);
 }
 
-/* A type that occurs twice would be a key that does. */
-static bool is_repeated(const struct context_record *r, size_t index) {
-    for (size_t i = 0; i < index; i++)
-        if (str_equal(r->items[i].type, r->items[index].type))
-            return true;
-    return false;
-}
-
 static void tell_result(struct interpreter_teller *t, const struct context_record *r) {
     struct jsonw w = begin(t, "result");
     jsonw_put_bool(&w, "isLast", r->is_last);
@@ -134,7 +126,7 @@ static void tell_result(struct interpreter_teller *t, const struct context_recor
             chart = item;
             continue;
         }
-        if (is_repeated(r, i))
+        if (context_is_repeated(r, i))
             continue;
         jsonw_key(&w, item->type);
         if (context_is_text(item))

@@ -96,6 +96,8 @@ static void put_result(struct jsonw *w, const struct context_record *r) {
     jsonw_key(w, "data");
     jsonw_begin_object(w);
     for (size_t i = 0; i < r->count; i++) {
+        if (context_is_repeated(r, i))
+            continue;
         jsonw_key(w, r->items[i].type);
         if (context_is_text(&r->items[i]))
             jsonw_bytes(w, r->items[i].data, r->items[i].len);

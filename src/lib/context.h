@@ -63,6 +63,10 @@ struct context_record {
     size_t count;
 };
 
+/* Whether a result has the type of this item before: in JSON that would be a key that occurs twice.
+ */
+bool context_is_repeated(const struct context_record *r, size_t index);
+
 /* Takes records out of a stream. */
 struct context_reader {
     struct buf in;

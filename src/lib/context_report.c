@@ -13,6 +13,13 @@ bool context_is_text(const struct context_item *item) {
            str_ends(item->type, "+xml");
 }
 
+bool context_is_repeated(const struct context_record *r, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (str_equal(r->items[i].type, r->items[index].type))
+            return true;
+    return false;
+}
+
 static uint32_t number_at(const char *p) {
     uint32_t n;
     memcpy(&n, p, sizeof n);

@@ -67,6 +67,24 @@ def test_results_as_json(cay):
     assert result["timed_out"] and result["stdout"] == "x\n" and not result["ended"]
 
 
+def test_a_type_that_a_result_has_twice_is_told_once(cay):
+    """Which only code that forges reports brings about; objects of JSON have a key once."""
+    code = """
+import os, struct
+items = [b'text/plain\\0first', b'text/plain\\0second', b'text/html\\0<b>']
+data = b'\\1' + b''.join(struct.pack('<I', len(i)) + i for i in items)
+for fd in os.listdir('/proc/self/fd'):
+    try:
+        if os.readlink(f'/proc/self/fd/{fd}').endswith('.rep'):
+            os.write(int(fd), b'\\2' + struct.pack('<I', len(data)) + data)
+    except OSError: pass
+"""
+    text = cay("run", "-o", "json", "lab", "twice", "-c", code)[0]
+    found = []
+    json.loads(text, object_pairs_hook=lambda pairs: found.append(pairs) or dict(pairs))
+    assert [("text/plain", "first"), ("text/html", "<b>")] in found, text
+
+
 def test_images_are_saved(cay, tmp_path):
     code = "class P:\n  def _repr_png_(self): return b'png'\n  def _repr_svg_(self): return '<svg/>'\nP()"
     cay("run", "--figures", str(tmp_path / "out"), "lab", "f", "-c", code)
