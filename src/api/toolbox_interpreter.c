@@ -3,7 +3,6 @@
 
 #include <limits.h>
 #include <signal.h>
-#include <sys/stat.h>
 
 #include "api/python.h"
 #include "api/sheet.h"
@@ -30,23 +29,16 @@ int interpreter_begin(const struct call *c, struct toolbox *ret, struct cay_erro
  * just named it hears of it. */
 static int check_folder(const struct call *c, const char *name, const char *path,
                         struct cay_error *err) {
-    char target[PATH_MAX], shown[128];
-    struct wire_file f = {0};
     struct cay_error ignored; /* there is one error to tell */
     _cleanup_(toolbox_end) struct toolbox t = TOOLBOX_INIT, other = TOOLBOX_INIT;
     int r = interpreter_begin(c, &t, err);
-    if (r < 0)
-        return r;
-    r = wire_stat(&t.wire, path, true, &f, target, err);
-    if (r == 0 && S_ISDIR(f.mode))
-        return 0;
-    if (r < 0 && r != -CAY_NOT_FOUND && r != -CAY_INVALID_ARGUMENT && r != -CAY_FORBIDDEN)
+    if (r == 0)
+        r = wire_check_folder(&t.wire, path, err);
+    if (r != -CAY_INVALID_ARGUMENT)
         return r;
     if (interpreter_begin(c, &other, &ignored) == 0)
         (void)wire_session_delete(&other.wire, name, &ignored);
-    error_set(err, CAY_INVALID_ARGUMENT, "cwd: '%s' is no folder, and none can be made there",
-              str_escape(shown, sizeof shown, path));
-    return error_remedy(err, "choose a folder that the sandbox's user may make or enter");
+    return error_prefix(err, "cwd");
 }
 
 static bool can_be_warm(const struct call *c, const char *language) {

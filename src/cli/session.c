@@ -4,7 +4,6 @@
 #include <cay.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -73,24 +72,15 @@ void session_begun(struct session_verb *v, struct session_beginning *b) {
     b->env = NULL;
 }
 
-/* 0: it is a folder; -CAY_INVALID_ARGUMENT: it is none. */
 static int look_at_folder(struct session_verb *v, const char *sandbox, const char *path) {
     _cleanup_(session_close) struct session_verb other = SESSION_VERB_INIT(v->common);
-    char target[PATH_MAX], shown[128];
-    struct wire_file f = {0};
     int r = session_open(&other, sandbox);
     other.call.user = v->call.user;
-    if (r == 0)
-        r = wire_stat(&other.call, path, true, &f, target, &other.err);
-    if (r == 0 && S_ISDIR(f.mode))
-        return 0;
-    v->err = other.err;
-    if (r < 0 && r != -CAY_NOT_FOUND && r != -CAY_INVALID_ARGUMENT && r != -CAY_FORBIDDEN)
-        return r;
-    error_set(&v->err, CAY_INVALID_ARGUMENT,
-              "--workdir: '%s' is no folder, and none can be made there",
-              str_escape(shown, sizeof shown, path));
-    return error_remedy(&v->err, "choose a folder that the user may make or enter");
+    if (r == 0 && wire_check_folder(&other.call, path, &other.err) < 0)
+        r = error_prefix(&other.err, "--workdir");
+    if (r < 0)
+        v->err = other.err;
+    return r;
 }
 
 int session_check_folder(struct session_verb *v, const char *sandbox, const char *name,

@@ -217,6 +217,20 @@ int wire_stat(const struct wire_call *c, const char *path, bool follow, struct w
     return 0;
 }
 
+int wire_check_folder(const struct wire_call *c, const char *path, struct cay_error *err) {
+    char inside[PATH_MAX + sizeof "/."], target[PATH_MAX], shown[128];
+    struct wire_file f = {0};
+    (void)snprintf(inside, sizeof inside, "%s/.", path); /* which only who may enter it can see */
+    int r = wire_stat(c, inside, true, &f, target, err);
+    if (r == 0 || (r != -CAY_NOT_FOUND && r != -CAY_INVALID_ARGUMENT && r != -CAY_FORBIDDEN))
+        return r;
+    error_set(err, CAY_INVALID_ARGUMENT,
+              r == -CAY_FORBIDDEN ? "'%s' is closed to the user"
+                                  : "'%s' is no folder, and none can be made there",
+              str_escape(shown, sizeof shown, path));
+    return error_remedy(err, "choose a folder that the user may make or enter");
+}
+
 /* Entries on their way to the caller. */
 struct entries {
     const char *root; /* what every path must lie below; NULL: names without a folder */

@@ -64,6 +64,9 @@ typedef int wire_file_fn(void *arg, const struct wire_file *f, struct cay_error 
 /* ret->path is path, ret->target is the array or NULL. */
 int wire_stat(const struct wire_call *c, const char *path, bool follow, struct wire_file *ret,
               char target[static PATH_MAX], struct cay_error *err);
+/* Whether the user of the call may enter a folder, by its absolute path, which fits PATH_MAX.
+ * CAY_INVALID_ARGUMENT if not, or if it is none. */
+int wire_check_folder(const struct wire_call *c, const char *path, struct cay_error *err);
 
 /* Everything in a folder, in no order. *ret_truncated: there were more than max_entries. */
 int wire_list(const struct wire_call *c, const char *path, uint64_t max_entries, wire_file_fn *fn,

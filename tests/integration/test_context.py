@@ -131,6 +131,14 @@ def test_a_work_folder_that_cannot_be(cay, language, folder):
     cay("rm", "lab", "lost")
 
 
+@pytest.mark.parametrize("language", ["python", "bash"])
+def test_a_work_folder_that_is_closed(cay, language):
+    cay("run", "lab", "closing", "-c", "import os; os.makedirs('/tmp/closed', mode=0, exist_ok=True)")
+    _, err = cay("create", "--language", language, "--workdir", "/tmp/closed", "lab", "lost", code=2)
+    assert "--workdir: '/tmp/closed' is closed to the user; choose a folder" in err
+    assert "lost" not in cay("ls", "-q", "lab")[0].split()
+
+
 def test_who_exists_already_is_not_removed(cay):
     cay("create", "--language", "bash", "lab", "stays")
     cay("run", "lab", "stays", "-c", "kept=1")

@@ -89,6 +89,20 @@ def test_creating_listing_deleting(box):
     assert run.closed[0] == 1008 and "no context" in run.closed[1]
 
 
+@pytest.mark.parametrize("folder, said", [
+    ("/tmp/closed", "is closed to the user"),
+    ("/tmp/closed/below", "is closed to the user"),
+    ("/proc/nowhere", "is no folder, and none can be made there"),
+    ("/etc/passwd", "is no folder, and none can be made there"),
+])
+def test_a_work_folder_that_cannot_be(box, python, folder, said):
+    python.out("import os; os.makedirs('/tmp/closed', mode=0, exist_ok=True)")
+    before = [c["id"] for c in box.list()]
+    answer = box.ask("POST", "/context", {"cwd": folder, "language": "python"})
+    assert answer.status == 400 and f"cwd: '{folder}' {said}" in answer.json()["message"]
+    assert [c["id"] for c in box.list()] == before
+
+
 def test_a_session_of_the_same_name_is_another_thing(box, python):
     answer = box.daemon.ask("POST", box.base + "/process/session", {"sessionId": python.id})
     assert answer.status == 201

@@ -259,6 +259,10 @@ def test_a_work_folder_that_cannot_be(sessions):
     for folder in "/proc/nowhere", "/etc/passwd":
         refused(sessions.verb("create", "-w", folder, sessions.box, "lost"),
                 f"--workdir: '{folder}' is no folder, and none can be made there", "choose a folder", code=2)
+    sessions.exec("mkdir -m 0 /tmp/closed")
+    for folder in "/tmp/closed", "/tmp/closed/below":
+        refused(sessions.verb("create", "-w", folder, sessions.box, "lost"),
+                f"--workdir: '{folder}' is closed to the user", "choose a folder", code=2)
     assert sessions.names() == before
 
 
