@@ -6,11 +6,51 @@
   const fs = require('fs'), net = require('net'), util = require('util'), vm = require('vm')
   const { createRequire } = require('module')
   const ERROR = 1, RESULT = 2, NOTICE = 3, TEXT_MAX = 1 << 20, INTERRUPTED = 130
-  const IMPORT = '$mport', LENT = '$cay', PLACES_MAX = 100
+  const IMPORT = '$mport', LENT = '$cay', PLACES_MAX = 100, LOOKS = 1000
   const exitNow = process.reallyExit.bind(process)
   let streams = null // of the code that runs, or ran last
   let interrupt = null // breaks off what is waited for
   let current = '' // the number of the code that runs
+
+  // To break a script off by SIGINT, node changes who hears that signal when it begins and when it ends. In
+  // between the signal ends the interpreter, or breaks the next script off. So node's watchdog, a thread that
+  // hears it in scripts, stays for the whole run; outside of scripts it remembers. A node without it, or code
+  // that wants to hear the signal itself, has it as node does it.
+  const { startSigintWatchdog, stopSigintWatchdog, watchdogHasPendingSigint } = (() => {
+    try {
+      return process.binding('contextify')
+    } catch {
+      return {}
+    }
+  })()
+  const canWatch = !!(startSigintWatchdog && stopSigintWatchdog && watchdogHasPendingSigint)
+  let watches = false, broke = false // a script off, which is one signal
+  const isHeard = () => {
+    if (process.listenerCount('SIGINT') > 0) return false
+    try {
+      return /^SigCgt:\s*[0-9a-f]*[2367abef]$/m.test(fs.readFileSync('/proc/self/status', 'latin1'))
+    } catch {
+      return true // code has used up its descriptors
+    }
+  }
+  const forget = () => {
+    startSigintWatchdog()
+    stopSigintWatchdog() // the inner one of two
+    broke = false
+  }
+  const watch = () => { // code may have changed who hears it
+    if (!canWatch) return
+    if (watches && !isHeard()) stopSigintWatchdog()
+    else if (watches) return forget()
+    watches = process.listenerCount('SIGINT') === 0
+    if (watches) startSigintWatchdog()
+  }
+  const pause = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1)
+  // A line follows each signal. The watchdog, a thread, may come to the signal later, but not in the next run.
+  const settle = () => {
+    for (let i = 0; i < LOOKS && watches && !broke && !watchdogHasPendingSigint() && isHeard(); i++) pause()
+    if (watches) forget()
+  }
 
   const writeAll = (fd, data) => {
     for (let at = 0; at < data.length;) {
@@ -153,6 +193,17 @@
     error.stack = `${name}:${lineNumber + 1}\n${text.split('\n')[lineNumber]}\n${' '.repeat(columnNumber)}^\n\n${error}`
     return error
   }
+  // Calls what SIGINT breaks off, also one that came since the run began.
+  const breakable = (action) => {
+    const lent = () => {
+      delete globalThis[LENT]
+      broke = watches && watchdogHasPendingSigint()
+      if (broke) throw Object.assign(new Error('interrupted'), { stack: 'KeyboardInterrupt: interrupted' })
+      return action()
+    }
+    if (!Reflect.set(globalThis, LENT, lent)) return action({ breakOnSigint: true }) // code has closed it
+    return vm.runInThisContext(LENT + '()', { filename: '[eval]', breakOnSigint: true, displayErrors: false })
+  }
   const evaluateAwaiting = async (session, code, broken) => {
     const expression = `${withImports(code.text)}\n//# sourceURL=${code.name.replace(' ', '_')}` // spaces end it
     let end
@@ -164,12 +215,8 @@
       }
     })
     ended.catch(() => {})
-    globalThis[LENT] = () => {
-      delete globalThis[LENT]
-      session.post('Runtime.evaluate', { expression, replMode: true }, end)
-    }
     try {
-      vm.runInThisContext(LENT + '()', { filename: '[eval]', breakOnSigint: true })
+      breakable(() => session.post('Runtime.evaluate', { expression, replMode: true }, end))
       return await Promise.race([ended, broken])
     } finally {
       session.disconnect()
@@ -183,7 +230,7 @@
     const session = awaits && openInspector()
     if (session) return Promise.race([evaluateAwaiting(session, { text, name, error }, broken), broken])
     if (error) throw error
-    return Promise.race([script.runInThisContext({ breakOnSigint: true }), broken])
+    return Promise.race([breakable((options) => script.runInThisContext(options)), broken])
   }
   const isInterrupt = (error) =>
     error && (error.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' || error.message === 'interrupted')
@@ -197,6 +244,7 @@
       return 0
     } catch (error) {
       const stopped = isInterrupt(error)
+      if (stopped && error.code) broke = true
       if (stopped) error.name = 'KeyboardInterrupt'
       tellError(error)
       return stopped ? INTERRUPTED : 1
@@ -231,6 +279,7 @@
     const place = `${io}/${number}.`
     current = number
     openStreams(place)
+    watch()
     tell(`\ns ${number}\n`)
     const text = fs.readFileSync(place + 'sh', 'utf8')
     const before = readEnvironment(place + 'env')
@@ -249,7 +298,8 @@
   divert(process.stderr, 'err')
   noteFolder()
   globalThis.require = createRequire(folder + '/')
-  process.on('SIGINT', () => interrupt && interrupt())
+  if (canWatch) watch()
+  else process.on('SIGINT', () => interrupt && interrupt())
   const uncaught = (error) => {
     if (streams) record(NOTICE, bytes('an error that nothing caught: ' + named(util.inspect(error))))
   }
@@ -262,6 +312,7 @@
     rest = lines.pop()
     for (const line of lines) {
       const [word, number, , echo, ...io] = line.split(' ')
+      if (word === 'i') settle()
       if (word === 'i' && number === current && interrupt) interrupt()
       if (word === 'r') turn = turn.then(() => serve(number, echo, io.join(' '))).catch(() => exitNow(70))
     }

@@ -5,6 +5,7 @@ import contextlib
 import json
 import shutil
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -506,6 +507,43 @@ def test_javascript(box):
     assert node.out("x") == "5\n"
     assert "exit code 4" in node.run("process.exit(4)").error["value"]
     assert "restarted" in node.run("1").control
+    assert node.delete().status == 200
+
+
+@pytest.mark.parametrize("language, keep, code, see", [
+    ("python", "k = 1", "while True: pass", "print(k)"),
+    ("bash", "k=1", "while :; do :; done", "echo $k"),
+    pytest.param("javascript", "let k = 1", "for (;;);", "console.log(k)", marks=needs_node),
+    pytest.param("javascript", "let k = 1", "new Promise(() => {})", "console.log(k)", marks=needs_node),
+    pytest.param("javascript", "let k = 1", "await new Promise(() => {})", "console.log(k)", marks=needs_node),
+])
+def test_an_interrupt_of_code_that_just_begins(box, language, keep, code, see):
+    context = box.create(language=language)
+    context.run(keep)
+    for i in range(20):
+        run = context.begin(code)
+        time.sleep(i * .0003)
+        run.say(type="interrupt")
+        assert run.end().control == ["interrupted"], (i, run.messages)
+        assert context.out(see) == "1\n"
+    assert context.delete().status == 200
+
+
+@needs_node
+@pytest.mark.parametrize("before", [
+    "process.on('SIGINT', () => {})", "process.once('SIGINT', () => {})", "process.removeAllListeners('SIGINT')",
+    "const f = () => {}; process.on('SIGINT', f); process.off('SIGINT', f)", "Object.preventExtensions(globalThis)",
+])
+def test_javascript_that_changes_who_hears_interrupts(box, before):
+    node = box.create(language="javascript")
+    node.out("let k = 1; globalThis._ = 0")
+    node.out(before + "; undefined")
+    for code in ("console.log('go'); for (;;);", "setTimeout(() => console.log('go'), 1); new Promise(() => {})"):
+        run = node.begin(code)
+        run.until("go")
+        run.say(type="interrupt")
+        assert run.end().control == ["interrupted"], run.messages
+    assert node.out("k") == "1\n"
     assert node.delete().status == 200
 
 
