@@ -100,7 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_files((const char *)data, size);
     require(demux_all(data, size, 1) == demux_all(data, size, size + 1));
     (void)docker_parse_info((const char *)data, size, &info, NULL);
-    if (docker_parse_inspect((const char *)data, size, &container, NULL) == 0)
+    if (docker_parse_inspect((const char *)data, size, "/state", &container, NULL) == 0)
         require(container.exit_code >= 0 && container.exit_code <= 255);
     (void)docker_parse_stats((const char *)data, size, &stats, NULL);
     if (docker_parse_event((const char *)data, size, "/s", &event, NULL) == 0)

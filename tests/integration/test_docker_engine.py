@@ -225,6 +225,21 @@ def test_a_container_of_another_state_folder_stays(engine, make):
         engine.docker("rm", name)
 
 
+def test_a_container_of_another_with_our_name(engine, make):
+    """As with a copy of a state folder: it is neither started, nor stopped, nor removed."""
+    box = make()
+    box.do("stop")
+    engine.docker("rm", f"cay-{box.id}")
+    name = plant(engine, box.id, "/elsewhere")
+    try:
+        status, message, remedy = refusal(box.do, "start")
+        assert status == 409 and name in message and name in remedy
+        box.remove()
+        assert json.loads(engine.docker("inspect", name))[0]["State"]["Status"] == "created"
+    finally:
+        engine.docker("rm", name)
+
+
 def test_an_image_removed_from_docker(engine, make):
     """What was made from it stays usable, and the next one brings it again."""
     box = make()

@@ -207,9 +207,13 @@ static void test_inspect(void **state) {
     static const char text[] =
         "{\"State\":{\"Status\":\"exited\",\"OOMKilled\":true,"
         "\"ExitCode\":137,\"Error\":\"no\\n\"},\"SizeRw\":4096,\"HostConfig\":"
-        "{\"Memory\":7,\"CpuQuota\":8,\"PidsLimit\":-1,\"StorageOpt\":{\"size\":\"77\"}}}";
+        "{\"Memory\":7,\"CpuQuota\":8,\"PidsLimit\":-1,\"StorageOpt\":{\"size\":\"77\"}},"
+        "\"Config\":{\"Labels\":{\"cay.id\":\"0123456789abcdef\",\"cay.home\":\"/state\"}}}";
     struct docker_container c;
-    assert_int_equal(docker_parse_inspect(text, sizeof text - 1, &c, NULL), 0);
+    assert_int_equal(docker_parse_inspect(text, sizeof text - 1, "/other", &c, NULL), 0);
+    assert_string_equal(c.owner, "");
+    assert_int_equal(docker_parse_inspect(text, sizeof text - 1, "/state", &c, NULL), 0);
+    assert_string_equal(c.owner, "0123456789abcdef");
     assert_int_equal(c.state, ENGINE_STOPPED);
     assert_true(c.oom_killed);
     assert_int_equal(c.exit_code, 137);
@@ -225,7 +229,10 @@ static void test_inspect(void **state) {
         "{\"State\":{\"Status\":\"x\"},\"SizeRw\":-1}",
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        assert_true(docker_parse_inspect(bad[i], strlen(bad[i]), &c, NULL) < 0);
+        assert_true(docker_parse_inspect(bad[i], strlen(bad[i]), "/state", &c, NULL) < 0);
+    static const char bare[] = "{\"State\":{\"Status\":\"running\"},\"Config\":{\"Labels\":null}}";
+    assert_int_equal(docker_parse_inspect(bare, sizeof bare - 1, "/state", &c, NULL), 0);
+    assert_string_equal(c.owner, "");
 }
 
 static void test_stats(void **state) {

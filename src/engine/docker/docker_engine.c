@@ -53,13 +53,22 @@ static int do_to(struct docker_engine *d, const char *method, const char *id, co
     return r < 0 || a.status < 400 ? r : docker_refused(&a, what, err);
 }
 
+/* One of our name that is not ours, as with a copy of a state folder whose containers live on. */
+static int refuse_anothers(const char *id, struct cay_error *err) {
+    error_set(err, CAY_CONFLICT, "Docker's container cay-%s is not of this state folder", id);
+    return error_remedy(err, "look whose it is: docker inspect cay-%s; rename it, or remove it",
+                        id);
+}
+
 int docker_inspect(struct docker_engine *d, const char *id, const char *rest,
                    struct docker_container *ret, struct cay_error *err) {
     _cleanup_(docker_answer_free) struct docker_answer a = DOCKER_ANSWER_INIT;
     int r = ask_about(d, "GET", id, rest, &a, err);
     if (r == 0 && a.status >= 400)
         r = docker_refused(&a, "looking at the container", err);
-    return r < 0 ? r : docker_parse_inspect(buf_text(&a.body), a.body.len, ret, err);
+    if (r == 0)
+        r = docker_parse_inspect(buf_text(&a.body), a.body.len, d->label, ret, err);
+    return r == 0 && !str_equal(ret->owner, id) ? refuse_anothers(id, err) : r;
 }
 
 /* ---- life ---- */
@@ -108,18 +117,21 @@ static int engine_resume(struct engine *e, const char *id, struct cay_error *err
     return do_to(docker_of(e), "POST", id, "/unpause", "resuming", err);
 }
 
-/* A removal that somebody else has begun is answered by a conflict, and is waited for. */
+/* A removal that somebody else has begun is answered by a conflict, and is waited for. What is not
+ * ours stays; of what cannot be looked at Docker may know better how to remove it. */
 static int remove_container(struct docker_engine *d, const char *id, struct cay_error *err) {
     struct docker_container c;
+    struct cay_error ignored; /* which carries the code */
     int64_t deadline = clock_ms() + GONE_MS;
     for (;;) {
-        int r = do_to(d, "DELETE", id, "?force=1&v=1", "removing the container", err);
+        int r = docker_inspect(d, id, "/json", &c, &ignored);
+        if (r == -CAY_NOT_FOUND || r == -CAY_CONFLICT)
+            return 0;
+        r = do_to(d, "DELETE", id, "?force=1&v=1", "removing the container", err);
         if (r == 0 || r == -CAY_NOT_FOUND)
             return 0;
         if (r != -CAY_CONFLICT || clock_ms() > deadline)
             return r;
-        if (docker_inspect(d, id, "/json", &c, NULL) == -CAY_NOT_FOUND)
-            return 0;
         (void)usleep(LOOK_AGAIN_MS * 1000);
     }
 }

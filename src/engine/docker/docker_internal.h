@@ -46,7 +46,8 @@ static inline struct docker_engine *docker_of(struct engine *e) {
 /* "/containers/cay-ID" and what follows. */
 int docker_path(char out[static DOCKER_PATH_SIZE], const char *id, const char *rest,
                 struct cay_error *err);
-/* -CAY_NOT_FOUND if there is no container. rest may ask for its size. */
+/* -CAY_NOT_FOUND if there is no container, -CAY_CONFLICT if it is not ours. rest may ask for its
+ * size. */
 int docker_inspect(struct docker_engine *d, const char *id, const char *rest,
                    struct docker_container *ret, struct cay_error *err);
 int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *ret_count,

@@ -258,8 +258,14 @@ static int read_limits(const struct json *root, struct docker_container *ret,
     return r;
 }
 
-int docker_parse_inspect(const char *text, size_t len, struct docker_container *ret,
-                         struct cay_error *err) {
+static void read_owner(const struct json *root, const char *home, struct docker_container *ret) {
+    struct json about, labels;
+    if (json_child(root, "Config", &about) && json_child(&about, "Labels", &labels))
+        (void)read_labels(&labels, home, ret->owner);
+}
+
+int docker_parse_inspect(const char *text, size_t len, const char *home,
+                         struct docker_container *ret, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     *ret = (struct docker_container){0};
     int r = json_parse("Docker's container", text, len, &doc, err);
@@ -279,6 +285,7 @@ int docker_parse_inspect(const char *text, size_t len, struct docker_container *
         r = get_text(&state, "Error", ret->error, sizeof ret->error, err);
     ret->state = state_of(word);
     ret->exit_code = (int)(code & EXIT_MAX);
+    read_owner(&root, home, ret);
     if (r == 0)
         r = read_limits(&root, ret, err);
     return r < 0 ? r : get_count(&root, "SizeRw", &ret->size_rw, err);

@@ -48,6 +48,7 @@ struct docker_network {
 };
 
 struct docker_container {
+    char owner[ID_SIZE]; /* the sandbox of this state folder whose it is; "": it is of none */
     enum engine_state state;
     bool oom_killed;
     int exit_code;
@@ -95,8 +96,8 @@ bool docker_is_full(const char *message);
 /* Those of our containers that belong to this state folder. The caller frees the array. */
 int docker_parse_list(const char *text, size_t len, const char *home, struct engine_sandbox **ret,
                       size_t *ret_count, struct cay_error *err);
-int docker_parse_inspect(const char *text, size_t len, struct docker_container *ret,
-                         struct cay_error *err);
+int docker_parse_inspect(const char *text, size_t len, const char *home,
+                         struct docker_container *ret, struct cay_error *err);
 /* Fills everything but the disk. */
 int docker_parse_stats(const char *text, size_t len, struct engine_stats *ret,
                        struct cay_error *err);
