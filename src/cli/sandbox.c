@@ -61,21 +61,14 @@ static int ask(struct sandbox_verb *v, const struct sandbox_request *req,
     return r;
 }
 
-static int check_name(const struct sandbox_request *req, struct cay_error *err) {
-    if (req->who == NULL || req->who[0] != '\0')
-        return 0;
-    error_set(err, CAY_INVALID_ARGUMENT, "the name of the sandbox is empty");
-    return error_remedy(err, "see 'cay ls -a' for names");
-}
-
 int sandbox_ask(struct sandbox_verb *v, const struct sandbox_request *req) {
-    int r = check_name(req, &v->err);
+    int r = req->who == NULL ? 0 : daemon_check_name(req->who, &v->err);
     return r < 0 ? r : ask(v, req, v->common->output == OUTPUT_JSON ? DAEMON_JSON : DAEMON_TABLE);
 }
 
 int sandbox_ask_table(struct sandbox_verb *v, const struct sandbox_request *req,
                       struct table *ret) {
-    int r = check_name(req, &v->err);
+    int r = req->who == NULL ? 0 : daemon_check_name(req->who, &v->err);
     if (r == 0)
         r = ask(v, req, DAEMON_TABLE);
     return r < 0 ? r : table_parse(buf_text(&v->answer), ret, &v->err);

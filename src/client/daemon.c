@@ -174,10 +174,20 @@ static int take_upgrade(struct daemon_connection *c, struct cay_error *err) {
     return r < 0 ? r : take_refusal(c->head.status, buf_text(&body), err);
 }
 
+int daemon_check_name(const char *who, struct cay_error *err) {
+    if (who[0] != '\0')
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "the name of the sandbox is empty");
+    return error_remedy(err, "see 'cay ls -a' for names");
+}
+
 static int connect_with(const struct daemon *d, const char *who, const char *header,
                         struct daemon_connection *ret, struct cay_error *err) {
     const char *const upgrade[] = {"Connection: Upgrade", "Upgrade: cay-init", header, NULL};
     *ret = DAEMON_CONNECTION_INIT;
+    int r = daemon_check_name(who, err);
+    if (r < 0)
+        return r;
     _cleanup_(buf_free) struct buf path = BUF_INIT(8192);
     (void)buf_puts(&path, "/api/cay/sandbox/");
     daemon_put_escaped(&path, who);
@@ -190,7 +200,7 @@ static int connect_with(const struct daemon *d, const char *who, const char *hea
                                 .key = d->key,
                                 .headers = upgrade};
     ret->fd = daemon_dial(d, err);
-    int r = MIN(ret->fd, 0);
+    r = MIN(ret->fd, 0);
     if (r == 0)
         r = http_send(ret->fd, &d->address, &http, err);
     if (r == 0)

@@ -53,6 +53,8 @@ struct daemon_request {
 int daemon_call(const struct daemon *d, const struct daemon_request *req, struct buf *body,
                 struct cay_error *err);
 
+/* Refuses an empty name, of which a path would be that of all sandboxes. */
+int daemon_check_name(const char *who, struct cay_error *err);
 /* Appends text to a path, everything but letters, digits and "-._~" escaped. */
 void daemon_put_escaped(struct buf *path, const char *text);
 

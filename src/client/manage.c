@@ -57,8 +57,9 @@ struct question {
 };
 
 static int put_path(const struct question *q, struct buf *path, struct cay_error *err) {
-    if (q->who != NULL && q->who[0] == '\0')
-        return error_set(err, CAY_INVALID_ARGUMENT, "the name of the sandbox is empty");
+    int r = q->who == NULL ? 0 : daemon_check_name(q->who, err);
+    if (r < 0)
+        return r;
     (void)buf_puts(path, q->before);
     if (q->who != NULL)
         daemon_put_escaped(path, q->who);

@@ -110,6 +110,7 @@ def test_interrupts(cay):
     (("lab", "a", "-c", "1", "file"), 125, "twice"),
     (("lab", "a", "/no/such/file"), 125, "opening"),
     (("nobody", "a", "-c", "1"), 125, "nobody"),
+    (("", "a", "-c", "1"), 125, "the name of the sandbox is empty; see 'cay ls -a'"),
     (("lab", "a b", "-c", "1"), 125, "no name of a context"),
     (("--language", "cobol", "lab", "new", "-c", "1"), 125, "python, javascript or bash"),
     (("--attach", "lab", "none"), 125, "no context"),
