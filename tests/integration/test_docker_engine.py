@@ -462,10 +462,11 @@ def test_nobody_listens(folder):
 
 class Old(http.server.BaseHTTPRequestHandler):
     body = b'{"ApiVersion": "1.30"}'
+    status = 200
 
     def do_GET(self):
         body = self.body
-        self.send_response(200)
+        self.send_response(self.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -481,8 +482,13 @@ class Other(Old):
     body = b"<html>It works!</html>"
 
 
+class OtherWithout(Other):
+    status = 404
+
+
 @pytest.mark.parametrize("kind, parts", [(Old, ["1.30", "19.03"]),
-                                         (Other, ["is not Docker", "set DOCKER_HOST"])])
+                                         (Other, ["is not Docker", "set DOCKER_HOST"]),
+                                         (OtherWithout, ["is not Docker", "set DOCKER_HOST"])])
 def test_what_answers_is_too_old_or_another(folder, kind, parts):
     with socketserver.ThreadingUnixStreamServer(str(folder / "sock"), kind) as server:
         server.daemon_threads = True

@@ -337,7 +337,7 @@ static int ask_versions(struct docker_api *api, struct docker_version *ret, stru
     struct docker_call call = {
         .method = "GET", .path = "/version", .timeout_ms = docker_first_ms(&api->host)};
     int r = request(api, &call, "", &a, err);
-    if (r == 0 && a.status >= 400)
+    if (r == 0 && a.status >= 400 && a.status != 404) /* every Docker has that path */
         r = docker_refused(&a, "asking for the version", err);
     if (r < 0 || docker_parse_version(buf_text(&a.body), a.body.len, ret, err) == 0)
         return r;
