@@ -6,7 +6,7 @@
   const fs = require('fs'), net = require('net'), util = require('util'), vm = require('vm')
   const { createRequire } = require('module')
   const ERROR = 1, RESULT = 2, NOTICE = 3, TEXT_MAX = 1 << 20, INTERRUPTED = 130
-  const IMPORT = '$mport', LENT = '$cay', PLACES_MAX = 100, LOOKS = 1000
+  const IMPORT = '$mport', LENT = '$cay', PLACES_MAX = 100, LOOKS = 1000, QUESTION = 63
   const exitNow = process.reallyExit.bind(process)
   let streams = null // of the code that runs, or ran last
   let interrupt = null // breaks off what is waited for
@@ -109,7 +109,7 @@
     const is = error !== null && typeof error === 'object'
     const parts = [is && error.name ? error.name : 'Error', is && 'message' in error ? error.message : util.inspect(error),
       is && error.stack ? stackOf(error) : '']
-    record(ERROR, Buffer.concat(parts.flatMap((part, i) => [bytes(part), Buffer.from(i < 2 ? '\0' : '')])))
+    record(ERROR, Buffer.concat(parts.flatMap((part, i) => [bytes(part).map((byte) => byte || QUESTION), Buffer.from(i < 2 ? '\0' : '')])))
   }
 
   const readEnvironment = (path) => {

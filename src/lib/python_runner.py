@@ -44,6 +44,9 @@ def _cay_run(end=None):
     def put(kind, text):
         report(kind, text[:TEXT_MAX].encode("utf-8", "backslashreplace"))
 
+    def put_whole(kind, text):
+        put(kind, text[:TEXT_MAX].replace("\0", "?"))  # where it would end
+
     def put_frame(line, file, function, source):
         fields = str(line or 0), str(file), str(function), (source or "").strip()
         put(FRAME, "\0".join(field[:1000].replace("\0", "?") for field in fields))
@@ -58,8 +61,8 @@ def _cay_run(end=None):
         name = kind.__qualname__
         if kind.__module__ not in ("builtins", "__main__"):
             name = "%s.%s" % (kind.__module__, name)
-        put(TYPE, name)
-        put(MESSAGE, str(error))
+        put_whole(TYPE, name)
+        put_whole(MESSAGE, str(error))
         frames = traceback.extract_tb(trace)
         if len(frames) > FRAMES_MAX:
             frames = frames[:FRAMES_MAX // 2] + frames[-FRAMES_MAX // 2:]
@@ -67,7 +70,7 @@ def _cay_run(end=None):
             put_frame(frame.lineno, frame.filename, frame.name, frame.line)
         if isinstance(error, SyntaxError):
             put_frame(error.lineno, error.filename, "", error.text)
-        put(TRACEBACK, "".join(traceback.format_exception(kind, error, trace)))
+        put_whole(TRACEBACK, "".join(traceback.format_exception(kind, error, trace)))
 
     def chart_tools():
         source = tools.pop("_cay_charts", None)  # in a cold interpreter not compiled in vain

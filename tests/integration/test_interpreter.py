@@ -505,6 +505,8 @@ def test_javascript(box):
         assert node.interrupt().status == 200
         assert run.end().control == ["interrupted"]
     assert node.out("x") == "5\n"
+    error = node.run("throw new RangeError('a\\0b')").error
+    assert (error["name"], error["value"]) == ("RangeError", "a?b") and "RangeError: a?b" in error["traceback"]
     assert "exit code 4" in node.run("process.exit(4)").error["value"]
     assert "restarted" in node.run("1").control
     assert node.delete().status == 200

@@ -96,6 +96,12 @@ def test_an_exception_has_type_message_and_lines():
     assert "_cay" not in told["stderr"] and told["stderr"].endswith("division by zero\n")
 
 
+def test_an_exception_with_a_nul_is_told_to_its_end():
+    error = code("raise type('A', (Exception,), {'__qualname__': 'A\\0B'})('a\\0b')")["exception"]
+    assert (error["type"], error["message"]) == ("A?B", "a?b")
+    assert error["traceback"].endswith("A?B: a?b\n"), error
+
+
 def test_an_exception_of_a_module_has_its_name():
     assert code("import json; json.loads('{')")["exception"]["type"] == \
         "json.decoder.JSONDecodeError"
