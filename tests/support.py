@@ -29,8 +29,9 @@ as_root_only = pytest.mark.skipif(bool(USER), reason="this is about what only ro
 needs_ids = pytest.mark.skipif(SINGLE_ID, reason="the tested user has one id only")
 
 
-def until(condition, seconds=30.0):
-    """Whether the condition came true in time."""
+def until(condition, seconds=45.0):
+    """Whether the condition came true in time: far more than it takes on a machine that stalls, less than the
+    60 s after which the daemon hangs up on a silent client, which would end by itself what should end at once."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -102,7 +103,7 @@ def folder():
 def remove(top):
     """What an ordinary user with subordinate ids has made belongs to those. A process that brings
     layers of images to the disk may still write a mark in each."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while subprocess.run(["rm", "-rf", top], stderr=subprocess.DEVNULL).returncode != 0:
         assert time.monotonic() < deadline, f"{top} cannot be removed"
         time.sleep(0.1)
@@ -259,7 +260,7 @@ def host_state(after=False):
             "processes": processes, "temporary": temporary, "state": state}
 
 
-def left_over(before, seconds=20.0):
+def left_over(before, seconds=60.0):
     """What is there that was not before, and stays: the helper may need a moment."""
     deadline = time.monotonic() + seconds
     left = None

@@ -17,4 +17,4 @@ def nothing_is_left():
         now = support.host_state()
         return (now["groups"] - before["groups"]) | (now["processes"] - before["processes"])
 
-    assert until(lambda: not left(), seconds=15), left()
+    assert until(lambda: not left()), left()

@@ -137,7 +137,7 @@ def box(script, *options, args=(), **more):
         finally:
             process.stdin.close()
             try:
-                process.wait(15)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise

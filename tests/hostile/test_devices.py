@@ -108,9 +108,9 @@ def test_d3_a_terminal_is_the_sandbox_s_own():
         os.close(follower)
         text = b""
         with contextlib.suppress(OSError):  # EIO is the end
-            while select.select([leader], [], [], 20)[0]:
+            while select.select([leader], [], [], 60)[0]:
                 text += os.read(leader, 65536)
-        process.wait(10)
+        process.wait(60)
     os.close(leader)
     seen = json.loads(text[text.index(b"{"):])
     assert (seen.pop("name"), seen.pop("pts")) == ("/dev/pts/0", ["0", "1", "ptmx"])
@@ -155,7 +155,7 @@ def test_d4_a_working_folder_that_is_gone_is_no_way_out():
     support.own(gone)
     command = [support.CAY, "run", *support.TIER, "--", "pwd"]
     done = subprocess.run(["sh", "-c", script, "sh", *command], capture_output=True, env=env,
-                          timeout=30, **who)
+                          timeout=60, **who)
     assert support.ok(done) == "/workspace\n"
     for folder in ("/proc/self/fd/3", "/proc/1/cwd", "/proc/self/fd/4/..", "/../../.."):
         done = support.run("-w", folder, "--", "sh", "-c", "pwd; ls /workspace >/dev/null")
@@ -306,7 +306,7 @@ def test_h20_closed_standard_streams(closed):
             os.close(fd)
 
     done = subprocess.run([support.CAY, "run", *support.TIER, "--", *code(DESCRIPTORS)],
-                          stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=30,
+                          stdin=subprocess.DEVNULL, capture_output=True, env=env, timeout=60,
                           preexec_fn=close, **who)
     assert done.returncode == 0, done.stderr
     if 1 not in closed:

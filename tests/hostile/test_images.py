@@ -223,7 +223,7 @@ def test_e6_gzip_bomb(place):
     bomb = gzip.compress(info.tobuf(tarfile.PAX_FORMAT)) + data
     start = time.monotonic()
     place.refuses(bomb, "take more than")
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 60
 
 
 def test_e6_zstd_bomb(place):

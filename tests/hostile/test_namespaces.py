@@ -19,7 +19,7 @@ MOUNTS = {"/", "/dev", "/dev/pts", "/dev/shm", "/proc", "/usr", "/usr/local", "/
 def test_a1_host_processes_are_neither_seen_nor_signalled():
     """Only the sandbox's own processes are in its /proc, and a signal to everybody, or to the pid
     of a host process, reaches no process outside and not the init inside."""
-    with subprocess.Popen(["sleep", "60"]) as canary:
+    with subprocess.Popen(["sleep", "300"]) as canary:
         seen = probe("""
             canary = int(sys.argv[1])
             signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -145,7 +145,7 @@ while True:
 import os, time
 for _ in range(8):
     if os.fork() == 0:
-        b = bytearray(16 << 20); time.sleep(30)
+        b = bytearray(16 << 20); time.sleep(300)
 os.wait()
 time.sleep(1)""",
 }
@@ -156,7 +156,7 @@ def test_f2_a_memory_hog_is_ended_and_told(hog):
     """Whatever kind of memory it takes, it gets its limit, is killed, and cay says why; the host
     loses no more than the limit."""
     need_wall("memory limit")
-    result, loss = run_watched(HOGS[hog], "-m", "64m", "--timeout", "20")
+    result, loss = run_watched(HOGS[hog], "-m", "64m", "--timeout", "120")
     assert result["oom_killed"], result
     assert result["exit_code"] != 124
     assert loss < LOSS_MAX
@@ -305,7 +305,7 @@ def peak(pid):
 def test_f5_output_stops_at_its_limit():
     """--output-max is exact, over both streams, and ends whatever writes on."""
     for script in ("yes", "yes >&2", "yes & yes >&2"):
-        done = support.sh(script, "--output-max", "300k", timeout=20)
+        done = support.sh(script, "--output-max", "300k")
         assert done.returncode == 124
         told = done.stderr[:-len(b"cay: ended: it printed more than --output-max\n")]
         assert len(done.stdout) + len(told) == 300 * 1024
@@ -320,11 +320,11 @@ def test_f5_a_slow_reader_holds_back_the_writer_not_cay():
         process.stdout.read(1)
         time.sleep(1)
         sizes = [peak(process.pid)] + [peak(pid) for pid in descendants(process.pid)]
-        process.wait(20)
+        process.wait(60)
         # More than a few buffers would mean that somebody kept it.
         kept = len(process.stdout.read())
     assert process.returncode == 124
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
     assert kept < 2 * MB
     assert support.is_sanitized() or max(sizes) < 24 * MB, sizes
 
@@ -336,7 +336,7 @@ def test_f5_captured_output_is_bounded():
     with process:
         time.sleep(1.5)
         size = peak(process.pid)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=60)
     result = json.loads(out)
     assert result["output_truncated"]
     assert len(result["stdout"]) <= 16 * MB and len(result["stderr"]) <= 16 * MB
@@ -372,17 +372,17 @@ def test_f6_nothing_outlives_the_sandbox(ending, folder):
     """Processes in sessions of their own, without parents, deaf to signals and holding the output
     open end with the command: after a time limit, a normal end, and when cay itself is killed."""
     begin = time.monotonic()
-    process = support.start("run", *support.TIER, "--timeout", "3" if ending == "timeout" else "60",
+    process = support.start("run", *support.TIER, "--timeout", "3" if ending == "timeout" else "1000",
                             "-v", f"{folder}:/v", "--",
-                            *code(LINGER, then="" if ending == "exit" else "time.sleep(60)"))
+                            *code(LINGER, then="" if ending == "exit" else "time.sleep(1000)"))
     with process:
         base = json.loads(process.stdout.readline())["base"]
         members = descendants(process.pid)
         if ending == "kill":
             process.kill()
-        process.wait(20)
+        process.wait(60)
     assert process.returncode == {"timeout": 124, "exit": 0, "kill": -9}[ending]
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
     assert until(lambda: not [pid for pid in members if Path(f"/proc/{pid}").exists()])
     assert not walls()["own id range"] or until(lambda: not owned(base))
     beat = (folder / "beat").stat().st_mtime_ns
@@ -400,7 +400,7 @@ def test_f7_orphans_are_reaped():
                 os._exit(0)
         for _ in range(100):
             os.wait()
-        end = time.time() + 30
+        end = time.time() + 60
         while time.time() < end:
             states = []
             for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -468,15 +468,15 @@ def test_f9_hogs_do_not_hold_up_the_end(cpus):
     gets a turn."""
     begin = time.monotonic()
     done = support.sh("for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait",
-                      "--cpus", cpus, "--timeout", "1", timeout=30)
+                      "--cpus", cpus, "--timeout", "1")
     assert done.returncode == 124
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 60
 
 
 # ---- objects of the host ----
 
 ENDINGS = [("true", [], 0), ("exit 3", [], 3), ("kill -9 $$", [], 137),
-           ("sleep 60", ["--timeout", "0.1"], 124), ("cat /dev/zero", ["--output-max", "10k"], 124),
+           ("sleep 1000", ["--timeout", "0.1"], 124), ("cat /dev/zero", ["--output-max", "10k"], 124),
            ("true", ["-v", "/no:/x"], 125), ("true", ["-v", "/usr:/bin/x"], 125),
            ("true", ["-w", "/proc/1/cwd"], 125)]
 

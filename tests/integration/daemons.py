@@ -24,7 +24,7 @@ TSV = "text/tab-separated-values"
 class LocalHTTP(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
-    def __init__(self, path, timeout=30):
+    def __init__(self, path, timeout=60):
         super().__init__("localhost", timeout=timeout)
         self.path = str(path)
 
@@ -98,7 +98,7 @@ class Daemon:
     def start(self):
         with open(self.log, "ab") as log:
             self.process = self.spawn(*self.options, stdout=log, stderr=log)
-        if not until(self.serves, 30):
+        if not until(self.serves):
             self.kill()
             pytest.fail(self.log.read_text())
 
@@ -135,9 +135,9 @@ class Daemon:
 
     def kill(self):
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(60)
 
-    def stop(self, seconds=20):
+    def stop(self, seconds=60):
         """SIGTERM; how long it took."""
         began = time.monotonic()
         self.process.terminate()

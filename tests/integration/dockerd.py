@@ -84,7 +84,7 @@ class Docker:
         if self.daemon is not None and self.daemon.poll() is None:
             self.daemon.send_signal(signal.SIGTERM)
             try:
-                self.daemon.wait(30)
+                self.daemon.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
 

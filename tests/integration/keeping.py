@@ -56,7 +56,7 @@ class Keep:
         self.launchers = queue.Queue()
         self.lock = threading.Lock()
         threading.Thread(target=self._read, daemon=True).start()
-        self.launcher = self.launchers.get(timeout=20)
+        self.launcher = self.launchers.get(timeout=60)
 
     def _read(self):
         for text in self.process.stdout:
@@ -105,9 +105,9 @@ class Keep:
 
     def restart(self):
         self.ask("restart")
-        self.launcher = self.launchers.get(timeout=20)
+        self.launcher = self.launchers.get(timeout=60)
 
-    def ended(self, box, seconds=20):
+    def ended(self, box, seconds=60):
         """Waits for the end of this one."""
         while True:
             line = self.ends.get(timeout=seconds)
@@ -116,13 +116,13 @@ class Keep:
 
     # ---- inside ----
 
-    def connect(self, box, seconds=20):
+    def connect(self, box, seconds=60):
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(seconds)
         sock.connect(str(self.run / f"{box}.sock"))
         return Connection(sock)
 
-    def exec(self, box, *argv, seconds=20, **fields):
+    def exec(self, box, *argv, seconds=60, **fields):
         """Output of a command that must succeed."""
         with self.connect(box, seconds) as c:
             c.exec(*argv, **fields)
@@ -146,7 +146,7 @@ class Keep:
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         try:
-            self.process.wait(30)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -201,7 +201,7 @@ def leftovers(state, boxes):
     return left
 
 
-def gone(state, boxes, seconds=30.0):
+def gone(state, boxes, seconds=60.0):
     """Waits until nothing is left; what is, otherwise."""
     end = time.monotonic() + seconds
     while (left := leftovers(state, boxes)) and time.monotonic() < end:

@@ -90,7 +90,7 @@ class Listening:
         for line in self.process.stdout:
             self.lines.put(json.loads(line))
 
-    def next(self, seconds=20):
+    def next(self, seconds=60):
         return self.lines.get(timeout=seconds)
 
     def pid(self, run=0):
@@ -106,11 +106,11 @@ class Listening:
 
     def hang_up(self):
         self.process.stdin.close()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(60) == 0
 
     def connect(self, run=0):
         sock = socket.socket(socket.AF_UNIX)
-        sock.settimeout(20)
+        sock.settimeout(60)
         sock.connect(f"{self.path}-{run}")
         return Connection(sock)
 
@@ -133,7 +133,7 @@ def listening(folder, *options, count=1):
         with contextlib.suppress(OSError):
             process.stdin.close()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()

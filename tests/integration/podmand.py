@@ -42,7 +42,7 @@ class Podman:
         if self.service is not None and self.service.poll() is None:
             self.service.send_signal(signal.SIGTERM)
             try:
-                self.service.wait(30)
+                self.service.wait(60)
             except subprocess.TimeoutExpired:
                 self.service.kill()
                 self.service.wait()

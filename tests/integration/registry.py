@@ -240,7 +240,7 @@ class Registry:
 def stop(process):
     process.terminate()
     try:
-        process.wait(10)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -87,7 +87,7 @@ def remains(state, ids, programs=()):
 def what_stays(state, ids, programs=lambda: ()):
     """As remains(), of what is still there after a while: the kernel lets go of a mount, and of the
     device below it, when it comes to it."""
-    until(lambda: not remains(state, ids, programs()), 30)
+    until(lambda: not remains(state, ids, programs()))
     return remains(state, ids, programs())
 
 

@@ -396,12 +396,12 @@ def test_killed_at_any_moment(tmp_path):
             time.sleep(chance.random() * 0.25)
             strike(daemon, chance.choice(["daemon", "front", "cay-image"]))
             thread.join(60)
-            assert until(lambda: settled(daemon, who), 30), daemon.log.read_text()
+            assert until(lambda: settled(daemon, who)), daemon.log.read_text()
             if verb == "start" or number % 3 == 0:
-                assert until(lambda: can_start(daemon, who), 30), daemon.log.read_text()
+                assert until(lambda: can_start(daemon, who)), daemon.log.read_text()
                 code, output = daemon.exec(who, "sh", "-c", "cd /workspace && md5sum -c --quiet sum")
                 assert code == 0, (number, output)
-        assert until(lambda: can_start(daemon, who), 30)
+        assert until(lambda: can_start(daemon, who))
         daemon.stop()
         daemon.start()  # sweeps what was half done
         assert until(lambda: not leftovers(daemon)), leftovers(daemon)

@@ -34,7 +34,7 @@ def in_batches(count, begin, end):
 
 def test_many_runs(clean_host):
     def end(box):
-        _, err = box.communicate(timeout=30)
+        _, err = box.communicate(timeout=60)
         assert (box.returncode, err) == (0, b"")
     in_batches(RUNS, lambda: spawn("--", "/bin/true"), end)
 
@@ -51,7 +51,7 @@ def interrupted(count, numbers, dice):
         box, moment, number = item
         time.sleep(max(0, moment - time.monotonic()))
         box.send_signal(number)
-        box.communicate(timeout=30)
+        box.communicate(timeout=60)
         codes.append(box.returncode)
     in_batches(count, begin, end)
     return codes
@@ -80,7 +80,7 @@ def test_killed_with_busy_sandbox(clean_host):
         box = start("run", *TIER, "--", "sh", "-c", script, stdin=subprocess.DEVNULL)
         assert box.stdout.readline() == b"ready\n"
         box.kill()
-        box.communicate(timeout=30)
+        box.communicate(timeout=60)
 
 
 def test_many_at_once(clean_host):
@@ -97,7 +97,7 @@ def test_same_name_twice(clean_host):
              for _ in range(2)]
     assert [box.stdout.readline() for box in boxes] == [b"twin\n"] * 2
     for box in boxes:
-        box.communicate(timeout=30)
+        box.communicate(timeout=60)
         assert box.returncode == 0
 
 
@@ -119,11 +119,11 @@ def test_id_leases_are_given_back(clean_host, folder):
     bases = [int(box.stdout.readline().split()[1]) for box in boxes]
     assert len(set(bases)) == 3
     assert all(is_leased(base) for base in bases)
-    boxes[0].communicate(timeout=30)
+    boxes[0].communicate(timeout=60)
     for box in boxes[1:]:
         box.kill()
-        box.communicate(timeout=30)
-    deadline = time.monotonic() + 30
+        box.communicate(timeout=60)
+    deadline = time.monotonic() + 60
     while any(map(is_leased, bases)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(is_leased, bases))
@@ -150,7 +150,7 @@ def test_killed_while_making_the_image(folder):
         box = spawn("--state-dir", folder, "--", "true")
         time.sleep(dice.uniform(0, SPAN * 2))
         box.kill()
-        box.communicate(timeout=30)
+        box.communicate(timeout=60)
     assert ok(run("--state-dir", folder, "--", "sh", "-c", "id -un; pwd")) == "root\n/workspace\n"
     images = sorted(p.name for p in (folder / "images" / "host").iterdir())
     assert len(images) <= 3, images

@@ -61,13 +61,13 @@ class Liar:
     def __exit__(self, *_):
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        self.thread.join(10)
+        self.thread.join(60)
         os.unlink(self.path)
 
 
 def ask(folder, data, *words):
     with Liar(folder / "s", lambda sock: sock.sendall(data)) as liar:
-        return cay(*(words or ("ls",)), "--state-dir", folder, "--host", liar.url, timeout=20)
+        return cay(*(words or ("ls",)), "--state-dir", folder, "--host", liar.url)
 
 
 def table(text, status="200 OK"):
@@ -190,7 +190,7 @@ def test_nothing_lands_beside_the_destination(folder, name, target):
         own(inside / "dest")
     source = "box:/x/." if target == "content" else "box:/x"
     with Liar(folder / "s", sandbox(stream(*ATTACKS[name]))) as liar:
-        cay("cp", "--state-dir", folder, "--host", liar.url, source, inside / "dest", timeout=20)
+        cay("cp", "--state-dir", folder, "--host", liar.url, source, inside / "dest")
     assert {p.name for p in inside.iterdir()} <= {"secret", "dest"}
     assert not os.path.exists("/tmp/outside-evil") and not os.path.exists("/tmp/evil")
     assert not (folder / "evil").exists()
@@ -208,8 +208,7 @@ def test_nothing_lands_beside_the_destination(folder, name, target):
 ], ids=range(5))
 def test_broken_archives(folder, archive):
     with Liar(folder / "s", sandbox(archive)) as liar:
-        done = cay("cp", "--state-dir", folder, "--host", liar.url, "box:/x", folder / "dest",
-                   timeout=20)
+        done = cay("cp", "--state-dir", folder, "--host", liar.url, "box:/x", folder / "dest")
     if archive == b"\0" * 1024:
         assert done.returncode == 0  # an archive of nothing
     else:
@@ -224,9 +223,8 @@ def test_an_init_that_promises_more_than_it_sends(folder):
         connection.send(DONE, b"nonsense")
 
     with Liar(folder / "s", answer) as liar:
-        refused(cay("cp", "--state-dir", folder, "--host", liar.url, "box:/x", folder / "dest",
-                    timeout=20), "protocol", code=1)
-        refused(cay("exec", "--state-dir", folder, "--host", liar.url, "box", "true", timeout=20),
+        refused(cay("cp", "--state-dir", folder, "--host", liar.url, "box:/x", folder / "dest"), "protocol", code=1)
+        refused(cay("exec", "--state-dir", folder, "--host", liar.url, "box", "true"),
                 code=125)
 
 
@@ -239,5 +237,5 @@ def test_an_init_that_promises_more_than_it_sends(folder):
 ], ids=range(5))
 def test_broken_defaults(folder, head):
     with Liar(folder / "s", lambda sock: sock.sendall(head)) as liar:
-        done = cay("exec", "--state-dir", folder, "--host", liar.url, "box", "true", timeout=20)
+        done = cay("exec", "--state-dir", folder, "--host", liar.url, "box", "true")
     refused(done, "update cay", code=125)

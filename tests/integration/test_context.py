@@ -100,7 +100,7 @@ def test_interrupts(cay):
                               env=dict(os.environ)) as process:
             assert process.stdout.readline() == b"go\n"
             how(process)
-            assert process.wait(30) == 130
+            assert process.wait(60) == 130
             assert process.stderr.read().endswith(b"KeyboardInterrupt\n")
     assert cay("run", "lab", "i", "-c", "k")[0] == "1\n"
 

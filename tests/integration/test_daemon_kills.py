@@ -40,7 +40,7 @@ class Victim:
 
     def kill(self, how):
         """All that there are of them, as soon as there is one."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while not any(pids := self.pids(how)):
             assert time.monotonic() < end, f"no {how}: {self.daemon.log.read_text()[-3000:]}"
             time.sleep(0.005)
@@ -50,7 +50,7 @@ class Victim:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if how == "all":
-            self.daemon.process.wait(20)
+            self.daemon.process.wait(60)
             self.daemon.start()
 
     def torment(self):
@@ -94,7 +94,7 @@ class Victim:
         daemon.kill()
         daemon.start()
         assert not self.wrong(), (self.wrong(), daemon.log.read_text()[-3000:])
-        assert until(lambda: daemon.serves() and self.only_the_known_are_there(), 30), \
+        assert until(lambda: daemon.serves() and self.only_the_known_are_there()), \
             (self.known(), sorted((daemon.state / "sandboxes").iterdir()))
         for client in self.clients:
             client.check()

@@ -210,7 +210,7 @@ def test_archive_and_start(sdk):
 def test_an_ephemeral_one_is_gone_when_it_stops(sdk):
     who = sdk.make(autoDeleteInterval=0)["id"]
     assert sdk.post(who, "/stop?force=true")["state"] in ("destroyed", "stopped")
-    assert until(lambda: sdk.ask("GET", f"/sandbox/{who}").status == 404, 20)
+    assert until(lambda: sdk.ask("GET", f"/sandbox/{who}").status == 404)
 
 
 def test_a_removed_one_is_seen_by_old_clients_for_a_while(daemon, sdk):

@@ -394,7 +394,7 @@ def test_bad_uploads(box):
     refused(reply, 400, "INVALID_FILE_PATH")
     reply = box.ask("POST", "/files/upload-v2", b"x" * 20 * MEGA, path="/proc/x")
     assert 400 <= reply.status < 500, reply.data
-    assert until(lambda: names_in(box, place) == [], 20), names_in(box, place)
+    assert until(lambda: names_in(box, place) == []), names_in(box, place)
 
 
 def test_a_file_that_fails_keeps_none_of_the_others(box):
@@ -428,7 +428,7 @@ def begin_upload(daemon, who, path):
     """The connection of an upload that has come half of its way."""
     head = form([("files[0].path", path), ("files[0].file", b"half")])[0].rsplit(b"\r\n--", 1)[0]
     sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(30)
+    sock.settimeout(60)
     sock.connect(str(daemon.socket))
     sock.sendall(b"POST /toolbox/%s/files/bulk-upload HTTP/1.1\r\nHost: localhost\r\n"
                  b"Content-Type: multipart/form-data; boundary=xyz\r\nContent-Length: 1000000\r\n\r\n"
@@ -447,13 +447,13 @@ def test_half_an_upload(box, death):
     with begin_upload(box.daemon, box.who, f"{place}/new") as first, \
             begin_upload(box.daemon, box.who, f"{place}/old") as second:
         # both are being written, under names of their own
-        assert until(lambda: len(names_in(box, place)) == 3, 20), names_in(box, place)
+        assert until(lambda: len(names_in(box, place)) == 3), names_in(box, place)
         if death == "front":
             box.daemon.kill_child("cayd-front")
         first.close()
         second.close()
-    assert until(box.daemon.serves, 20)
-    assert until(lambda: names_in(box, place) == ["old"], 20), names_in(box, place)
+    assert until(box.daemon.serves)
+    assert until(lambda: names_in(box, place) == ["old"]), names_in(box, place)
     assert box.read(f"{place}/old") == b"as it was"
 
 
@@ -622,7 +622,7 @@ def sign(key, method, path, expires):
 
 
 def ask_signed(daemon, method, where, body=None, **query):
-    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
     connection.request(method, f"/toolbox/{where}?{urllib.parse.urlencode(query)}", body)
     try:
         return Reply(connection.getresponse())

@@ -365,7 +365,7 @@ def app(daemon):
     code, out = daemon.exec(daemon.box, "/bin/sh", "-c", f"cat > /tmp/app.py <<'EOF'\n{SERVER}\nEOF\n"
                             "(python3 /tmp/app.py >/tmp/app.log 2>&1 &)")
     assert code == 0, out
-    assert until(lambda: daemon.ann.ask("GET", f"/preview/{daemon.box}/7000/echo").status == 200, 30)
+    assert until(lambda: daemon.ann.ask("GET", f"/preview/{daemon.box}/7000/echo").status == 200)
     return daemon
 
 
@@ -512,7 +512,7 @@ def others_are_served(d):
         with contextlib.suppress(OSError, http.client.HTTPException):
             return d.ann.ask("GET", "/api/cay/sandbox").status == 200
         return False
-    return until(serves, 30)
+    return until(serves)
 
 
 def all_end(d, beginnings):
@@ -535,7 +535,7 @@ def test_slow_heads(hasty):
     assert all_end(hasty, [
         (b"", b"G"), (b"GET / HTTP/1.1\r\n", b"X: y\r\n"), (b"", b"\r\n"),
         (b"GET /api/health HTTP/1.1\r\nHost: localhost\r\nX: ", b"y"), (HEALTH + b"\r\nGET", b"/")])
-    assert until(lambda: threads(hasty) <= before, 30)
+    assert until(lambda: threads(hasty) <= before)
 
 
 def test_slow_bodies(hasty):
@@ -544,7 +544,7 @@ def test_slow_bodies(hasty):
     upload = f"/toolbox/{hasty.box}/files/upload?path=/tmp/slow"
     assert all_end(hasty, [(head(hasty, "Content-Length: 100000", path=path), b"x") for path in ("/api/sandbox", upload)]
                    + [(head(hasty, "Transfer-Encoding: chunked"), b"1\r\nx\r\n")])
-    assert until(lambda: threads(hasty) <= before, 30)
+    assert until(lambda: threads(hasty) <= before)
 
 
 def test_many_slow_clients_at_once(hasty):
@@ -560,7 +560,7 @@ def test_many_slow_clients_at_once(hasty):
         assert others_are_served(hasty)
         assert hasty.get("/healthz").text == "ok"  # the unix socket has room of its own
         assert until(lambda: threads(hasty) <= before + 10, 60)
-    assert until(lambda: threads(hasty) <= before, 30)
+    assert until(lambda: threads(hasty) <= before)
 
 
 def test_no_key_takes_all_connections(daemon):
@@ -590,7 +590,7 @@ def test_no_key_takes_all_connections(daemon):
             assert answer.status == 429 and answer.headers["Connection"] == "close"
             assert "connections" in answer.text and "close" in answer.text
             assert 250 <= asks(all_of_bob, bob, 300) <= 256
-        assert until(lambda: daemon.ann.ask("GET", "/api/cay/sandbox").status == 200, 30)
+        assert until(lambda: daemon.ann.ask("GET", "/api/cay/sandbox").status == 200)
         assert until(lambda: bob.ask("GET", "/api/cay/sandbox").status == 200)
     daemon.call("DELETE", "/api/cay/api-keys/bob")
 
@@ -601,8 +601,8 @@ def test_who_does_not_read(hasty):
     code, out = hasty.exec(hasty.box, "/bin/sh", "-c", "truncate -s 200M /tmp/big; cd /tmp && "
                            "(python3 -m http.server 8080 >/dev/null 2>&1 &)")
     assert code == 0, out
-    assert until(lambda: hasty.ann.ask("GET", f"/preview/{hasty.box}/8080/nothing").status == 404, 30)
-    assert until(lambda: operations(hasty) == 0, 30)
+    assert until(lambda: hasty.ann.ask("GET", f"/preview/{hasty.box}/8080/nothing").status == 404)
+    assert until(lambda: operations(hasty) == 0)
     before = threads(hasty)
     with contextlib.ExitStack() as undo:
         for path in [f"/toolbox/{hasty.box}/files/download?path=/tmp/big", f"/preview/{hasty.box}/8080/big"] * 10:
@@ -611,7 +611,7 @@ def test_who_does_not_read(hasty):
             assert sock.recv(12) == b"HTTP/1.1 200"
         assert others_are_served(hasty)
         assert until(lambda: threads(hasty) <= before, 60)
-        assert until(lambda: operations(hasty) == 0, 30)
+        assert until(lambda: operations(hasty) == 0)
 
 
 def test_who_reads_slowly_but_reads_is_served(hasty):

@@ -91,7 +91,7 @@ def test_a_server_is_asked(box):
     p.say("did-close", f"{p.folder}/a.ts")  # nothing to close
     assert p.runs()
     p.say("stop")
-    assert until(lambda: not p.runs(), 20)
+    assert until(lambda: not p.runs())
     heard = p.heard()
     assert [h[0] for h in heard[:3]] == ["initialize", "initialized", "textDocument/didOpen"]
     assert heard[0][2]["rootUri"] == f"file://{p.folder}" and heard[0][2]["processId"] is None
@@ -135,7 +135,7 @@ def test_a_server_that_is_none(box, mode):
         assert "exit code 3" in error["message"] and "no licence" in error["message"]
     if mode == "unwilling":
         assert "no compiler here" in error["message"] and "install" in error["remedy"]
-    assert until(lambda: not p.runs(), 20)
+    assert until(lambda: not p.runs())
     p.complete(f"{p.folder}/a.ts", status=400)
 
 
@@ -146,7 +146,7 @@ def test_a_server_that_breaks_off(box):
     p.say("did-open", f"{p.folder}/a.ts")
     p.complete(f"{p.folder}/a.ts", status=503)
     assert p.complete(f"{p.folder}/a.ts", status=400)["code"] == "LSP_SERVER_NOT_INITIALIZED"
-    assert until(lambda: not p.runs(), 20)
+    assert until(lambda: not p.runs())
 
 
 def test_a_server_that_refuses(box):
@@ -167,7 +167,7 @@ def test_a_client_that_goes_does_not_hold_it(box):
     connection = box.daemon.http()
     connection.request("POST", f"{box.base}/lsp/completions", json.dumps(
         {**p.place, "uri": f"file://{p.folder}/a.ts", "position": {"line": 0, "character": 0}}))
-    assert until(lambda: p.heard()[-1][0] == "textDocument/completion", 20)
+    assert until(lambda: p.heard()[-1][0] == "textDocument/completion")
     connection.close()
     assert len(p.ask("document-symbols", uri=f"file://{p.folder}/a.ts")) == 1  # well before its 30 s
     p.say("stop")
@@ -257,4 +257,4 @@ def test_the_real_one(box):
     assert "path" in [item["label"] for item in list_["items"]]
     p.say("did-close", f"{p.folder}/a.py")
     p.say("stop")
-    assert until(lambda: not p.runs(), 20)
+    assert until(lambda: not p.runs())

@@ -128,7 +128,7 @@ def serve(d, port, version):
               f"(python3 /tmp/server.py {port} {version} >/tmp/log.{port} 2>&1 &)")
     code, out = d.exec(d.box, "/bin/sh", "-c", script)
     assert code == 0, out
-    assert until(lambda: d.ann.ask("GET", f"/preview/{d.box}/{port}/status/200").status == 200, 20)
+    assert until(lambda: d.ann.ask("GET", f"/preview/{d.box}/{port}/status/200").status == 200)
 
 
 def ask(d, path, method="GET", body=None, host=None, **headers):
@@ -227,7 +227,7 @@ def test_a_body_in_chunks(daemon):
 
 
 def test_pieces_come_when_they_are_sent(daemon):
-    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
     connection.request("GET", f"/preview/{daemon.box}/8080/chunks",
                        headers={"Authorization": f"Bearer {daemon.ann.key}"})
     answer = connection.getresponse()
@@ -322,7 +322,7 @@ def test_signed_ones_outlive_the_daemon_and_end_with_the_key(daemon):
     assert daemon.ann.ask("POST", f"{base}/{given_up['token']}/expire").status == 200
     daemon.stop()
     daemon.start()
-    assert until(lambda: ask(daemon, path_of(opened["url"]) + "/status/200")[0] == 200, 20)
+    assert until(lambda: ask(daemon, path_of(opened["url"]) + "/status/200")[0] == 200)
     assert ask(daemon, path_of(given_up["url"]) + "/status/200")[0] == 401
     assert daemon.ann.ask("POST", f"/api/sandbox/{daemon.box}/signing-key/rotate").status == 200
     assert ask(daemon, path_of(opened["url"]) + "/status/200")[0] == 401

@@ -79,7 +79,7 @@ class Session:
         return self.box.good("GET", f"{self.path}/command/{number}")
 
     def ended(self, number):
-        assert until(lambda: "exitCode" in self.command(number), 20)
+        assert until(lambda: "exitCode" in self.command(number))
         return self.command(number)["exitCode"]
 
     def logs(self, number, version=NEW):
@@ -163,8 +163,8 @@ def test_a_timeout_ends_the_whole_tree(box):
     began = time.monotonic()
     error = box.bad("POST", "/process/execute", {"command": script, "timeout": 1}, status=408)
     assert error["code"] == "PROCESS_EXECUTION_TIMEOUT" and "1 s" in error["message"]
-    assert time.monotonic() - began < 20
-    assert until(lambda: box.processes("4711") == 0, 20)
+    assert time.monotonic() - began < 60
+    assert until(lambda: box.processes("4711") == 0)
 
 
 def test_a_client_that_hangs_up_ends_its_command(box):
@@ -200,7 +200,7 @@ def test_clients_that_go_leave_nothing_behind(box):
     assert sockets[0].receive() == b"\1\1\1here\n" and sockets[1].receive() == CONNECTED
     command = box.daemon.http()
     command.request("POST", box.base + "/process/execute", json.dumps({"command": "sleep 4713"}))
-    assert until(lambda: box.processes("4713") > 0, 20)
+    assert until(lambda: box.processes("4713") > 0)
     serving = threads_of(front)
     command.close()
     for connection, answer in streams:
@@ -208,8 +208,8 @@ def test_clients_that_go_leave_nothing_behind(box):
         connection.close()
     for ws in sockets:
         ws.close()
-    assert until(lambda: threads_of(front) <= serving - 6, 20), (serving, threads_of(front))
-    assert until(lambda: box.processes("4713") == 0, 20)
+    assert until(lambda: threads_of(front) <= serving - 6), (serving, threads_of(front))
+    assert until(lambda: box.processes("4713") == 0)
     assert box.processes("4714") > 0  # what a session runs goes on
     box.good("DELETE", "/process/pty/left")
     box.good("DELETE", s.path, status=204)
@@ -367,7 +367,7 @@ def test_input_is_in_the_logs_unless_it_is_not_wanted_there(box):
         path = f"{s.path}/command/{number}"
         for line in ("one", "two\n"):
             box.good("POST", path + "/input", {"data": line}, status=204)
-            assert until(lambda: ("first" if line == "one" else "second") in s.logs(number).text, 20)
+            assert until(lambda: ("first" if line == "one" else "second") in s.logs(number).text)
         assert s.ended(number) == 0
         logs.append(s.logs(number).json()["stdout"])
     assert logs == ["one\nfirst\ntwo\nsecond\n"] * 2 + ["first\nsecond\n"]
@@ -388,7 +388,7 @@ def test_a_busy_session_is_waited_for(box):
     waiter = threading.Thread(target=lambda: answers.append(s.run("echo second")))
     waiter.start()
     box.good("POST", f"{s.path}/command/{number}/input", {"data": "go\n"}, status=204)
-    waiter.join(30)
+    waiter.join(60)
     assert answers[0]["stdout"] == "second\n"
     assert s.logs(number).json()["stdout"] == "go\nfirst go\n"
     box.good("DELETE", s.path, status=204)

@@ -134,7 +134,7 @@ def test_a_backup_brings_back_what_docker_lost(engine, make):
         assert refusal(make, image=name)[0] == refusal(make, image=name, engine="native")[0] == 404
     box.sh("echo three > /kept")
     engine.docker("rm", "-f", f"cay-{box.id}")
-    assert until(lambda: box.info()["state"] in ("stopped", "error"), 30)
+    assert until(lambda: box.info()["state"] in ("stopped", "error"))
     box.do("start")
     assert box.says("cat /kept") == "two\n"
     box.do("stop")
@@ -180,7 +180,7 @@ def test_a_container_killed_behind_our_back(engine, make):
     box = make()
     box.put("/workspace/kept", b"kept")
     engine.docker("kill", f"cay-{box.id}")
-    assert until(lambda: box.info()["state"] in ("stopped", "error"), 20), box.info()
+    assert until(lambda: box.info()["state"] in ("stopped", "error")), box.info()
     box.do("start")
     assert box.get("/workspace/kept") == b"kept"
 
@@ -188,7 +188,7 @@ def test_a_container_killed_behind_our_back(engine, make):
 def test_a_container_removed_behind_our_back(engine, make):
     box = make()
     engine.docker("rm", "-f", f"cay-{box.id}")
-    assert until(lambda: box.info()["state"] in ("stopped", "error"), 20), box.info()
+    assert until(lambda: box.info()["state"] in ("stopped", "error")), box.info()
     status, message, remedy = refusal(box.do, "start")
     assert "removed from Docker" in message and "make another" in remedy
     box.remove()
@@ -210,7 +210,7 @@ def test_a_container_that_nobody_knows_goes(engine, make):
     plant(engine, ident, engine.daemon.state)
     engine.daemon.stop()
     engine.daemon.start()
-    assert until(lambda: f"cay-{ident}" not in engine.docker("ps", "-a", "--format", "{{.Names}}"), 30)
+    assert until(lambda: f"cay-{ident}" not in engine.docker("ps", "-a", "--format", "{{.Names}}"))
 
 
 def test_a_container_of_another_state_folder_stays(engine, make):
@@ -297,7 +297,7 @@ def test_a_pull_that_finds_no_room(small, folder):
         status, message, remedy = refusal(small.daemon.call, "POST", "/api/cay/sandbox",
                                           {"image": server.name("large:1")})
         assert status == 507 and "no space left on device" in message and "room" in remedy
-        assert until(lambda: small.traces() <= before, 20), small.traces() - before
+        assert until(lambda: small.traces() <= before), small.traces() - before
         filler.unlink()
 
 
@@ -308,7 +308,7 @@ def test_docker_s_disk_is_full(small):
     filler = small.docker.fill()
     status, message, remedy = refusal(ask)
     assert status >= 500 and "no space left on device" in message and "room" in remedy
-    assert until(lambda: small.traces() <= before, 20), small.traces() - before
+    assert until(lambda: small.traces() <= before), small.traces() - before
     filler.unlink()
     box = Box(small, ask())
     filler = small.docker.fill()
@@ -403,7 +403,7 @@ def test_docker_ends_and_comes_back(engine, make):
     box.put("/workspace/kept", b"kept")
     engine.docker.stop_daemon()
     engine.docker.start()
-    assert until(lambda: box.info()["state"] in ("stopped", "error"), 30), box.info()
+    assert until(lambda: box.info()["state"] in ("stopped", "error")), box.info()
     box.do("start")
     assert box.get("/workspace/kept") == b"kept"
 

@@ -176,8 +176,8 @@ def test_the_daemon_is_killed_while_docker_pulls(engine, make, folder):
         engine.daemon.kill()
         client.join(60)
         engine.daemon.start()
-        assert until(lambda: pulling(engine) == [], 30)
-        assert until(lambda: engine.daemon.call("GET", "/api/cay/sandbox") == [], 30)
+        assert until(lambda: pulling(engine) == [])
+        assert until(lambda: engine.daemon.call("GET", "/api/cay/sandbox") == [])
     assert make().says("echo as before") == "as before\n"
 
 

@@ -83,7 +83,7 @@ def test_the_launcher_is_killed(engine, make):
     def answers():
         with contextlib.suppress(AssertionError, Refused, OSError):
             return box.says("cat /tmp/file") == "kept\n"
-    assert until(answers, 30)
+    assert until(answers)
     assert pid == "1\n"
 
 

@@ -18,7 +18,7 @@ import pytest
 from support import (CAY, TIER, as_user, host_state, is_sanitized, left_over, need_cay, ok, run)
 
 SECONDS = 75
-HANG = 20
+HANG = 60
 COMMAND = [CAY, "run", *TIER, "--timeout", "15s", "--", "/bin/echo", "fine"]
 
 # Calls that cannot fail, or whose failure without effect the kernel never gives: a descriptor that

@@ -206,12 +206,12 @@ def test_an_image_in_use_stays(place):
         assert b"in use by a sandbox" in done.stderr and b"prune -a" in done.stderr
         assert place.json("prune", "-a")["images"] == 0
         assert place.json("inspect", one)["names"] == []
-        out, _ = box.communicate(b"still here\n", timeout=30)
+        out, _ = box.communicate(b"still here\n", timeout=60)
         assert out == b"still here\n"
     finally:
         box.kill()
         box.wait()
-    deadline = time.monotonic() + 20  # whoever removes the sandbox may need a moment
+    deadline = time.monotonic() + 60  # whoever removes the sandbox may need a moment
     while place.json("prune", "-a")["images"] == 0 and time.monotonic() < deadline:
         time.sleep(0.1)
     assert place.json("ls") == []
@@ -275,7 +275,7 @@ def test_a_killed_save_leaves_nothing(place):
         box = start("image", "save", "--state-dir", place.state, "-f", out, "a", env=place.env)
         time.sleep(moment * 0.01)
         box.terminate()
-        box.communicate(timeout=30)
+        box.communicate(timeout=60)
         assert os.listdir(place.files) in ([], ["out"])
         if out.exists():  # it was faster than we were, or about to end
             assert tarfile.is_tarfile(out)
@@ -552,7 +552,7 @@ def test_login_on_a_terminal_does_not_echo(place, closed_registry):
             while not shown.endswith(question):
                 shown += os.read(master, 1024)
             os.write(master, answer.encode() + b"\n")
-        assert box.wait(30) == 0
+        assert box.wait(60) == 0
         shown += os.read(master, 1024)
         assert b"logged in to" in shown and registry.PASSWORD.encode() not in shown
     finally:

@@ -459,7 +459,7 @@ def test_killed_at_any_moment(keep):
         keep.kill_launcher()
         stop.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         keep.restart()
         assert until(lambda: agrees(keep, boxes)), (keep.list(), processes_of(keep.state))
         for box in processes_of(keep.state):

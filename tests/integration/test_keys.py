@@ -204,7 +204,7 @@ def test_a_removed_key_stops_at_once_and_stays_away_after_a_restart(folder):
         daemon.call("DELETE", "/api/cay/api-keys/one")
         assert one.ask("GET", "/api/cay/sandbox").status == 401
         daemon.kill_child("cayd-front")
-        assert until(daemon.serves, 20)
+        assert until(daemon.serves)
         assert one.ask("GET", "/api/cay/sandbox").status == 401 and two.names() == []
         assert [box["name"] for box in daemon.list()] == ["lab"]
         again = make_key(daemon, "one")  # the name does not bring the sandboxes back
@@ -342,7 +342,7 @@ def test_removing_a_key_cuts_its_connections(daemon, key):
         cut.exec("sleep", "1000")
         kept.exec("sleep", "1000")
         daemon.call("DELETE", "/api/cay/api-keys/one")
-        cut.sock.settimeout(20)
+        cut.sock.settimeout(60)
         while cut.sock.recv(4096):
             pass
         kept.sock.settimeout(0.2)

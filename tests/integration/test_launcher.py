@@ -417,7 +417,7 @@ made = 0
 try:
     for _ in range(100):
         if os.fork() == 0:
-            time.sleep(20)
+            time.sleep(1000)
             os._exit(0)
         made += 1
 except OSError:
@@ -539,7 +539,7 @@ def test_a_killed_launcher_leaves_nothing(folder, clean_host, how):
         boxes.exec("sh", "-c", "setsid sleep 100 >/dev/null 2>&1 &")
         os.kill(boxes.launcher(), how)
         assert until(lambda: not any(is_alive(boxes.pid(run)) for run in range(5)))
-        boxes.process.wait(30)
+        boxes.process.wait(60)
 
 
 def test_a_launcher_killed_in_the_middle_of_starting_leaves_nothing(clean_host):
@@ -557,7 +557,7 @@ def test_a_launcher_killed_in_the_middle_of_starting_leaves_nothing(clean_host):
         if launcher:
             os.kill(launcher, signal.SIGKILL)
         process.stdout.read()
-        process.wait(20)
+        process.wait(60)
 
 
 def children(pid):
@@ -576,7 +576,7 @@ class Raw:
     def __init__(self, ready=1):
         launching.need_launcher()
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.sock.settimeout(30)
+        self.sock.settimeout(60)
 
         def place():
             os.dup2(theirs.fileno(), 3)
@@ -595,7 +595,7 @@ class Raw:
 
     def stop(self):
         self.sock.close()
-        return self.process.wait(30), self.process.stderr.read().decode()
+        return self.process.wait(60), self.process.stderr.read().decode()
 
 
 FAILED = 2

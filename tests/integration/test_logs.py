@@ -67,7 +67,7 @@ def test_following_a_sandbox_until_it_is_gone(verb, state):
     assert b"stopping" in follower.stdout.readline()
     assert b"stopped" in follower.stdout.readline()
     ok(verb("rm", name))
-    rest, err = follower.communicate(timeout=30)
+    rest, err = follower.communicate(timeout=60)
     assert (follower.returncode, err) == (0, b"")
     assert not rest or b"destroying" in rest
 
@@ -104,7 +104,7 @@ def test_why_it_stopped(folder):
     env = {"CAY_MANAGER_IDLE_TIMEOUT": "1", "CAY_MANAGER_CLEANUP_INTERVAL": "1"}
     with serving(folder, env=env) as daemon:
         box = daemon.create(name="idle")
-        assert until(lambda: daemon.state_of("idle") == "stopped", 30)
+        assert until(lambda: daemon.state_of("idle") == "stopped")
         events = daemon.call("GET", f"/api/cay/sandbox/{box['id']}/events")
         assert "nothing was done" in " ".join(e["text"] for e in events)
         last = events[-1]["number"]

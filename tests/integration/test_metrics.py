@@ -97,7 +97,7 @@ def test_metrics(folder, clean_host):
         assert daemon.ask("POST", f"/api/cay/sandbox/{box}/stop").status == 200
         assert daemon.ask("POST", f"/api/cay/sandbox/{box}/start").status == 200
         for name in ("cay_sandbox_memory_bytes", "cay_sandbox_cpu_seconds_total"):
-            assert until(lambda: page(daemon).value(name, id=box, name="lab"), 20)
+            assert until(lambda: page(daemon).value(name, id=box, name="lab"))
         after = page(daemon)
         assert after.value("cay_sandboxes", state="started") == 1
         assert after.value("cay_sandboxes_limit") == 100
@@ -119,7 +119,7 @@ def test_restarts_are_counted(folder, clean_host):
         daemon.kill_child("cay-launcher")
         assert until(lambda: page(daemon).value("cay_launcher_restarts_total") == 1)
         daemon.kill_child("cayd-front")
-        assert until(daemon.serves, 20)
+        assert until(daemon.serves)
         assert page(daemon).value("cay_front_restarts_total") == 1
         assert page(daemon).value("cay_launcher_restarts_total") == 2
 
@@ -128,7 +128,7 @@ def test_metrics_on_tcp(folder, clean_host):
     port = free_port()
 
     def status(path, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
         answer.read()
@@ -156,8 +156,8 @@ def test_a_sandbox_near_its_limit_is_warned_of_once(folder, clean_host):
                     if "near its limit" in line and "what=memory" in line]
 
         with daemon.connect(box) as c:
-            c.exec("python3", "-c", "import time; b = b'x' * (88 << 20); time.sleep(60)")
-            assert until(warnings, 20)
+            c.exec("python3", "-c", "import time; b = b'x' * (88 << 20); time.sleep(1000)")
+            assert until(warnings)
             assert not until(lambda: len(warnings()) > 1, 1)
         line = warnings()[0]
         assert f"sandbox={box}" in line and "name=hot" in line and "level=warn" in line

@@ -192,7 +192,7 @@ def test_the_environment_names_the_proxy_unless_the_caller_does(net):
 def test_nothing_is_left(net, clean_host):  # noqa: F811
     told(net.curl("allow=a.com", "http://a.com/"))
     process = net.popen(support.CAY, "run", *support.TIER, "--network", "allow=a.com", "--", "sh",
-                        "-c", "echo; sleep 60")
+                        "-c", "echo; sleep 1000")
     process.stdout.readline()
     process.kill()
     process.communicate()

@@ -52,7 +52,7 @@ def daemon(net, folder):  # noqa: F811
         yield made
     finally:
         made.clean_up()
-        assert until(lambda: made.proxy() == 0, 20)
+        assert until(lambda: made.proxy() == 0)
 
 
 def test_a_sandbox_reaches_what_its_list_has(daemon):
@@ -96,7 +96,7 @@ def test_what_is_open_is_cut_when_the_list_changes(daemon):
               "print(s.recv(100)[:12].decode(), flush=True); print(s.recv(1))")
     with daemon.connect(who) as c:
         c.exec("python3", "-c", script)
-        assert until(lambda: "a sandbox connects" in daemon.log.read_text(), 20)
+        assert until(lambda: "a sandbox connects" in daemon.log.read_text())
         daemon.update(who, network="allow=b.org")
         assert c.finish()[1] == "HTTP/1.1 200\nb''\n"
 
@@ -115,7 +115,7 @@ def test_it_is_there_again_when_a_process_was_killed(daemon, name):
     boxes = [daemon.create(network="allow=a.com")["id"] for _ in range(2)]
     os.kill(daemon.child(name), signal.SIGKILL)
     for who in boxes:
-        assert until(lambda: reaches_now(daemon, who), 30), daemon.log.read_text()
+        assert until(lambda: reaches_now(daemon, who)), daemon.log.read_text()
 
 
 def reaches_now(daemon, who):
@@ -130,10 +130,10 @@ def test_it_is_there_again_with_another_daemon(daemon):
     who = daemon.create(network="allow=a.com")["id"]
     daemon.stop()
     daemon.start()
-    assert until(lambda: reaches_now(daemon, who), 30), daemon.log.read_text()
+    assert until(lambda: reaches_now(daemon, who)), daemon.log.read_text()
     daemon.kill()
     daemon.start()
-    assert until(lambda: reaches_now(daemon, who), 30), daemon.log.read_text()
+    assert until(lambda: reaches_now(daemon, who)), daemon.log.read_text()
 
 
 def test_nothing_stays_of_one_that_ended(daemon):
@@ -141,9 +141,9 @@ def test_nothing_stays_of_one_that_ended(daemon):
     who = daemon.create(network="allow=a.com")["id"]
     assert daemon.reaches(who)
     fds = f"/proc/{daemon.proxy()}/fd"
-    assert until(lambda: len(os.listdir(fds)) == 5, 20), os.listdir(fds)  # its connection is gone
+    assert until(lambda: len(os.listdir(fds)) == 5), os.listdir(fds)  # its connection is gone
     daemon.call("DELETE", f"/api/cay/sandbox/{who}?force=true")
-    assert until(lambda: len(os.listdir(fds)) == 4, 20), os.listdir(fds)
+    assert until(lambda: len(os.listdir(fds)) == 4), os.listdir(fds)
 
 
 def test_a_bridge_is_refused(daemon):

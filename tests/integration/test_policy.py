@@ -42,7 +42,7 @@ class Running(threading.Thread):
         self.connection = daemon.connect(who)
         self.connection.exec("sh", "-c", script)
         daemon_ready = lambda: daemon.exec(who, "test", "-e", "/tmp/ready")[0] == 0
-        assert until(daemon_ready, 20)
+        assert until(daemon_ready)
         self.start()
 
     def run(self):
@@ -53,7 +53,7 @@ class Running(threading.Thread):
                 self.result = error
 
     def end(self):
-        self.join(30)
+        self.join(60)
         assert not self.is_alive()
         return self.result
 
@@ -87,7 +87,7 @@ def test_background_processes_get_sigterm(daemon, box):
     script = ("(trap 'echo ended > /workspace/note; exit' TERM; touch /tmp/ready; "
               "while :; do sleep 0.1; done) >/dev/null 2>&1 </dev/null &")
     assert daemon.exec(box, "sh", "-c", script)[0] == 0
-    assert until(lambda: daemon.exec(box, "test", "-e", "/tmp/ready")[0] == 0, 20)
+    assert until(lambda: daemon.exec(box, "test", "-e", "/tmp/ready")[0] == 0)
     assert stop(daemon, box) < SOON
     daemon.call("POST", f"/api/cay/sandbox/{box}/start")
     assert daemon.exec(box, "cat", "/workspace/note") == (0, "ended\n")
@@ -130,7 +130,7 @@ def test_recreate(daemon):
     try:
         assert daemon.exec(who, "sh", "-c", "echo kept > /workspace/file")[0] == 0
         kill_init(daemon, who)
-        assert until(lambda: runs(daemon, who, "/workspace/file"), 20)
+        assert until(lambda: runs(daemon, who, "/workspace/file"))
     finally:
         daemon.call("DELETE", f"/api/cay/sandbox/{who}?force=true")
 
@@ -145,7 +145,7 @@ def runs(daemon, who, path):
 @needs_root
 def test_keep_and_recover(daemon, box):
     kill_init(daemon, box)
-    assert until(lambda: daemon.state_of(box) == "error", 20)
+    assert until(lambda: daemon.state_of(box) == "error")
     assert "SIGKILL" in daemon.call("GET", f"/api/cay/sandbox/{box}")["errorReason"]
     assert daemon.call("POST", f"/api/cay/sandbox/{box}/recover")["state"] == "started"
     assert daemon.exec(box, "true")[0] == 0
@@ -155,7 +155,7 @@ def test_keep_and_recover(daemon, box):
 def test_remove_on_failure(daemon):
     who = daemon.create(onFailure="remove")["id"]
     kill_init(daemon, who)
-    assert until(lambda: daemon.get(f"/api/cay/sandbox/{who}").status == 404, 20)
+    assert until(lambda: daemon.get(f"/api/cay/sandbox/{who}").status == 404)
 
 
 def test_bad_policy(daemon):
@@ -176,7 +176,7 @@ def test_removal_waits(daemon):
     remover.start()
     assert daemon.exec(who, "touch", "/tmp/go")[0] == 0
     assert command.end() == (0, "")
-    remover.join(30)
+    remover.join(60)
     assert answers == [204] and daemon.get(f"/api/cay/sandbox/{who}").status == 404
 
 
@@ -197,7 +197,7 @@ def test_create_without_waiting(daemon):
 def test_failed_creation_stays(daemon):
     made = daemon.call("POST", "/api/cay/sandbox?wait=false", {"image": "127.0.0.1:9/nothing:here"})
     who = f"/api/cay/sandbox/{made['id']}"
-    assert until(lambda: daemon.state_of(made["id"]) == "error", 30)
+    assert until(lambda: daemon.state_of(made["id"]) == "error")
     assert daemon.call("GET", who)["errorReason"]
     assert daemon.ask("POST", who + "/start").status >= 400
     assert daemon.ask("DELETE", who).status == 204
@@ -208,11 +208,11 @@ def test_removal_ends_a_pull(daemon):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         image = f"127.0.0.1:{silent.getsockname()[1]}/slow:image"
         made = daemon.call("POST", "/api/cay/sandbox?wait=false", {"image": image})
-        assert until(lambda: pulls(daemon), 20)
+        assert until(lambda: pulls(daemon))
         began = time.monotonic()
         assert daemon.ask("DELETE", f"/api/cay/sandbox/{made['id']}").status == 204
         assert time.monotonic() - began < 25  # a registry may be silent for 30 s
-        assert until(lambda: not pulls(daemon), 20)
+        assert until(lambda: not pulls(daemon))
 
 
 def pulls(daemon):

@@ -15,7 +15,7 @@ def status(daemon):
 
 
 def is_full(daemon, size):
-    return until(lambda: status(daemon)["poolSize"] == size, 30)
+    return until(lambda: status(daemon)["poolSize"] == size)
 
 
 def folders(daemon):
@@ -89,7 +89,7 @@ def test_one_that_has_died_is_not_given_out(pooled):
     before = folders(pooled)
     for box in before:
         os.kill(processes_of(pooled.state)[box], signal.SIGKILL)
-    assert until(lambda: not folders(pooled) & before, 30), pooled.log.read_text()
+    assert until(lambda: not folders(pooled) & before), pooled.log.read_text()
     assert is_full(pooled, 2)
     made = pooled.create()["id"]
     assert made not in before and pooled.exec(made, "true")[0] == 0
@@ -100,7 +100,7 @@ def test_the_pool_survives_a_crash_and_not_the_end(pooled):
     assert is_full(pooled, 2)
     before = folders(pooled)
     pooled.kill_child("cayd-front")
-    assert until(pooled.serves, 20) and is_full(pooled, 2)
+    assert until(pooled.serves) and is_full(pooled, 2)
     assert folders(pooled) == before
     assert [box["id"] for box in pooled.list()] == [mine]
     made = pooled.create(memory=200 << 20)["id"]

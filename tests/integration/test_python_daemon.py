@@ -320,7 +320,7 @@ def test_a_launcher_that_dies_takes_only_what_waits(python):
     python.wait()
     dropped = python.metric("dropped_total")
     python.daemon.kill_child("cay-launcher")
-    assert until(lambda: python.daemon.ask("POST", "/api/cay/python", {"code": "pass"}).status == 200, 30)
+    assert until(lambda: python.daemon.ask("POST", "/api/cay/python", {"code": "pass"}).status == 200)
     python.wait()
     assert python.metric("dropped_total") > dropped
 

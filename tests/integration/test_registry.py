@@ -406,7 +406,7 @@ def test_endless_error(image):
         while True:
             request.wfile.write(b" " * 65536)
     with registry.fake(image, manifest=endless_error) as reg:
-        fails(manifest(reg, "app:1", timeout=20), NOT_FOUND, "404")
+        fails(manifest(reg, "app:1"), NOT_FOUND, "404")
 
 
 def test_wrong_manifest(image, tmp_path):
@@ -708,7 +708,7 @@ def test_helper_whose_child_lives_on(home):
                  'echo \'{"Username":"u","Secret":"s"}\'')
     start = time.monotonic()
     assert found(env, "h") == "u|s|"
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 60
     os.kill(int(pid.read_text()), 9)
 
 

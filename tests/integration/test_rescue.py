@@ -43,7 +43,7 @@ def answers(daemon):
 def restart(daemon):
     with open(daemon.log, "ab") as log:
         daemon.process = daemon.spawn(*daemon.options, stdout=log, stderr=log)
-    assert until(lambda: answers(daemon), 30), daemon.log.read_text()
+    assert until(lambda: answers(daemon)), daemon.log.read_text()
 
 
 def accept(daemon):
@@ -151,7 +151,7 @@ def test_the_log(daemon):
     os.kill(front, signal.SIGSTOP)  # or it would tidy up behind its supervisor
     daemon.kill()
     os.kill(front, signal.SIGKILL)
-    assert until(lambda: not is_alive(front) and not is_alive(launcher), 20)
+    assert until(lambda: not is_alive(front) and not is_alive(launcher))
     log = daemon.state / "daemon" / "cay.db-wal"
     assert log.stat().st_size > 4 * PAGE
     put_junk(log, 0, 32)

@@ -40,7 +40,7 @@ def test_streams_interleave_as_they_were_written():
         assert box.stdout.readline().decode() == expected
         box.stdin.write(b"\n")
         box.stdin.flush()
-    assert box.communicate(timeout=30)[0] == b"" and box.returncode == 0
+    assert box.communicate(timeout=60)[0] == b"" and box.returncode == 0
 
 
 @pytest.mark.skipif(is_sanitized(), reason="a sanitizer's memory says nothing")
@@ -65,7 +65,7 @@ def test_large_input_and_output_at_once():
 def test_slow_reader_gets_everything():
     box = start("run", *TIER, "--", "sh", "-c", "head -c 3000000 /dev/zero; echo end")
     time.sleep(0.3)
-    out, err = box.communicate(timeout=30)
+    out, err = box.communicate(timeout=60)
     assert len(out) == 3000004 and out.endswith(b"end\n") and box.returncode == 0, err
 
 
@@ -81,12 +81,12 @@ def test_input_from_nothing():
 def test_input_that_is_never_read_does_not_hold_up_the_end():
     begin = time.monotonic()
     assert ok(run("--", "true", input=b"x" * (8 * MB))) == ""
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 60
 
 
 def test_input_that_never_ends_does_not_hold_up_the_end():
     box = start("run", *TIER, "--", "echo", "done")
-    assert box.wait(30) == 0
+    assert box.wait(60) == 0
     assert box.communicate()[0] == b"done\n"
 
 
@@ -99,13 +99,13 @@ def test_closed_output_ends_the_command(command):
     box = start("run", *TIER, "--", *command, stderr=subprocess.DEVNULL)
     assert os.read(box.stdout.fileno(), 1) != b""
     box.stdout.close()
-    assert box.wait(30) == 141
+    assert box.wait(60) == 141
 
 
 def test_closed_output_in_a_shell_pipe():
     who, env = as_user()
     script = f"'{CAY}' run {' '.join(TIER)} -- yes | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=30, env=env, **who)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=60, env=env, **who)
     assert done.stdout == b"y\n141\n"
 
 
@@ -116,13 +116,13 @@ def test_closed_error_output_does_not_stop_the_other():
     box.stdin.write(b"\n")
     box.stdin.close()
     assert box.stdout.read() == b"kept\n"
-    assert box.wait(30) == 0
+    assert box.wait(60) == 0
 
 
 def test_output_of_a_background_process_is_not_waited_for():
     begin = time.monotonic()
-    assert ok(sh("sleep 50 & echo started")) == "started\n"
-    assert time.monotonic() - begin < 40
+    assert ok(sh("sleep 1000 & echo started", timeout=120)) == "started\n"
+    assert time.monotonic() - begin < 100
 
 
 # ---- exit codes ----
@@ -191,7 +191,7 @@ def test_steady_output_is_not_idle():
 
 
 def test_output_limit():
-    done = run("--output-max", "1000", "--", "yes", timeout=20)
+    done = run("--output-max", "1000", "--", "yes")
     assert (done.returncode, done.stdout) == (124, b"y\n" * 500)
     assert done.stderr == b"cay: ended: it printed more than --output-max\n"
     done = sh("head -c 600 /dev/zero; head -c 600 /dev/zero >&2", "--output-max", "1000")
@@ -212,16 +212,16 @@ def test_signal_reaches_the_command(name):
                 f"trap 'echo got; exit 7' {name}; echo ready; while :; do sleep 0.05; done")
     wait_for(box, "ready")
     box.send_signal(getattr(signal, "SIG" + name))
-    out, err = box.communicate(timeout=30)
+    out, err = box.communicate(timeout=60)
     assert (out, box.returncode) == (b"got\n", 7), err
 
 
 @pytest.mark.parametrize("name, code", [("INT", 130), ("TERM", 143)])
 def test_signal_ends_the_command(name, code):
-    box = start("run", *TIER, "--", "sh", "-c", "echo ready; exec sleep 60")
+    box = start("run", *TIER, "--", "sh", "-c", "echo ready; exec sleep 1000")
     wait_for(box, "ready")
     box.send_signal(getattr(signal, "SIG" + name))
-    assert box.wait(30) == code
+    assert box.wait(60) == code
 
 
 # ---- who and where ----
@@ -438,7 +438,7 @@ def test_timings():
 
 
 def test_quiet():
-    done = sh("sleep 60", "-q", "--timeout", "200ms")
+    done = sh("sleep 1000", "-q", "--timeout", "200ms")
     assert (done.returncode, done.stdout, done.stderr) == (124, b"", b"")
 
 

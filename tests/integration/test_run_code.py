@@ -274,7 +274,7 @@ def test_an_interrupt_reaches_the_program():
                 "trap 'echo caught; exit 5' INT; echo up; while :; do read -t 1; done")
     assert box.stdout.readline() == b"up\n"
     box.send_signal(signal.SIGINT)
-    out, err = box.communicate(timeout=30)
+    out, err = box.communicate(timeout=60)
     assert (out, err, box.returncode) == (b"caught\n", b"", 5)
 
 

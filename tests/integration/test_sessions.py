@@ -154,7 +154,7 @@ def test_a_command_finds_how_the_one_before_ended(sessions, name):
     assert session.run("").returncode == 0  # as an empty line at a prompt
     session.run("(exit 5)")
     assert session.out("# one\n\n(exit 6) || echo $?\necho $?") == "6\n0\n"
-    assert session.run("sleep 9", "--timeout", "0.2").returncode == 124
+    assert session.run("sleep 1000", "--timeout", "0.2").returncode == 124
     assert session.out("echo $?") == "124\n"
     session.remove()
 
@@ -207,7 +207,7 @@ def test_no_process_left_for_another(daemon):
     def settles_at(count):
         """Who served a connection takes a moment to go."""
         stats = f"/api/cay/sandbox/{box}/stats"
-        return until(lambda: daemon.call("GET", stats)["pids"] == count, 30)
+        return until(lambda: daemon.call("GET", stats)["pids"] == count)
 
     for verb in ("session", "terminal"):
         assert settles_at(limit - 1)
@@ -289,7 +289,7 @@ def test_another_user(sessions):
 ])
 def test_the_next_command_works(shell, text):
     shell.out("kept=1")
-    shell.run(text, timeout=20)
+    shell.run(text)
     done = shell.run('unset IFS; echo "next $kept"')
     assert (done.returncode, done.stdout) == (0, b"next 1\n"), done.stderr
     assert shell.run("exit_code() { return 3; }; exit_code").returncode == 3
@@ -437,7 +437,7 @@ def test_async(session):
     assert (follow.returncode, follow.stdout, follow.stderr) == (0, b"a\n", b"b\n")
     last = session.last()
     assert (last["number"], last["exit_code"], last["state"]) == (number, 6, "ended")
-    assert last["command"].startswith("echo a") and 900 <= last["duration_ms"] < 20000
+    assert last["command"].startswith("echo a") and 900 <= last["duration_ms"] < 60000
     text = ok(session.all.verb("status", *session.words))
     assert text.splitlines()[0].split() == ["NUMBER", "STATE", "EXIT", "OUTPUT", "COMMAND"]
 
@@ -488,7 +488,7 @@ def test_an_interrupt_reaches_the_command(shell):
     assert run.stdout.readline() == b"up\n"
     shell.runs("sleep 100")  # a shell that is just starting a program may miss it
     run.send_signal(signal.SIGINT)
-    assert run.communicate(timeout=20)[0] == b"" and run.returncode == 130
+    assert run.communicate(timeout=60)[0] == b"" and run.returncode == 130
     assert shell.out("echo $kept") == "1\n"
 
 
@@ -524,7 +524,7 @@ def test_an_interrupt_is_heard_once(shell):
     assert run.stdout.readline() == b"up\n"
     shell.runs("sleep 100")
     run.send_signal(signal.SIGINT)
-    assert run.communicate(timeout=30)[0] == b"trapped\nafter\n"
+    assert run.communicate(timeout=60)[0] == b"trapped\nafter\n"
     run = shell.begin("python3 -c 'import signal, time\n"
                       "heard = []\n"
                       "signal.signal(signal.SIGINT, lambda *_: heard.append(1))\n"
@@ -533,7 +533,7 @@ def test_an_interrupt_is_heard_once(shell):
                       "while time.monotonic() < t: time.sleep(0.1)\nprint(len(heard))'")
     assert run.stdout.readline() == b"up\n"
     run.send_signal(signal.SIGINT)
-    assert run.communicate(timeout=30)[0] == b"1\n"
+    assert run.communicate(timeout=60)[0] == b"1\n"
 
 
 def test_the_cap_of_a_log(session):
@@ -548,7 +548,7 @@ def test_the_cap_of_a_log(session):
 def test_a_slow_reader_holds_up_nobody(session):
     run = session.begin("head -c 4000000 /dev/zero; echo end >&2")
     assert session.wait()["exit_code"] == 0  # nobody has read yet
-    out, err = run.communicate(timeout=30)
+    out, err = run.communicate(timeout=60)
     assert len(out) == 4000000 and err == b"end\n"
 
 
@@ -573,7 +573,7 @@ def test_a_timeout_ends_the_tree_and_keeps_the_shell(shell, text):
 
 def test_after_a_fork_bomb_the_next_command_runs(session):
     bomb = "import os\nwhile True:\n    try: os.fork()\n    except BaseException: pass"
-    assert session.run(f"python3 -c '{bomb}'", "--timeout", "1s", timeout=30).returncode == 124
+    assert session.run(f"python3 -c '{bomb}'", "--timeout", "1s", timeout=60).returncode == 124
     assert session.out("echo next") == "next\n"  # though the dead may not all be gone yet
 
 
@@ -583,7 +583,7 @@ def test_after_a_fork_bomb_the_next_command_runs(session):
 ])
 def test_a_shell_that_does_not_give_up_is_replaced(shell, text):
     shell.out("cd /tmp")
-    assert shell.run(text, "--timeout", "500ms", timeout=30).returncode == 124
+    assert shell.run(text, "--timeout", "500ms", timeout=60).returncode == 124
     done = shell.run("echo next $PWD")
     assert done.stdout == b"next /tmp\n"
 
@@ -624,7 +624,7 @@ def test_one_name_one_session(sessions):
     for _ in range(3):
         runs = [sessions.begin("create", sessions.box, "wanted", stdin=subprocess.DEVNULL)
                 for _ in range(8)]
-        codes = sorted((run.communicate(timeout=30), run.returncode)[1] for run in runs)
+        codes = sorted((run.communicate(timeout=60), run.returncode)[1] for run in runs)
         assert codes == [0] + [4] * 7
         assert sessions.names().count("wanted") == 1
         Session(sessions, "wanted").remove()
@@ -655,7 +655,7 @@ def test_a_false_keeper_gets_nothing(sessions):
     refused(sessions.verb("exec", sessions.box, "false", "echo secret"), "no session", code=125)
     assert "false" not in sessions.names()
     fake.kill()
-    fake.communicate(timeout=20)
+    fake.communicate(timeout=60)
     sessions.exec("rm -rf /tmp/.cay-session")
 
 

@@ -91,9 +91,9 @@ def test_the_supervisor_outlives_a_mad_front(folder):
             front = daemon.front()
             with control_socket(daemon) as sock:
                 socket.send_fds(sock, [data], [0] * numbers.randrange(5))
-            assert until(lambda front=front: daemon.front() not in (0, front), 30), \
+            assert until(lambda front=front: daemon.front() not in (0, front)), \
                 (data[:9], daemon.log.read_text())
-        assert until(daemon.serves, 20)
+        assert until(daemon.serves)
         assert daemon.exec(who, "echo", "alive") == (0, "alive\n")
         assert until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) <= fds + 1), \
             os.listdir(f"/proc/{daemon.process.pid}/fd")
@@ -122,7 +122,7 @@ def test_the_supervisor_takes_any_message(folder, clean_host):
                             [write_end] * numbers.randrange(5))
         os.close(write_end)
         threading.Thread(target=lambda: os.read(read_end, 1 << 20), daemon=True).start()
-        assert until(lambda: fds() <= before + 1, 20), (before, fds())
+        assert until(lambda: fds() <= before + 1), (before, fds())
         assert daemon.front() == front and daemon.get("/healthz").text == "ok"
         os.close(read_end)
 
@@ -140,7 +140,7 @@ def daemon(tmp_path_factory):
         yield found
 
 
-def connect(daemon, seconds=20):
+def connect(daemon, seconds=45):
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(seconds)
     sock.connect(str(daemon.socket))
@@ -215,9 +215,9 @@ def test_half_open_connections_and_slow_clients(daemon):
             sock.sendall(words[turn % len(words)])
         began = time.monotonic()
         assert daemon.get("/healthz").text == "ok"
-        assert time.monotonic() - began < 25
-    assert until(lambda: descriptors(daemon) <= before[0] + 2 and threads(daemon) <= before[1] + 2,
-                 20), (before, descriptors(daemon), threads(daemon))
+        assert time.monotonic() - began < 45  # they are given 60 s
+    assert until(lambda: descriptors(daemon) <= before[0] + 2 and threads(daemon) <= before[1] + 2), \
+        (before, descriptors(daemon), threads(daemon))
 
 
 def test_a_client_that_reads_nothing(daemon):
@@ -253,7 +253,7 @@ def test_a_storm_of_garbage(daemon):
                 sock.shutdown(socket.SHUT_WR)
                 assert len(everything(sock)) < 100000
     assert daemon.front() == front and is_alive(front)
-    assert until(lambda: descriptors(daemon) <= before + 2, 20)
+    assert until(lambda: descriptors(daemon) <= before + 2)
     for made in daemon.list():  # some of it may be a good request
         daemon.call("DELETE", f"/api/cay/sandbox/{made['id']}?force=true")
 

@@ -202,7 +202,7 @@ def test_a_terminal_that_vanishes(terminals):
     t.expect("ready")
     os.close(t.slave)
     os.close(t.master)
-    t.process.wait(30)
+    t.process.wait(60)
     assert until(lambda: terminals.list()["t"]["viewers"] == 0)
     assert terminals.list()["t"]["running"]
 
@@ -238,7 +238,7 @@ def test_bad_keys(terminals, keys):
 
 
 def test_interrupt_is_the_programs(terminals):
-    terminals.make("t", "sh", "-c", "echo ready; exec sleep 60")
+    terminals.make("t", "sh", "-c", "echo ready; exec sleep 1000")
     with terminals.attach("t") as t:
         t.expect("ready")
         t.type("\x03")
@@ -434,7 +434,7 @@ def test_much_input(terminals):
 
 def test_input_that_nobody_reads(terminals):
     """It blocks neither its viewer nor others."""
-    terminals.make("t", "sh", "-c", "stty raw -echo; echo ready; exec sleep 60")
+    terminals.make("t", "sh", "-c", "stty raw -echo; echo ready; exec sleep 1000")
     with terminals.attach("t") as t, terminals.attach("t") as other:
         t.expect("ready")
         for _ in range(20):
@@ -557,7 +557,7 @@ def test_what_keeps_a_sandbox_from_being_stopped():
         assert until(lambda: daemon.state_of("attached") == "stopped")
         assert daemon.state_of("command") == "started"
         assert daemon.exec("command", "touch", "/tmp/go")[0] == 0
-        assert until(lambda: daemon.state_of("command") == "stopped", 30)
+        assert until(lambda: daemon.state_of("command") == "stopped")
         assert daemon.state_of("program") == "started"
         daemon.call("POST", "/api/cay/sandbox/program/stop")  # an explicit wish is always heard
         assert daemon.state_of("program") == "stopped"

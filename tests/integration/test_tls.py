@@ -64,7 +64,7 @@ def common_name(port, ca):
 
 def https(port, ca, method, path, body=None, **headers):
     context = ssl.create_default_context(cafile=str(ca / "ca.pem"))
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=60)
     connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
     answer = connection.getresponse()
     return answer.status, answer.read().decode(), answer.headers
@@ -132,7 +132,7 @@ def test_other_origins(folder, clean_host):
     ask = {"Access-Control-Request-Method": "POST"}
 
     def request(method, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request(method, "/api/cay/sandbox", headers=headers)
         answer = connection.getresponse()
         answer.read()

@@ -299,5 +299,5 @@ def test_reading_stops_with_the_reader(place):
     r, w = os.pipe()
     os.close(r)
     with io.FileIO(w, "w") as out:
-        result = place.image("save", "t/p:1", stdout=out, timeout=30)
+        result = place.image("save", "t/p:1", stdout=out)
     assert result.returncode != 0

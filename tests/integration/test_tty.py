@@ -38,7 +38,7 @@ class Terminal:
     def type(self, text):
         os.write(self.master, text.encode())
 
-    def expect(self, pattern, seconds=30):
+    def expect(self, pattern, seconds=60):
         """Reads until the pattern was printed; returns the match, and forgets what was before."""
         deadline = time.monotonic() + seconds
         while not (found := re.search(pattern, self.seen, re.S)):
@@ -49,7 +49,7 @@ class Terminal:
         self.seen = self.seen[found.end():]
         return found
 
-    def end(self, seconds=30):
+    def end(self, seconds=60):
         code = self.process.wait(seconds)
         after = termios.tcgetattr(self.slave)
         assert after == self.before, "the terminal was not restored"
@@ -89,14 +89,14 @@ def test_size_and_resize():
 
 
 def test_interrupt_ends_the_command():
-    with Terminal("sh", "-c", "echo ready; exec sleep 60") as t:
+    with Terminal("sh", "-c", "echo ready; exec sleep 1000") as t:
         t.expect("ready")
         t.type("\x03")
         assert t.end() == 130
 
 
 # Says when it has the terminal: a key that comes before is for the shell.
-SLEEPER = "sh -c 'echo up-$$; exec sleep 60'\r"
+SLEEPER = "sh -c 'echo up-$$; exec sleep 1000'\r"
 
 
 def test_interrupt_goes_to_the_foreground_only():
@@ -142,7 +142,7 @@ def test_is_raw_outside_while_it_runs():
 
 @pytest.mark.parametrize("command, limit, code", [
     (["no-such-command"], "60s", 127), (["sh", "-c", "kill -9 $$"], "60s", 137),
-    (["sleep", "60"], "500ms", 124),
+    (["sleep", "1000"], "500ms", 124),
 ])
 def test_restored_after_a_failure(command, limit, code):
     with Terminal(*command, options=["--timeout", limit]) as t:
@@ -150,18 +150,18 @@ def test_restored_after_a_failure(command, limit, code):
 
 
 def test_restored_after_a_signal():
-    with Terminal("sh", "-c", "echo ready; exec sleep 60") as t:
+    with Terminal("sh", "-c", "echo ready; exec sleep 1000") as t:
         t.expect("ready")
         t.process.send_signal(signal.SIGTERM)
         assert t.end() == 143
 
 
 def test_hangup_ends_the_command():
-    t = Terminal("sh", "-c", "echo ready; exec sleep 60")
+    t = Terminal("sh", "-c", "echo ready; exec sleep 1000")
     t.expect("ready")
     os.close(t.slave)
     os.close(t.master)
-    assert t.process.wait(30) != 0
+    assert t.process.wait(60) != 0
 
 
 def test_tmux():
@@ -175,7 +175,7 @@ def test_tmux():
 
 def test_output_is_not_changed_but_for_line_ends():
     with Terminal("sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x; echo; echo end") as t:
-        before = t.expect(r"\r\nend\r\n", seconds=20).string
+        before = t.expect(r"\r\nend\r\n").string
         assert before.startswith("x" * 300000 + "\r\nend")
         assert t.end() == 0
 
@@ -190,7 +190,7 @@ def test_output_may_go_elsewhere():
     master, slave = pty.openpty()
     who, env = as_user()
     done = subprocess.run([CAY, "run", *TIER, "-t", "--", "echo", "x"], stdin=slave,
-                          capture_output=True, env=env, timeout=20, **who)
+                          capture_output=True, env=env, timeout=60, **who)
     os.close(master)
     os.close(slave)
     assert (done.returncode, done.stdout) == (0, b"x\r\n")

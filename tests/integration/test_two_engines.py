@@ -115,7 +115,7 @@ def test_the_helper_is_killed(engine, make):
     box = make(engine="docker")
     os.kill(helpers(engine, "cay-docker")[0], signal.SIGKILL)
     assert box.says("echo lives") == "lives\n"
-    assert until(lambda: box.stats()["memoryLimit"] > 0, 20)
+    assert until(lambda: box.stats()["memoryLimit"] > 0)
     box.do("stop")
     box.do("start")
     assert box.says("echo lives") == "lives\n"
@@ -147,7 +147,7 @@ def test_docker_is_away(engine, make):
         assert status == 503 and set(rows(engine)) == {one.id, other.id}
     finally:
         engine.docker.start()
-    assert until(lambda: rows(engine)[other.id]["state"] != "started", 30)
+    assert until(lambda: rows(engine)[other.id]["state"] != "started")
     other.do("start")
     assert other.says("cat /workspace/file") == "kept\n"
 
@@ -188,7 +188,7 @@ def test_a_new_database_and_containers_of_before(engine, make):
     try:
         engine.daemon.start()
         assert rows(engine) == {} and len(engine.docker("ps", "-q").split()) == 1
-        assert until(lambda: "an engine is left alone" in engine.daemon.log.read_text(), 20)
+        assert until(lambda: "an engine is left alone" in engine.daemon.log.read_text())
         assert len(engine.docker("ps", "-q").split()) == 1
     finally:
         engine.daemon.stop()
@@ -205,7 +205,7 @@ def test_what_nobody_knows_is_removed(engine, make):
     with sqlite3.connect(engine.daemon.state / "daemon/cay.db") as db:
         db.execute("DELETE FROM sandbox WHERE id = ?", (box.id,))
     engine.daemon.start()
-    assert until(lambda: engine.docker("ps", "-aq").split() == [], 30)
+    assert until(lambda: engine.docker("ps", "-aq").split() == [])
     assert list((engine.daemon.state / "docker").glob("0*")) == []
 
 

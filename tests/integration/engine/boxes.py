@@ -133,7 +133,7 @@ class Box:
         return sum(mark in line and "/proc/" not in line
                    for line in self.sh(script).text.splitlines())
 
-    def gone(self, mark, seconds=20):
+    def gone(self, mark, seconds=60):
         return launching.until(lambda: self.alive(mark) == 0, seconds)
 
     def has(self, program):

@@ -156,7 +156,7 @@ def test_an_end_that_nobody_asked_for_is_told(make):
     with c:
         c.request(18)  # SHUTDOWN without a time: PID 1 ends
         c.receive()
-    assert until(lambda: box.info()["state"] in ("stopped", "error"), 20), box.info()
+    assert until(lambda: box.info()["state"] in ("stopped", "error")), box.info()
     box.do("start")
     assert box.get("/workspace/kept") == b"kept"
 
@@ -170,11 +170,11 @@ def test_nothing_is_left(make, engine):
     box.put("/workspace/x", b"x" * MB)
     box.command("sleep", "33433").close()
     box.remove()
-    assert until(lambda: engine.traces() <= before, 20), engine.traces() - before
+    assert until(lambda: engine.traces() <= before), engine.traces() - before
 
 
 def test_a_failed_creation_leaves_nothing(make, engine):
     before = engine.traces()
     with pytest.raises(Refused):
         make(user="nobody-knows-him", memory=1)
-    assert until(lambda: engine.traces() <= before, 20)
+    assert until(lambda: engine.traces() <= before)

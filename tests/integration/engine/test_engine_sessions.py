@@ -41,4 +41,4 @@ def test_ports_are_reached_from_outside(box, engine):
     with box.command("sh", "-c", serve) as c:
         c.expect(STARTED)
         path = f"/preview/{box.id}/8123/"
-        assert until(lambda: engine.daemon.get(path).text == "hello", 20)
+        assert until(lambda: engine.daemon.get(path).text == "hello")

@@ -159,7 +159,7 @@ def test_the_loopback_works(box):
         ask = f"nc 127.0.0.1 {port} < /dev/null" if box.has("nc") else \
             "python3 -c \"import socket; print(socket.create_connection(('127.0.0.1', 5123))" \
             ".recv(99).decode(), end='')\""
-        assert until(lambda: box.sh(ask + " 2>/dev/null").text == "listening\n", 20)
+        assert until(lambda: box.sh(ask + " 2>/dev/null").text == "listening\n")
 
 
 def test_network_off_is_off(box):
