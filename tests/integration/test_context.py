@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import support
 from daemons import serving_alone
-from support import needs_ids
+from support import given_time, needs_ids
 
 pytestmark = needs_ids
 
@@ -63,7 +63,8 @@ def test_results_as_json(cay):
     result = told(cay, "lab", "j", "-c", "import os; os._exit(7)", code=7)
     assert result["ended"] and not result["restarted"]
     assert told(cay, "lab", "j", "-c", "1")["restarted"]
-    result = told(cay, "--timeout", "1s", "lab", "j", "-c", "print('x')\nwhile True: pass", code=124)
+    result = given_time(lambda s: told(cay, "--timeout", str(s), "lab", "j", "-c", "print('x')\nwhile True: pass", code=124),
+                        lambda result: result["stdout"] != "")
     assert result["timed_out"] and result["stdout"] == "x\n" and not result["ended"]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from launching import (DONE, ERROR, EXEC, INPUT, INPUT_END, PING, READ, REQUEST, SHUTDOWN, SIGNAL,
                        STARTED, STDOUT, WRITE, field, fields_of, is_alive, listening, until)
-from support import is_sanitized
+from support import given_time, is_sanitized
 
 MKDIR, REMOVE, CHMOD, TAR_IN = 7, 9, 10, 15
 REASON_SIGNAL, REASON_TIMEOUT = 1, 2
@@ -234,14 +234,16 @@ def test_a_background_process_lives_on(boxes):
 
 def test_a_timeout_ends_its_own_tree_only(boxes):
     with boxes.connect() as other:
-        other.exec("sh", "-c", "sleep 3; echo lived")
+        other.exec("sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.1; done; echo lived")
         other.expect(STARTED)
         boxes.exec("sh", "-c", "sleep 88 >/dev/null 2>&1 &")
         tree = "trap '' TERM; (setsid sleep 99 &) ; sleep 99 & echo begun; while :; do sleep 1; done"
-        code, text, last = boxes.exec("sh", "-c", tree, TIMEOUT_MS=2000)
+        code, text, last = given_time(lambda s: boxes.exec("sh", "-c", tree, TIMEOUT_MS=s * 1000),
+                                      lambda done: done[1] != "", (2, 20))
         assert (code, text, last["REASON"]) == (124, "begun\n", REASON_TIMEOUT)
         running = processes(boxes).values()
         assert not [c for c in running if "sleep 99" in c] and [c for c in running if "sleep 88" in c]
+        boxes.exec("touch", "/tmp/go")
         assert other.finish()[:2] == (0, "lived\n")
 
 

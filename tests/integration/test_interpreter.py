@@ -12,7 +12,7 @@ import pytest
 from daemons import serving_alone
 from interpreting import Context, Interpreter
 from launching import until
-from support import needs_ids
+from support import given_time, needs_ids
 from websocket import NotUpgraded
 
 pytestmark = needs_ids
@@ -231,14 +231,15 @@ def test_subprocesses_print_too(python):
 
 
 def test_timeout_interrupts(python):
-    run = python.begin("t = 1\nprint('here')\nimport time\ntime.sleep(600)", timeout=5).end()
+    run = given_time(lambda s: python.begin("t = 1\nprint('here')\nimport time\ntime.sleep(600)", timeout=s).end(),
+                     lambda run: run.out != "", (5, 30))
     assert run.out == "here\n" and run.closed[0] == 4008
     assert python.out("t") == "1\n"  # what it had done stays
 
 
 def test_code_that_does_not_stop_is_ended(python):
     deaf = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nwhile True: pass"
-    run = python.run(deaf, timeout=2)
+    run = given_time(lambda s: python.run(deaf, timeout=s), lambda run: "was ended" in run.closed[1], (2, 20))
     assert run.closed[0] == 4008 and "was ended" in run.closed[1]
     run = python.run("print(1)")
     assert run.out == "1\n" and "restarted" in run.control and "a new one" in run.err

@@ -352,7 +352,7 @@ def test_files_stay_in_a_sandbox_that_stays(box):
 
 
 def test_limits_and_exceptions_in_a_sandbox_that_stays(box):
-    told = inside(box, "print('x')\nwhile True: pass", "--timeout", "2")
+    told = given_time(lambda s: inside(box, "print('x')\nwhile True: pass", "--timeout", s), began)
     assert (told["exit_code"], told["timed_out"], told["stdout"]) == (124, True, "x\n")
     told = inside(box, "{}['k']")
     assert (told["exception"]["type"], told["exception"]["message"]) == ("KeyError", "'k'")
@@ -372,7 +372,7 @@ def test_the_daemon_wakes_an_interpreter_in_a_sandbox_that_stays(box):
     assert (told["exit_code"], told["stdout"]) == (1, "['-c'] 1\n")
     assert told["exception"]["frames"][-1]["line"] == 4
     assert [(f["path"], f["size"]) for f in told["files"]] == [("warm", 2)]
-    told = inside(box, "print('x')\nwhile True: pass", "--timeout", "5")
+    told = given_time(lambda s: inside(box, "print('x')\nwhile True: pass", "--timeout", s), began, (5, 25))
     assert told["interpreter"]["warm"] and (told["exit_code"], told["stdout"]) == (124, "x\n")
     done = cay("python", *box, "-c", "print(input())\nraise SystemExit(3)", input=b"the program's own")
     assert (done.returncode, done.stdout) == (3, b"the program's own\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from daemons import Daemon
 from interpreting import Interpreter
-from support import TIER, cay, needs_ids, own
+from support import TIER, cay, given_time, needs_ids, own
 from websocket import open_unix
 
 pytestmark = needs_ids
@@ -141,8 +141,8 @@ def test_a_module_that_is_called_as_one_of_ours(ways, way):
 
 @pytest.mark.parametrize("way", ["inside", "code-run", "context"])  # the others have tests of their own
 def test_a_fork_bomb_keeps_what_was_printed(ways, way):
-    told = ways.run(way, "import os\nprint('begun', flush=True)\nwhile True:\n    try: os.fork()\n"
-                    "    except OSError: pass", timeout=1)
+    bomb = "import os\nprint('begun', flush=True)\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    told = given_time(lambda s: ways.run(way, bomb, timeout=s), lambda told: "begun" in told.words, (1, 6, 25))
     assert told.exit_code in (None, 124) and "begun" in told.words
     assert "42" in ways.run(way, "print(6 * 7)").words  # though the dead may not all be gone yet
 
@@ -158,7 +158,8 @@ def test_a_memory_hog(ways, way):
 
 @pytest.mark.parametrize("way", ["code-run", "context"])  # the others have tests of their own
 def test_a_loop_without_end(ways, way):
-    told = ways.run(way, "print('begun', flush=True)\nwhile True: pass", timeout=1)
+    told = given_time(lambda s: ways.run(way, "print('begun', flush=True)\nwhile True: pass", timeout=s),
+                      lambda told: "begun" in told.words, (1, 6, 25))
     assert told.exit_code == 124 and "begun" in told.words and not told.oom, told
     assert "42" in ways.run(way, "print(6 * 7)").words
 

@@ -206,7 +206,7 @@ def test_nobody_there():
         pass
     start = time.monotonic()
     fails(manifest(reg, "app:1"), UNAVAILABLE, reg.host, "cannot be reached", "check")
-    assert time.monotonic() - start < 25
+    assert time.monotonic() - start < 50
     fails(probe("manifest", "no-such-host.invalid/app:1"), UNAVAILABLE, "no-such-host.invalid",
           "cannot be found")
 
@@ -272,7 +272,7 @@ def test_circles(image):
                                  "gopher://127.0.0.1:1/x", "http://", "//", "http://[::1"])
 def test_redirects_that_are_not_followed(image, url):
     with registry.fake(image, blob=registry.redirect_to(url)) as reg:
-        got = blob(reg, image, timeout=20)
+        got = blob(reg, image, "--stall", 300_000)
         assert got.returncode == UNAVAILABLE and got.stdout == b""
 
 
@@ -339,7 +339,7 @@ def test_stalled_manifest(image):
     with registry.fake(image, manifest=registry.stall) as reg:
         start = time.monotonic()
         fails(manifest(reg, "app:1", "--stall", 500, "--attempts", 2), TIMEOUT, "silent", reg.host)
-        assert time.monotonic() - start < 25
+        assert time.monotonic() - start < 50
 
 
 def test_dripping_manifest(image):
@@ -355,32 +355,40 @@ def test_dripping_blob(image):
 
 def test_stalled_blob_is_resumed(image):
     """The first answer falls silent; the second one is asked for the rest."""
-    answers = []
+    data = image.layers[0].data
 
-    def respond(request):
-        if answers:
-            return reg.blob(request)
-        answers.append(1)
-        data = image.layers[0].data
-        request.reply(200, data[:5000], length=len(data))
-        return reg.ending.wait(60)
-    with registry.fake(image, blob=respond) as reg:
-        got = blob(reg, image, "--stall", 2000)
-        assert (got.stdout, got.stderr) == (image.layers[0].data, b"")
-        assert reg.requests[-1][2]["Range"] == "bytes=5000-"
+    def resumed(stall_s):
+        answers = []
+
+        def respond(request):
+            if answers:
+                return reg.blob(request)
+            answers.append(1)
+            request.reply(200, data[:5000], length=len(data))
+            return reg.ending.wait(60)
+        with registry.fake(image, blob=respond) as reg:
+            got = blob(reg, image, "--stall", stall_s * 1000)
+            return got.stdout, got.stderr, reg.requests[-1][2].get("Range")
+
+    wanted = (data, b"", "bytes=5000-")
+    assert support.given_time(resumed, lambda got: got == wanted, (2, 15)) == wanted
 
 
 def test_slow_reader_is_no_stall(image):
     """The time that the sink takes is not the registry's."""
     layer = image.layers[0]
-    with registry.fake(image) as reg:
-        process = subprocess.Popen([PROBE, "--stall", "1500", "blob", reg.name("team/app:1"),
-                                    layer.hex, str(len(layer.data)), "0"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(2.5)
-        out, words = process.communicate(timeout=60)
-        assert (process.returncode, out, words) == (0, layer.data, b"")
-        assert len(reg.requests) == 1
+
+    def read_late(stall_s):
+        with registry.fake(image) as reg:
+            process = subprocess.Popen([PROBE, "--stall", str(int(stall_s * 1000)), "blob", reg.name("team/app:1"),
+                                        layer.hex, str(len(layer.data)), "0"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(stall_s + 1)
+            out, words = process.communicate(timeout=60)
+            return process.returncode, out, words, len(reg.requests)
+
+    wanted = (0, layer.data, b"", 1)
+    assert support.given_time(read_late, lambda got: got == wanted, (1.5, 15)) == wanted
 
 
 def test_connection_that_is_never_answered(image):
@@ -390,7 +398,7 @@ def test_connection_that_is_never_answered(image):
     with registry.fake(image, every=never) as reg:
         start = time.monotonic()
         fails(manifest(reg, "app:1", "--stall", 500, "--attempts", 2), TIMEOUT)
-        assert time.monotonic() - start < 25
+        assert time.monotonic() - start < 50
 
 
 @pytest.mark.parametrize("lie", [registry.endless, registry.huge(100 << 20)],
@@ -512,7 +520,7 @@ def test_hostile_token_server(image, body):
 def test_token_servers_that_are_not_asked(image, realm):
     ask = registry.answer(401, b"", {"WWW-Authenticate": f'Bearer realm="{realm}"'})
     with registry.fake(image, manifest=ask) as reg:
-        fails(manifest(reg, "app:1", "--user", "a:b", timeout=20), UNAVAILABLE, "not by HTTPS")
+        fails(manifest(reg, "app:1", "--user", "a:b", "--stall", 300_000), UNAVAILABLE, "not by HTTPS")
 
 
 def test_token_that_is_never_accepted(image):

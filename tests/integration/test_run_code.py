@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from daemons import serving
-from support import TIER, USER, cay, folder, is_sanitized, own, refused, start, told_by  # noqa: F401
+from support import TIER, USER, cay, folder, given_time, is_sanitized, own, refused, start, told_by  # noqa: F401
 
 GO = "go" if shutil.which("go", path="/usr/bin:/bin") else "gccgo"
 # Programs that print their arguments and the first line of their input, and end with 3.
@@ -102,7 +102,8 @@ def test_loops_without_end():
                 "ruby": "STDOUT.sync = true; puts 'begun'; loop {}"}
     present = [name for name in programs if shutil.which(PROGRAMS[name][0], path="/usr/bin:/bin")]
     with ThreadPoolExecutor(3) as pool:  # each needs its time to begin
-        told = list(pool.map(lambda name: result("-l", name, "--timeout", "8s", "-c", programs[name]), present))
+        told = list(pool.map(lambda name: given_time(
+            lambda s: result("-l", name, "--timeout", s, "-c", programs[name]), lambda t: t["stdout"] != "", (8, 30)), present))
     assert [(t["exit_code"], t["timed_out"], t["stdout"], t["phase"]) for t in told] == \
         [(124, True, "begun\n", "run")] * len(present), told
 
@@ -213,7 +214,8 @@ def test_bad_choices():
 
 
 def test_an_endless_loop_keeps_what_was_printed():
-    told = result("-l", "bash", "--timeout", "2", "-c", "echo half; while :; do :; done")
+    told = given_time(lambda s: result("-l", "bash", "--timeout", s, "-c", "echo half; while :; do :; done"),
+                      lambda told: told["stdout"] != "")
     assert (told["exit_code"], told["timed_out"], told["stdout"]) == (124, True, "half\n")
     assert told["phase"] == "run"
 
@@ -228,10 +230,11 @@ def test_a_compiler_that_takes_all_memory():
 
 def test_a_compiler_that_takes_too_long(folder):
     need("gcc")
-    (folder / "gcc").write_text("#!/bin/sh\necho begun >&2\nexec sleep 60\n")
+    (folder / "gcc").write_text("#!/bin/sh\necho begun >&2\nexec sleep 1000\n")
     (folder / "gcc").chmod(0o755)
-    told = result("-l", "c", "-v", f"{folder}:/mnt/bin:ro", "-e", "PATH=/mnt/bin:/usr/bin:/bin",
-                  "--compile-timeout", "2", "-c", "int main(void) { return 0; }")
+    told = given_time(lambda s: result("-l", "c", "-v", f"{folder}:/mnt/bin:ro", "-e", "PATH=/mnt/bin:/usr/bin:/bin",
+                                       "--compile-timeout", s, "-c", "int main(void) { return 0; }"),
+                      lambda told: told["stderr"] != "", (2, 6, 25))
     assert (told["exit_code"], told["timed_out"], told["phase"]) == (124, True, "compile"), told
     assert told["stderr"] == "begun\n" and told["compile_ms"] >= 1900
 

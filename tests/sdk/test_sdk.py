@@ -80,9 +80,9 @@ def test_a_script_ends_by_itself(service, packages, sdk):
     began = time.monotonic()
     result = subprocess.run(["node", "--input-type=module", "-e", SCRIPT % sdk], env=env,
                             cwd=packages, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                            timeout=60)
+                            timeout=SECONDS)
     assert (result.returncode, result.stdout) == (0, "done\n\n"), result.stderr
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 def test_enough_is_checked():
