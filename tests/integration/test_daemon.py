@@ -805,7 +805,13 @@ def test_clients_wait_while_the_front_is_replaced(daemon):
 def test_sandboxes_stay_when_the_daemon_ends(daemon):
     who = daemon.create()["id"]
     busy(daemon, who)
-    assert daemon.stop() < 9  # those who use it would get 10 s
+
+    def end():
+        if daemon.process.poll() is not None:
+            daemon.start()
+        return daemon.stop()
+
+    assert support.takes_less(end, 9)  # those who use it would get 10 s
     assert not daemon.socket.exists()
     daemon.start()
     assert daemon.state_of(who) == "started" and beats(daemon, who)

@@ -118,9 +118,15 @@ def test_a_goodbye_ends_it(daemon, ann):
 def test_viewers_do_not_hold_up_the_end(folder):
     with serving_tcp(folder) as d:
         key = make_key(d, "ann", permissions=["read"])
-        with Viewer(d, key.key) as viewer:
-            assert viewer.welcome.startswith("40{")
-            assert d.stop() < 9  # others would get 10 s
+
+        def end():
+            if d.process.poll() is not None:
+                d.start()
+            with Viewer(d, key.key) as viewer:
+                assert viewer.welcome.startswith("40{")
+                return d.stop()
+
+        assert support.takes_less(end, 9)  # others would get 10 s
 
 
 def test_over_tls(folder, certificates):  # noqa: F811

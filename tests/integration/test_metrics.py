@@ -149,14 +149,14 @@ def test_metrics_on_tcp(folder, clean_host):
 def test_a_sandbox_near_its_limit_is_warned_of_once(folder, clean_host):
     settings = {"CAY_MANAGER_SAMPLE_INTERVAL": "200ms", "CAY_MANAGER_WARN_AFTER": "1s"}
     with serving(folder, env=settings) as daemon:
-        box = daemon.create(name="hot", memory=100 << 20)["id"]
+        box = daemon.create(name="hot", memory=400 << 20)["id"]
 
         def warnings():
             return [line for line in daemon.log.read_text().splitlines()
                     if "near its limit" in line and "what=memory" in line]
 
         with daemon.connect(box) as c:
-            c.exec("python3", "-c", "import time; b = b'x' * (88 << 20); time.sleep(1000)")
+            c.exec("python3", "-c", "import time; b = b'x' * (364 << 20); time.sleep(1000)")
             assert until(warnings)
             assert not until(lambda: len(warnings()) > 1, 1)
         line = warnings()[0]
