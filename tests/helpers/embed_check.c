@@ -52,7 +52,7 @@ static struct cay_result run(cay_manager *m, const char *who, const char *script
     struct cay_exec exec = CAY_EXEC_INIT;
     struct cay_result result;
     exec.argv = (const char *const[]){"sh", "-c", script, NULL};
-    exec.timeout_ms = 20000;
+    exec.timeout_ms = 60000;
     exec.input = input;
     exec.input_len = input != NULL ? strlen(input) : 0;
     CHECK(cay_manager_run_command(m, who, &exec, &result, &err) == 0);
@@ -67,9 +67,12 @@ static void check_commands(cay_manager *m, const char *who) {
     cay_result_free(&r);
 
     struct cay_exec exec = CAY_EXEC_INIT;
-    exec.argv = (const char *const[]){"sh", "-c", "echo first; sleep 60", NULL};
-    exec.timeout_ms = 300;
-    CHECK(cay_manager_run_command(m, who, &exec, &r, &err) == 0);
+    exec.argv = (const char *const[]){"sh", "-c", "echo first; sleep 1000", NULL};
+    r = (struct cay_result){0};
+    for (exec.timeout_ms = 300; exec.timeout_ms <= 30000 && r.out_len == 0; exec.timeout_ms *= 10) {
+        cay_result_free(&r); /* a busy machine may need longer to begin */
+        CHECK(cay_manager_run_command(m, who, &exec, &r, &err) == 0);
+    }
     CHECK(r.timed_out && r.exit_code == 124 && strcmp(r.out, "first\n") == 0);
     cay_result_free(&r);
 

@@ -9,6 +9,7 @@
  *
  * Not for use outside of a sandbox: some calls do something even so (sync, a message queue). */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -26,7 +27,8 @@ enum {
     LAST_I386 = 460,
     X32_BIT = 0x40000000,
     MAX_ERRNO = 4095,
-    HANG_MS = 300, /* on a busy machine a child needs a while to come to its call at all */
+    HANG_MS = 300,
+    ROUNDS = 50, /* of HANG_MS, for a child that does not get a processor to come to its call */
 };
 
 /* Shared with the child. */
@@ -79,11 +81,27 @@ static void run_child(enum abi abi, long nr, struct result *result) {
     _exit(0);
 }
 
+/* Whether the child waits for something. It may also have ended, or not get a processor. */
+static bool is_asleep(pid_t pid) {
+    char path[32], text[64] = "";
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    (void)close(fd);
+    const char *name_end = n < 0 ? NULL : strrchr(text, ')');
+    return name_end == NULL || strchr("RDZ", name_end[2]) == NULL;
+}
+
 /* Waits for the child and kills it if it takes too long. Returns whether it did. */
 static bool wait_child(pid_t pid, int *status) {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    bool hangs = poll(&p, 1, HANG_MS) == 0;
+    bool hangs = true;
+    for (int round = 0; hangs && round < ROUNDS; round++) {
+        hangs = poll(&p, 1, HANG_MS) == 0;
+        if (hangs && is_asleep(pid))
+            break;
+    }
     if (hangs)
         (void)kill(pid, SIGKILL);
     (void)close(fd);
