@@ -193,8 +193,9 @@ int fd_open_standard(void) {
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF)
             continue;
+        int mode = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
         /* open() takes the lowest free number, which is fd */
-        if (open("/dev/null", O_RDWR) < 0) /* NOLINT(android-cloexec-open): meant to be inherited */
+        if (open("/dev/null", mode) < 0) /* NOLINT(android-cloexec-open): meant to be inherited */
             return -errno;
     }
     return 0;

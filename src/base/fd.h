@@ -37,5 +37,6 @@ ssize_t fd_receive(int sock, void *data, size_t len, int *fds, size_t max, size_
 
 int fd_set_nonblocking(int fd, bool on);
 
-/* Makes sure that 0, 1 and 2 are open (on /dev/null), so that no later descriptor lands there. */
+/* Makes sure that 0, 1 and 2 are open (on /dev/null), so that no later descriptor lands there. What
+ * is written to a 1 that was closed fails, since it would be lost. */
 int fd_open_standard(void);

@@ -88,7 +88,13 @@ int verb_print(const struct buf *b) {
     int r = fd_write_all(STDOUT_FILENO, buf_text(b), b->len);
     if (r == 0 || r == -EPIPE)
         return 0; /* whoever read it had enough */
-    error_sys(&err, -r, "writing to standard output");
+    if (r == -EBADF) {
+        error_set(&err, CAY_INVALID_ARGUMENT, "standard output is closed");
+        (void)error_remedy(&err, "send it somewhere, if only to /dev/null");
+    } else {
+        error_sys(&err, -r, "writing to standard output");
+        (void)error_remedy(&err, "make room, or send it elsewhere");
+    }
     return verb_fail(&err);
 }
 

@@ -330,7 +330,9 @@ static void write_output(struct carry *c, int which) {
     /* A reader who had enough is no failure; a full disk is. */
     if (sys != EPIPE && c->result == 0) {
         error_sys(c->err, sys, "writing the command's output");
-        c->result = error_remedy(c->err, "make room, or send the output elsewhere");
+        c->result = error_remedy(c->err, "%s",
+                                 sys == EBADF ? "send it somewhere, if only to /dev/null"
+                                              : "make room, or send the output elsewhere");
     }
     /* The command's own pipe is closed too: it gets what it would have got without us. */
     c->broken[which] = true;

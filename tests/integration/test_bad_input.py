@@ -248,12 +248,21 @@ def closed(*descriptors):
 
 def test_closed_streams():
     assert ok(run("--", "wc", "-c", stdin=None, preexec_fn=closed(0))).strip() == "0"
-    assert sh("echo lost; exit 3", stdout=None, preexec_fn=closed(1)).returncode == 3
+    assert sh("exit 3", stdout=None, preexec_fn=closed(1)).returncode == 3
     assert sh("echo lost >&2; exit 3", stderr=None, preexec_fn=closed(2)).returncode == 3
-    done = run("--", "sh", "-c", "cat; echo x; echo y >&2; exit 4", stdin=None, stdout=None,
+    done = run("--", "sh", "-c", "cat; echo y >&2; exit 4", stdin=None, stdout=None,
                stderr=None, preexec_fn=closed(0, 1, 2))
     assert done.returncode == 4
     assert run("--memory=1", "--", "true", stderr=None, preexec_fn=closed(2)).returncode == 125
+
+
+def test_output_that_is_closed():
+    for command in (["echo", "x"], ["sh", "-c", "echo x; exit 3"], ["yes"]):
+        refused(run("--", *command, stdout=None, preexec_fn=closed(1)), "writing the command's output",
+                "/dev/null")
+    refused(run("-o", "json", "--", "true", stdout=None, preexec_fn=closed(1)), "standard output is closed")
+    for verb in (["version"], ["completion", "bash"], ["--help"]):
+        refused(cay(*verb, stdout=None, preexec_fn=closed(1)), "standard output is closed", code=2)
 
 
 def test_output_that_cannot_be_written():
