@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 import pytest
-from support import (CAY, HELPERS, TIER, USER, as_root_only, as_user, cay, host_state, is_sanitized,
+from support import (CAY, HELPERS, TIER, USER, as_root_only, as_user, cay, given_time, host_state, is_sanitized,
                      left_over, need_cay, ok, refused, run, sh)
 
 ODD = "a\n\x1b[31m\x07b"
@@ -358,7 +358,7 @@ def test_without_a_system_call(call, error):
     need_cay()
     tier = ["--tier", "rootless"] if USER and call == "landlock_create_ruleset" else TIER
     done = subprocess.run([deny, call, error, CAY, "run", *tier, "--", "true"],
-                          capture_output=True, env=env, timeout=30, **who)
+                          capture_output=True, env=env, timeout=60, **who)
     if (call, error) == ("openat2", "ENOSYS"):  # then paths are walked step by step
         assert done.returncode == 0, done.stderr
     else:
@@ -372,7 +372,8 @@ def test_without_an_optional_system_call(call):
         pytest.skip("deny is not built")
     who, env = as_user()
     need_cay()
-    done = subprocess.run([deny, call, "ENOSYS", CAY, "run", *TIER, "--timeout", "1500ms", "--",
-                           "sh", "-c", "(setsid sleep 60 &); echo x; sleep 60"],
-                          capture_output=True, env=env, timeout=30, **who)
+    done = given_time(lambda s: subprocess.run([deny, call, "ENOSYS", CAY, "run", *TIER, "--timeout", str(s), "--",
+                                                "sh", "-c", "(setsid sleep 1000 &); echo x; sleep 1000"],
+                                               capture_output=True, env=env, timeout=60, **who),
+                      lambda done: done.stdout != b"")
     assert (done.returncode, done.stdout) == (124, b"x\n")
