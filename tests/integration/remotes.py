@@ -13,10 +13,19 @@ class Foreign:
 
     def __init__(self, port):
         self.port = port
-        self.asked = []
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.begin(socket.create_server(("127.0.0.1", 0), backlog=64))
         self.url = "http://127.0.0.1:%d/api" % self.listener.getsockname()[1]
+
+    def begin(self, listener):
+        self.asked = []
+        self.listener = listener
         threading.Thread(target=self.accept, daemon=True).start()
+
+    def knows(self, line):
+        return not line.split()[1].startswith((b"/api/cay", b"/openapi"))
+
+    def dial(self):
+        return socket.create_connection(("127.0.0.1", self.port), 60)
 
     def accept(self):
         with contextlib.suppress(OSError):
@@ -35,7 +44,7 @@ class Foreign:
             head, rest = data.split(b"\r\n\r\n", 1)
             line, *fields = head.split(b"\r\n")
             self.asked.append(line.decode().rsplit(" ", 1)[0])
-            if line.split()[1].startswith((b"/api/cay", b"/openapi")):
+            if not self.knows(line):
                 body = b'{"statusCode":404,"message":"Cannot GET","error":"Not Found"}'
                 near.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Type: application/json\r\n"
                              b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
@@ -46,7 +55,7 @@ class Foreign:
             self.carry(near, b"\r\n".join([line, *fields]) + b"\r\n\r\n" + rest)
 
     def carry(self, near, first):
-        with socket.create_connection(("127.0.0.1", self.port), 60) as far:
+        with self.dial() as far:
             far.sendall(first)
             back = threading.Thread(target=pass_on, args=(far, near), daemon=True)
             back.start()

@@ -1,19 +1,17 @@
 """`cay context` with a daemon that has a frozen interpreter: Python contexts begin as copies of it, or cold
 with a reason. What contexts do is in test_context.py, what a copy is like in test_interpreter_warm.py."""
 
-import contextlib
 import json
 import os
 import socket
 import subprocess
-import threading
 
 import pytest
 import support
 from daemons import serving_alone
 from interpreting import Interpreter
 from launching import until
-from remotes import pass_on
+from remotes import Foreign
 from support import needs_ids
 
 pytestmark = needs_ids
@@ -191,48 +189,28 @@ def test_what_cannot_be_is_told_as_ever_and_leaves_nothing(cay):
     assert "lost" not in cay.names("lab")
 
 
-class Older:
-    """In front of a daemon, as one of another version: it knows nothing of making contexts."""
+class Older(Foreign):
+    """As a daemon of another version: it knows nothing of making contexts."""
 
     def __init__(self, daemon):
         self.behind = str(daemon.socket)
         self.path = daemon.state / "older.sock"
-        self.asked = []
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(self.path))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self.path))
         os.chmod(self.path, 0o666)
-        self.listener.listen(16)
-        threading.Thread(target=self.accept, daemon=True).start()
+        listener.listen(16)
+        self.begin(listener)
 
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self.listener.accept()
-                threading.Thread(target=self.serve, args=(near,), daemon=True).start()
+    def knows(self, line):
+        return not line.startswith(b"PUT ")
 
-    def serve(self, near):
-        with near, contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as far:
-            data = b""
-            while b"\r\n\r\n" not in data:
-                piece = near.recv(65536)
-                if not piece:
-                    return
-                data += piece
-            self.asked.append(data.split(b" ")[0])
-            if data.startswith(b"PUT "):
-                near.sendall(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-                return
-            far.connect(self.behind)
-            far.sendall(data)
-            back = threading.Thread(target=pass_on, args=(far, near), daemon=True)
-            back.start()
-            pass_on(near, far)
-            back.join()
+    def dial(self):
+        far = socket.socket(socket.AF_UNIX)
+        far.connect(self.behind)
+        return far
 
     def close(self):
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+        super().close()
         self.path.unlink()
 
 
@@ -246,7 +224,7 @@ def test_a_daemon_of_another_version(daemon, cay):
         assert shell("run", "lab", "older-run", "-c", "1")["interpreter"]["warm"] is False
     finally:
         older.close()
-    assert older.asked.count(b"PUT") == 2
+    assert sum(line.startswith("PUT ") for line in older.asked) == 2
 
 
 @pytest.mark.parametrize("path, status", [
