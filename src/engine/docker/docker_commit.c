@@ -138,9 +138,8 @@ int docker_archive_from(struct docker_engine *d, const char *id, const char *ima
     if (r == 0)
         r = docker_do(d->api, &(struct docker_call){.method = "POST", .path = path}, &a, err);
     (void)snprintf(name, sizeof name, "cay:%.12s", image);
-    if (r == 0)
-        (void)docker_image_remove(d->api, name,
-                                  NULL); /* the other name keeps it, and goes with the sandbox */
+    if (r == 0) /* the other name keeps it, and goes with the sandbox */
+        (void)docker_image_remove(d->api, name, NULL);
     return r;
 }
 
