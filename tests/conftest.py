@@ -10,10 +10,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import support  # noqa: E402
+from runner.report import Report  # noqa: E402
 from support import clean_host, folder  # noqa: E402, F401
 
 
-def pytest_configure():
+def pytest_configure(config):
     """A folder for temporary files that is this run's own: another run as the same user would close
     the one that they would share to the ordinary users of our tests."""
     scratch = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
@@ -24,3 +26,8 @@ def pytest_configure():
     # SIGHUP, which nohup ignores.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    report = os.environ.pop("CAY_TEST_REPORT", "")  # popped: tests run pytest themselves
+    if report:
+        plugin = Report(report)
+        config.pluginmanager.register(plugin)
+        support.note_retry = plugin.retried

@@ -171,10 +171,20 @@ def refused(result, *parts, code=125):
     return text
 
 
+def note_retry(what):
+    """A step was repeated within a test. scripts/test counts and prints these (tests/conftest.py)."""
+
+
+def current_test():
+    return os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0].split("[")[0].rsplit("/", 1)[-1]
+
+
 def given_time(attempt, holds, limits=(1.5, 6, 25)):
-    """What attempt(seconds) gave with the first limit of time under which it holds, or with the last:
-    a machine that others keep busy may need longer to begin. What is wrong is so with every limit."""
+    """What attempt(seconds) returned under the first time limit with which it holds, or under the last:
+    a busy machine may need longer to begin. A real defect fails under every limit."""
     for seconds in limits:
+        if seconds != limits[0]:
+            note_retry(f"{current_test()} with more time")
         result = attempt(seconds)
         if holds(result):
             break
@@ -182,9 +192,14 @@ def given_time(attempt, holds, limits=(1.5, 6, 25)):
 
 
 def takes_less(attempt, seconds):
-    """Whether one of three attempts, each of which says how long it took, was that quick: a machine that stalls makes
-    one of them slow, what is wrong all of them."""
-    return any(attempt() < seconds for _ in range(3))
+    """Whether one of three attempts, each of which returns how long it took, was that quick: a machine
+    that stalls makes one of them slow, a defect all of them."""
+    for i in range(3):
+        if i > 0:
+            note_retry(f"{current_test()} was too slow")
+        if attempt() < seconds:
+            return True
+    return False
 
 
 class _Process:

@@ -1,0 +1,45 @@
+"""A pytest plugin: one JSON line for each test as it ends.
+
+Unlike JUnit's file it has the id by which a test can be run again, and it is complete up to the
+last test even if pytest is killed. tests/conftest.py registers it when CAY_TEST_REPORT names a file.
+"""
+
+import json
+
+
+class Report:
+    def __init__(self, path):
+        self.path = path
+        self.outcome = {}
+
+    def write(self, **line):
+        with open(self.path, "a") as f:
+            f.write(json.dumps(line) + "\n")
+
+    def retried(self, what):
+        """A test repeated a step within itself."""
+        self.write(retry=what)
+
+    def pytest_runtest_logreport(self, report):
+        """Called for set-up, call and tear-down: a failure in any of them is the test's."""
+        outcome, text, seconds = self.outcome.get(report.nodeid, ("passed", "", 0.0))
+        if report.failed:
+            outcome, text = "failed", f"{text}{report.longreprtext}\n"
+        elif report.skipped and outcome == "passed":
+            outcome, text = "skipped", skip_reason(report)
+        self.outcome[report.nodeid] = outcome, text, seconds + report.duration
+        if report.when == "teardown":
+            outcome, text, seconds = self.outcome.pop(report.nodeid)
+            self.write(test=report.nodeid, outcome=outcome, text=text, seconds=round(seconds, 2))
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.write(test=report.nodeid, outcome="failed", text=report.longreprtext, seconds=0)
+        elif report.skipped:
+            self.write(test=report.nodeid, outcome="skipped", text=skip_reason(report), seconds=0)
+
+
+def skip_reason(report):
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    return str(getattr(report, "wasxfail", "") or report.longrepr)
