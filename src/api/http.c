@@ -132,13 +132,21 @@ static enum MHD_Result take_head(const struct http_port *port, const char *versi
     return is_too_large(c) ? refuse_size(q) : MHD_YES;
 }
 
+/* Before anything is done. What the client has begun to send is read first, or it would not see
+ * the answer. */
+static enum MHD_Result turn_away(struct http_request *q) {
+    http_fill_turned_away(q);
+    q->begun = -CAY_UNAVAILABLE;
+    return header_is(&q->call, "Expect", "100-continue") ? http_answer(q) : MHD_YES;
+}
+
 static enum MHD_Result begin(const struct http_port *port, const char *method, const char *version,
                              struct http_request *q) {
     q->has_begun = true;
     q->call.method = method;
     http_await_nothing(q->connection);
     request_log_begin(&q->log, method, call_header(&q->call, "X-Request-Id"));
-    enum MHD_Result result = take_head(port, version, q);
+    enum MHD_Result result = http_let_in(q) ? take_head(port, version, q) : turn_away(q);
     q->body_ms = clock_ms();
     if (!q->is_answered)
         http_await_body(q);
@@ -153,7 +161,7 @@ static void free_request(struct http_request *q) {
     log_clear_fields();
     free(q->origin);
     call_free(&q->call);
-    (void)atomic_fetch_sub(&q->http->under_way, 1);
+    http_let_out(q);
     free(q);
 }
 
@@ -165,7 +173,6 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
         return NULL;
     q->http = port->http;
     q->connection = connection;
-    (void)atomic_fetch_add(&q->http->under_way, 1);
     call_init(&q->call, q->http->options.manager);
     q->call.images = q->http->options.images;
     q->call.builds = q->http->options.builds;
@@ -199,6 +206,8 @@ static enum MHD_Result run(struct http_request *q) {
     http_await_nothing(q->connection);
     if (q->sink_result < 0)
         call_fail(&q->call, &q->sink_error, 0);
+    else if (q->begun == 0 && q->call.sink == NULL && atomic_load(&q->http->is_draining))
+        http_fill_turned_away(q); /* its body came late, and nothing was done yet */
     else if (q->begun == 0)
         call_run(&q->call);
     return http_answer(q);
@@ -365,17 +374,4 @@ int http_start(const struct http_options *options, struct http **ret, struct cay
         r = start_port(&h->ports[1], h, options->tcp_socket, true, err);
     *ret = h; /* threads may use it already; the process ends if r is negative */
     return r;
-}
-
-void http_close_doors(struct http *h) {
-    for (size_t i = 0; i < ARRAY_LEN(h->ports); i++)
-        if (h->ports[i].daemon != NULL)
-            (void)MHD_quiesce_daemon(h->ports[i].daemon);
-}
-
-bool http_wait(struct http *h, int64_t wait_ms) {
-    int64_t deadline = clock_deadline(wait_ms);
-    while (atomic_load(&h->under_way) > 0 && !clock_expired(deadline))
-        (void)usleep(10 * 1000);
-    return atomic_load(&h->under_way) == 0;
 }

@@ -50,8 +50,19 @@ int http_set_rules(struct http *h, const struct http_rules *rules, struct cay_er
  * no use the one before stays. Where there was none, and without a TCP socket, nothing happens. */
 int http_set_tls(struct http *h, struct tls *tls, struct cay_error *err);
 
-/* Takes no new connections. */
-void http_close_doors(struct http *h);
-/* Waits at most wait_ms for requests under way; true if none is left. Threads may go on: the
- * process has to end next. */
+/* Begins the end, in this order. Requests that come from now on get 503 with Retry-After before
+ * anything is done, and WebSockets are closed with 1012. With a successor, who serves the same
+ * sockets, no connection is accepted any more: clients wait for him. */
+void http_drain(struct http *h, bool has_successor);
+/* Waits at most wait_ms until only connections are left that became something else (a command's
+ * streams, a WebSocket); true if so. */
+bool http_settle(struct http *h, int64_t wait_ms);
+/* Closes the WebSockets that were left, those of programs that run, in the same way. */
+void http_end_runs(void);
+/* Waits at most wait_ms for these, too. If true, nothing that http_options point to is used any
+ * more. */
 bool http_wait(struct http *h, int64_t wait_ms);
+/* Waits at most wait_ms for clients to close their connections, and tells those that ask instead to
+ * try again; then accepts no more, and lets answers go out. The process has to end next: threads go
+ * on. */
+void http_linger(struct http *h, int64_t wait_ms);

@@ -159,12 +159,14 @@ static void run_operation(void *cls, struct MHD_Connection *connection, void *co
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     int tcp = call_socket(&o.q->call), r = 0;
     tune(tcp);
+    (void)atomic_fetch_add(&o.q->http->conversing, 1);
     if (tls == NULL || tls->tls_session == NULL)
         pass_bytes(&o);
     else
         r = pass_encrypted(&o, tls->tls_session, tcp);
     if (r < 0)
         log_event(LOG_LEVEL_DEBUG, "encrypted connection ended early", "errno", "%d", -r);
+    (void)atomic_fetch_sub(&o.q->http->conversing, 1);
     (void)MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
 }
 
@@ -243,6 +245,9 @@ enum MHD_Result http_answer(struct http_request *q) {
     if (!c->answer.is_foreign)
         (void)MHD_add_response_header(response, "Cache-Control", "no-store");
     (void)MHD_add_response_header(response, "X-Request-Id", q->log.id);
+    bool is_last = q->closes || atomic_load(&q->http->is_draining);
+    if (is_last && c->answer.status != MHD_HTTP_SWITCHING_PROTOCOLS)
+        (void)MHD_add_response_header(response, "Connection", "close");
     if (!c->preview.is_one)
         add_origin(response, q);
     enum MHD_Result result = MHD_YES;
@@ -256,7 +261,7 @@ enum MHD_Result http_answer(struct http_request *q) {
 }
 
 enum MHD_Result http_answer_and_close(struct http_request *q) {
-    (void)call_add_header(&q->call, "Connection", "close", NULL); /* its body was not read */
+    q->closes = true;
     return http_answer(q);
 }
 

@@ -36,6 +36,7 @@ struct http_port {
     bool is_tcp;
     int sock; /* -1: none */
     struct MHD_Daemon *daemon;
+    bool is_quiet;                /* it accepts no more */
     struct tls tls;               /* what daemon was started with, if it is not the first */
     struct http_retired *retired; /* those before it */
     struct http_crowd crowd;      /* of them all */
@@ -45,7 +46,9 @@ struct http {
     struct http_options options;
     struct http_port ports[2];
     unsigned char admin_hash[HASH_SIZE];
-    atomic_int under_way;
+    atomic_bool is_draining;
+    atomic_int under_way;        /* requests that were let in and have not ended */
+    atomic_int conversing;       /* of them, connections that became something else */
     pthread_rwlock_t rules_lock; /* of what follows */
     struct strv hosts, origins;
     bool metrics_public;
@@ -67,6 +70,8 @@ struct http_request {
     int sink_result;
     int begun;      /* what call_begin() said */
     bool has_begun; /* its head was looked at */
+    bool is_let_in; /* counted in under_way: it may use what http_options point to */
+    bool closes;    /* its connection ends with the answer */
     bool is_answered;
     size_t body_bytes;    /* that came */
     size_t ignored_bytes; /* of them, that its sink did not take */
@@ -77,10 +82,19 @@ struct http_request {
 
 /* Sends what is in the call's answer. */
 enum MHD_Result http_answer(struct http_request *q);
-/* The same if its body was not read. */
+/* The same, and the connection ends: its body was not read. */
 enum MHD_Result http_answer_and_close(struct http_request *q);
 /* Sends the error; status 0: that of its class. */
 enum MHD_Result http_refuse(struct http_request *q, const struct cay_error *err, unsigned status);
+
+/* ---- http_drain.c ---- */
+
+/* Counts a request in, before it uses anything. False when the daemon is about to stop: then it
+ * must use nothing. */
+bool http_let_in(struct http_request *q);
+void http_let_out(struct http_request *q);
+/* The answer to one that was not let in: 503, when to try again, and the connection ends. */
+void http_fill_turned_away(struct http_request *q);
 
 /* ---- http_caller.c ---- */
 
@@ -99,6 +113,8 @@ void http_keep_public_url(struct http_request *q);
 
 enum { HTTP_CONNECTIONS_MAX = 1024 };
 
+/* How many connections it has. */
+size_t http_count_peers(struct http_port *port);
 /* Starts the thread of a port. */
 int http_patience_start(struct http_port *port, struct cay_error *err);
 /* The library's word of a connection that begins or ends; cls is its port. */

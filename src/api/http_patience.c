@@ -132,6 +132,15 @@ void http_patience_notify(void *cls, struct MHD_Connection *connection, void **c
 
 /* ---- how many of them are whose ---- */
 
+size_t http_count_peers(struct http_port *port) {
+    if (port->daemon == NULL)
+        return 0;
+    (void)pthread_mutex_lock(&port->crowd.lock);
+    size_t count = port->crowd.count;
+    (void)pthread_mutex_unlock(&port->crowd.lock);
+    return count;
+}
+
 static size_t count_of(const struct http_crowd *crowd, const char *owner) {
     size_t count = 0;
     for (const struct http_peer *p = crowd->first; p != NULL; p = p->next)

@@ -299,6 +299,7 @@ void interpreter_talk(struct call *c, struct ws *w) {
     if (ws_wait(w, -1, clock_deadline(REQUEST_MS), &m) != WS_MESSAGE)
         return;
     ws_set_message_max(w, LATER_MAX);
+    ws_outlast(w);
     int failed = read_request(&r, &m, &err);
     if (failed == 0)
         failed = begin(&r, &err);

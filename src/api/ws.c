@@ -1,13 +1,17 @@
 #include "api/ws.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <nettle/base64.h>
 #include <nettle/sha1.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <wslay/wslay.h>
 
 #include "base/auto.h"
@@ -15,7 +19,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 
-enum { KEY_LEN = 24, GOODBYE_MS = 1000 };
+enum { KEY_LEN = 24, GOODBYE_MS = 1000, RESTARTS = 1012 };
 
 /* A message that has come and was not asked for yet: one read may bring several. */
 struct waiting {
@@ -28,12 +32,45 @@ struct waiting {
 struct ws {
     wslay_event_context_ptr context;
     int fd;
-    bool ended; /* the other side is gone */
+    bool ended;    /* the other side is gone */
+    bool was_told; /* that the daemon restarts */
+    enum ws_stage stage;
     int failure;
     char *early;
     size_t early_len, early_at;
     struct waiting *first, **last, *current;
 };
+
+/* ---- the end of all ---- */
+
+/* Pipes that become readable and stay so, for all who wait: made by the first WebSocket. */
+static int ends[WS_STAGES][2] = {{-1, -1}, {-1, -1}};
+static pthread_once_t ends_once = PTHREAD_ONCE_INIT;
+static atomic_bool has_come[WS_STAGES];
+
+static void make_ends(void) {
+    for (int i = 0; i < WS_STAGES; i++)
+        if (pipe2(ends[i], O_CLOEXEC) < 0)
+            ends[i][0] = ends[i][1] = -1; /* no descriptors: they end with the process */
+}
+
+void ws_end_all(enum ws_stage stage) {
+    (void)pthread_once(&ends_once, make_ends);
+    if (!atomic_exchange(&has_come[stage], true) && ends[stage][1] >= 0)
+        (void)!write(ends[stage][1], "", 1); /* never read */
+}
+
+void ws_outlast(struct ws *w) {
+    w->stage = WS_RUNS;
+}
+
+static int end_fd(const struct ws *w) {
+    return w->was_told ? -1 : ends[w->stage][0];
+}
+
+static bool must_end(const struct ws *w) {
+    return !w->was_told && atomic_load(&has_come[w->stage]);
+}
 
 /* ---- the handshake ---- */
 
@@ -133,6 +170,7 @@ static int make(int fd, const char *early, size_t early_len, size_t message_max,
     _cleanup_(ws_freep) struct ws *w = calloc(1, sizeof *w);
     if (w == NULL)
         return -ENOMEM;
+    (void)pthread_once(&ends_once, make_ends);
     w->fd = fd;
     w->last = &w->first;
     w->early = malloc(early_len + 1);
@@ -227,8 +265,10 @@ static int step(struct ws *w, int other, int64_t deadline_ms) {
         events |= POLLIN;
     if (wslay_event_want_write(w->context))
         events |= POLLOUT;
-    struct pollfd p[] = {{.fd = w->fd, .events = events}, {.fd = other, .events = POLLIN}};
-    int n = poll(p, 2, time_left(deadline_ms));
+    struct pollfd p[] = {{.fd = w->fd, .events = events},
+                         {.fd = other, .events = POLLIN},
+                         {.fd = end_fd(w), .events = POLLIN}};
+    int n = poll(p, ARRAY_LEN(p), time_left(deadline_ms));
     if (n < 0)
         return errno == EINTR ? 0 : -errno;
     if (n == 0)
@@ -245,6 +285,11 @@ int ws_wait(struct ws *w, int other, int64_t deadline_ms, struct ws_message *ret
             return WS_MESSAGE;
         if (is_over(w))
             return WS_CLOSED;
+        if (must_end(w)) {
+            w->was_told = true;
+            ws_close(w, RESTARTS, "the daemon restarts");
+            return WS_CLOSED;
+        }
         int r = step(w, other, deadline_ms);
         if (r < 0)
             return r;
@@ -257,12 +302,14 @@ int ws_wait(struct ws *w, int other, int64_t deadline_ms, struct ws_message *ret
 
 static int flush(struct ws *w, int64_t deadline_ms) {
     while (!w->ended && wslay_event_want_write(w->context)) {
-        struct pollfd p = {.fd = w->fd, .events = POLLOUT};
+        struct pollfd p[] = {{.fd = w->fd, .events = POLLOUT}, {.fd = end_fd(w), .events = POLLIN}};
         if (wslay_event_send(w->context) != 0)
             w->ended = true;
         if (w->ended || !wslay_event_want_write(w->context))
             break;
-        int n = poll(&p, 1, time_left(deadline_ms));
+        if (must_end(w)) /* it takes nothing, so it cannot be told either */
+            return -EPIPE;
+        int n = poll(p, ARRAY_LEN(p), time_left(deadline_ms));
         if (n < 0 && errno != EINTR)
             return -errno;
         if (n == 0 && clock_expired(deadline_ms))

@@ -44,5 +44,17 @@ int ws_wait(struct ws *w, int other, int64_t deadline_ms, struct ws_message *ret
  * -ETIMEDOUT, or -errno. */
 int ws_send(struct ws *w, enum ws_kind kind, const void *data, size_t len, int64_t deadline_ms);
 
+/* When a WebSocket has to end because the daemon does. */
+enum ws_stage {
+    WS_VIEWERS, /* at once: nothing is lost by it, whoever looks on can do so again later */
+    WS_RUNS,    /* when the time of requests is over */
+    WS_STAGES,
+};
+/* Closes every WebSocket of this process and this stage with 1012 (service restart): those that
+ * wait or send now, and those that will. */
+void ws_end_all(enum ws_stage stage);
+/* This one is of WS_RUNS. Each begins as one of WS_VIEWERS. */
+void ws_outlast(struct ws *w);
+
 /* Says why it ends (at most WS_REASON_MAX bytes), and hears the client out for a moment. */
 void ws_close(struct ws *w, uint16_t code, const char *reason);

@@ -33,7 +33,7 @@ enum control_op {
                           * that there may be; with its socket */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
-    CONTROL_DRAIN = 17,    /* finish */
+    CONTROL_DRAIN = 17,    /* finish; `number` is not 0: somebody else goes on with the sockets */
     CONTROL_RELOAD = 18, /* configuration `number`, packed, and perhaps a certificate; or only err:
                           * it is broken, and everything stays as it is */
 };

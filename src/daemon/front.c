@@ -24,7 +24,9 @@
 enum {
     DRAIN_MS = 10 * 1000,
     ABANDONED_MS = 2 * 1000, /* without a supervisor a new daemon waits for us to go */
+    CHANGES_MS = 2 * 1000,   /* of DRAIN_MS, for what waits in the manager to be given up */
     ANSWER_MS = 500,         /* for the last answers to go out */
+    LINGER_MS = 1000,        /* for clients to come and be told to try again */
 };
 
 /* ---- giving up privilege ---- */
@@ -209,8 +211,14 @@ static int take_launcher(struct front *f, int sock) {
     return r;
 }
 
-/* Until it is time to finish; returns how long that may take. */
-static int64_t serve(struct front *f) {
+/* How to finish. */
+struct end {
+    int64_t wait_ms;    /* for what is under way */
+    bool has_successor; /* who serves the same sockets */
+};
+
+/* Until it is time to finish. */
+static struct end serve(struct front *f) {
     for (;;) {
         struct control_message m;
         int fds[CONTROL_FDS_MAX];
@@ -218,31 +226,35 @@ static int64_t serve(struct front *f) {
         if (r == -EINTR)
             continue;
         if (r <= 0)
-            return ABANDONED_MS;
+            return (struct end){.wait_ms = ABANDONED_MS};
         if (m.op == CONTROL_LAUNCHER) {
             if (take_launcher(f, TAKE_FD(fds[0])) < 0)
-                return 0;
+                return (struct end){.has_successor = true};
         }
         if (m.op == CONTROL_RELOAD)
             front_take_reload(f, &m, fds);
         for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
             fd_close(&fds[i]);
         if (m.op == CONTROL_DRAIN)
-            return DRAIN_MS;
+            return (struct end){.wait_ms = DRAIN_MS, .has_successor = m.number != 0};
     }
 }
 
-/* Requests that do not end in time are cut off: what was promised is on disk. */
-static void finish(struct front *f, int64_t wait_ms) {
-    int64_t deadline = clock_ms() + wait_ms;
-    http_close_doors(f->http);
-    manager_drain(f->manager, wait_ms);
+/* Requests that do not end in time are cut off: what was promised is on disk. Nothing is freed
+ * then, since they may use it until the process has ended. */
+static void finish(struct front *f, struct end end) {
+    int64_t deadline = clock_ms() + end.wait_ms;
+    http_drain(f->http, end.has_successor);
+    (void)http_settle(f->http, MAX(end.wait_ms - CHANGES_MS, (int64_t)0));
+    http_end_runs();
+    manager_drain(f->manager, MAX(deadline - clock_ms(), (int64_t)0));
     if (!http_wait(f->http, MAX(deadline - clock_ms(), (int64_t)ANSWER_MS)))
         return;
     interpreters_free(f->interpreters);
     f->engine->ops->close(f->engine);
     f->other->ops->close(f->other);
     manager_close(f->manager, ANSWER_MS);
+    (void)http_linger(f->http, LINGER_MS);
 }
 
 int front_run(const struct front_options *options) {

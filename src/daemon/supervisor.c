@@ -342,7 +342,7 @@ static void take_message(struct supervisor *s) {
 /* ---- the loop ---- */
 
 static void begin_stop(struct supervisor *s) {
-    struct control_message m = {.op = CONTROL_DRAIN};
+    struct control_message m = {.op = CONTROL_DRAIN, .number = !s->sockets.is_ours};
     s->is_stopping = true;
     places_lock_ending(s->lock);
     notify_send("STOPPING=1");

@@ -125,7 +125,7 @@ static void ends(struct world *w) {
     manager_drain(w->m, 1000);
     assert_string_equal(hear(fd), "");
     (void)close(fd);
-    http_close_doors(http);
+    http_drain(http, false);
     assert_true(http_wait(http, 10000)); /* before the manager goes */
 }
 
