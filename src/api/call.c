@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "manager/manager.h"
+#include "manager/space.h"
 
 enum { GRACE_MAX_MS = 3600 * 1000 };
 
@@ -243,13 +244,13 @@ static const struct route routes[] = {
     {"GET", "/metrics", metrics},
     {"GET", "/openapi.json", openapi, NEED_NOTHING},
     {"GET", "/api/cay/sandbox", list},
-    {"POST", "/api/cay/sandbox", create_handle},
+    {"POST", "/api/cay/sandbox", create_handle, .needs_space = true},
     {"GET", "/api/cay/sandbox/{who}", get},
     {"DELETE", "/api/cay/sandbox/{who}", remove_it},
     {"POST", "/api/cay/sandbox/{who}/start", start_handle},
     {"POST", "/api/cay/sandbox/{who}/recover", start_handle},
     {"POST", "/api/cay/sandbox/{who}/stop", stop},
-    {"POST", "/api/cay/sandbox/{who}/archive", archive_handle},
+    {"POST", "/api/cay/sandbox/{who}/archive", archive_handle, .needs_space = true},
     {"POST", "/api/cay/sandbox/{who}/pause", pause_it},
     {"POST", "/api/cay/sandbox/{who}/resume", resume},
     {"PUT", "/api/cay/sandbox/{who}/labels", label},
@@ -259,13 +260,13 @@ static const struct route routes[] = {
     {"POST", "/api/cay/sandbox/{who}/autodelete/{minutes}", interval_handle},
     {"POST", "/api/cay/sandbox/{who}/update", update_handle},
     {"POST", "/api/cay/sandbox/{who}/rename", rename_it},
-    {"POST", "/api/cay/sandbox/{who}/snapshot", snapshot, NEED_IMAGES},
+    {"POST", "/api/cay/sandbox/{who}/snapshot", snapshot, NEED_IMAGES, .needs_space = true},
     {"GET", "/api/cay/sandbox/{who}/stats", stats},
     {"GET", "/api/cay/sandbox/{who}/events", events_handle},
     {"GET", "/api/cay/sandbox/{who}/connect", connect_handle, NEED_USE},
     {"GET", "/api/cay/status", status, NEED_NOTHING},
     {"GET", "/api/cay/volumes", volume_list_handle},
-    {"POST", "/api/cay/volumes", volume_create_handle},
+    {"POST", "/api/cay/volumes", volume_create_handle, .needs_space = true},
     {"GET", "/api/cay/volumes/{id}", volume_get_handle},
     {"DELETE", "/api/cay/volumes/{id}", volume_remove_handle},
     {"GET", "/api/cay/volumes/by-name/{name}", volume_get_handle},
@@ -344,6 +345,8 @@ static int open_route(struct call *c, struct cay_error *err) {
     /* What the toolbox changes is inside a sandbox. */
     if (r == 0 && !is_look && !str_starts(c->route->pattern, "/toolbox/"))
         r = manager_check_rescue(c->manager, err);
+    if (r == 0 && c->route->needs_space)
+        r = manager_check_space(c->manager, err);
     if (r == 0 && route_has_sandbox(c->route)) {
         r = manager_find(c->manager, &c->caller, c->who, c->id, err);
         if (r == 0)

@@ -351,7 +351,7 @@ static const struct route routes[] = {
     {"GET", "/api/sandbox/{who}/organization", sandbox_organization},
     {"GET", "/api/users/me", me, NEED_NOTHING},
     {"GET", "/api/volumes", volume_list},
-    {"POST", "/api/volumes", volume_create},
+    {"POST", "/api/volumes", volume_create, .needs_space = true},
     {"GET", "/api/volumes/{volume}", volume_get},
     {"DELETE", "/api/volumes/{volume}", volume_remove},
     {"GET", "/api/volumes/by-name/{name}", volume_get},

@@ -279,15 +279,15 @@ static int no_relatives(struct call *c, struct cay_error *err) {
 
 static const struct route routes[] = {
     {"GET", "/api/sandbox", daytona_list_handle},
-    {"POST", "/api/sandbox", create},
+    {"POST", "/api/sandbox", create, .needs_space = true},
     {"GET", "/api/sandbox/paginated", daytona_pages_handle},
     {"GET", "/api/sandbox/{box}", get},
     {"DELETE", "/api/sandbox/{who}", remove_it},
     {"POST", "/api/sandbox/{who}/start", start},
     {"POST", "/api/sandbox/{who}/stop", stop},
     {"POST", "/api/sandbox/{who}/pause", pause_it},
-    {"POST", "/api/sandbox/{who}/backup", back_up},
-    {"POST", "/api/sandbox/{who}/archive", archive},
+    {"POST", "/api/sandbox/{who}/backup", back_up, .needs_space = true},
+    {"POST", "/api/sandbox/{who}/archive", archive, .needs_space = true},
     {"POST", "/api/sandbox/{who}/recover", recover},
     {"POST", "/api/sandbox/{who}/resize", resize},
     {"PUT", "/api/sandbox/{who}/labels", set_labels},

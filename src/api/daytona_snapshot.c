@@ -342,10 +342,10 @@ static int keep_sandbox(struct call *c, struct cay_error *err) {
 
 static const struct route routes[] = {
     {"GET", "/api/snapshots", list},
-    {"POST", "/api/snapshots", create, NEED_IMAGES},
+    {"POST", "/api/snapshots", create, NEED_IMAGES, .needs_space = true},
     {"GET", "/api/snapshots/{name}", get},
     {"DELETE", "/api/snapshots/{name}", remove_it, NEED_IMAGES},
     {"POST", "/api/snapshots/{name}/activate", get},
-    {"POST", "/api/sandbox/{who}/snapshot", keep_sandbox, NEED_IMAGES},
+    {"POST", "/api/sandbox/{who}/snapshot", keep_sandbox, NEED_IMAGES, .needs_space = true},
 };
 const struct route_table daytona_snapshot_routes = {routes, ARRAY_LEN(routes)};

@@ -20,7 +20,8 @@ struct route {
     /* Called when the head of the request is known, to set the call's sink, if its body is to be
      * taken piece by piece; or NULL. */
     route_handler open;
-    size_t body_max; /* bytes of a body that is taken as a whole; 0: CALL_BODY_MAX */
+    size_t body_max;  /* bytes of a body that is taken as a whole; 0: CALL_BODY_MAX */
+    bool needs_space; /* refused while the disk of the state folder is nearly full */
 };
 
 struct route_table {

@@ -386,8 +386,8 @@ static const struct route routes[] = {
     {"GET", "/api/object-storage/push-access", push_access, NEED_USE},
     {"GET", "/s3/{bucket}", list, NEED_SANDBOXES},
     {"GET", OBJECT, get, NEED_SANDBOXES},
-    {"PUT", OBJECT, put, NEED_SANDBOXES, open_put},
-    {"POST", OBJECT, post, NEED_SANDBOXES},
+    {"PUT", OBJECT, put, NEED_SANDBOXES, open_put, .needs_space = true},
+    {"POST", OBJECT, post, NEED_SANDBOXES, .needs_space = true},
     {"DELETE", OBJECT, give_up, NEED_SANDBOXES},
 };
 const struct route_table s3_routes = {routes, ARRAY_LEN(routes)};

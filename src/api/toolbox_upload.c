@@ -337,9 +337,11 @@ static int upload_and_tell(struct call *c, struct cay_error *err) {
 }
 
 static const struct route routes[] = {
-    {"POST", "/toolbox/{who}/files/upload", upload, NEED_SANDBOXES, open_old},
-    {"POST", "/toolbox/{who}/files/upload-v2", upload_and_tell, NEED_SANDBOXES, open_new},
-    {"POST", "/toolbox/{who}/files/bulk-upload", upload_many, NEED_SANDBOXES, open_bulk},
+    {"POST", "/toolbox/{who}/files/upload", upload, NEED_SANDBOXES, open_old, .needs_space = true},
+    {"POST", "/toolbox/{who}/files/upload-v2", upload_and_tell, NEED_SANDBOXES, open_new,
+     .needs_space = true},
+    {"POST", "/toolbox/{who}/files/bulk-upload", upload_many, NEED_SANDBOXES, open_bulk,
+     .needs_space = true},
 };
 
 const struct route_table toolbox_upload_routes = {routes, ARRAY_LEN(routes)};

@@ -75,6 +75,7 @@ struct config {
         struct strv pool_images;    /* empty: the default image */
         int64_t sample_interval_ms; /* 0: never */
         int64_t warn_after_ms;      /* 0: never */
+        const char *disk_reserve;   /* see config_parse_reserve */
     } manager;
     struct {
         const char *listen;
@@ -137,6 +138,15 @@ const struct toml_value *config_section(const struct config *config, const char 
 
 /* What sandboxes reach that say nothing of it: "none", or "allow=" and a list. */
 const char *config_network(const struct config *config);
+
+/* [manager] disk_reserve: the share of the file system, if percent is not 0, but no more than
+ * max_bytes; else max_bytes. */
+struct config_reserve {
+    unsigned percent;
+    uint64_t max_bytes;
+};
+int config_parse_reserve(const char *what, const char *text, struct config_reserve *ret,
+                         struct cay_error *err);
 
 /* The table of all keys; config->values has the same order. */
 const struct config_key *config_keys(size_t *ret_count);

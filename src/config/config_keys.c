@@ -110,6 +110,11 @@ static int check_network_max(const char *what, const char *text, struct cay_erro
     return error_remedy(err, "use none, public or private");
 }
 
+static int check_reserve(const char *what, const char *text, struct cay_error *err) {
+    struct config_reserve ignored;
+    return config_parse_reserve(what, text, &ignored, err);
+}
+
 #define FIELD(name)     .offset = offsetof(struct config, name)
 #define RANGE(from, to) .min = (from), .max = (to)
 
@@ -176,6 +181,9 @@ static const struct config_key keys[] = {
      RANGE(0, day_ms), .help = "how often the use of each sandbox is measured; 0: never"},
     {"manager", "warn_after", CONFIG_DURATION, "60", FIELD(manager.warn_after_ms), RANGE(0, day_ms),
      .help = "time near a limit until a warning is logged; 0: never"},
+    {"manager", "disk_reserve", CONFIG_STRING, "auto", FIELD(manager.disk_reserve),
+     .check = check_reserve,
+     .help = "free disk space below which new writes are refused: a size, N% or auto; 0: never"},
 
     {"server", "listen", CONFIG_STRING, "", FIELD(server.listen), .check = check_listen,
      .help = "address and port of the daemon on TCP; empty: the unix socket only"},

@@ -33,13 +33,18 @@ static enum network_reach reach_of(const char *name) {
 }
 
 struct manager_limits front_limits(const struct config *c) {
+    struct config_reserve reserve = {0};
+    (void)config_parse_reserve("disk_reserve", c->manager.disk_reserve, &reserve,
+                               NULL); /* loading has checked it */
     return (struct manager_limits){.max_sandboxes = c->manager.max_sandboxes,
                                    .idle_timeout_ms = c->manager.idle_timeout_ms,
                                    .network_max = reach_of(c->manager.network_max),
                                    .cleanup_interval_ms = c->manager.cleanup_interval_ms,
                                    .stop_grace_ms = c->manager.stop_timeout_ms,
                                    .sample_interval_ms = c->manager.sample_interval_ms,
-                                   .warn_after_ms = c->manager.warn_after_ms};
+                                   .warn_after_ms = c->manager.warn_after_ms,
+                                   .reserve_percent = reserve.percent,
+                                   .reserve_max_bytes = reserve.max_bytes};
 }
 
 struct http_rules front_rules(const struct config *c) {

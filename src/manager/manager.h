@@ -29,6 +29,8 @@ struct manager_limits {
     int64_t silence_ms;    /* one that does not say what goes on in it is idle then; 0: 30 s */
     int64_t sample_interval_ms; /* how often the use of running sandboxes is measured; 0: never */
     int64_t warn_after_ms;      /* a warning if it is above 90 % of a limit for so long; 0: never */
+    unsigned reserve_percent;   /* of the state folder's file system is kept free, if not 0, */
+    uint64_t reserve_max_bytes; /* but at most so much; else just that. 0: nothing is refused */
     enum network_reach network_max; /* the most that a key may ask for which does not see all */
     int64_t minute_ms; /* of the intervals of sandboxes; 0: 60 s, as all but tests have it */
 };

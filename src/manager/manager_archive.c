@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "manager/manager_internal.h"
+#include "manager/space.h"
 
 /* ---- for who has the turn ---- */
 
@@ -65,6 +66,8 @@ int change_archive(struct manager *m, struct sandbox *s, permission may, struct 
     struct cay_error here = {0};
     int64_t before = s->record.archive_bytes;
     int r = require_archives(m, s, err);
+    if (r == 0)
+        r = manager_check_space(m, err);
     if (r < 0)
         return r;
     note_archive(m, s, MAX(before, (int64_t)1));
@@ -95,6 +98,8 @@ int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *e
     if (state != SANDBOX_ARCHIVED && state != SANDBOX_RESTORING)
         return 0;
     int r = require_archives(m, s, err);
+    if (r == 0)
+        r = manager_check_space(m, err);
     if (r == 0)
         r = turn_become(m, s, SANDBOX_RESTORING, NULL, err);
     if (r < 0)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "manager/manager_internal.h"
+#include "manager/space.h"
 
 int change_check_room(struct manager *m, const struct sandbox *s,
                       const struct sandbox_record *wanted, struct cay_error *err) {
@@ -73,6 +74,8 @@ int change_admit(struct manager *m, const struct sandbox_record *request, const 
     if (s == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     int r = request_complete(m, request, &s->record, err);
+    if (r == 0)
+        r = manager_check_space(m, err);
     if (r < 0)
         return r;
     (void)snprintf(s->record.reason, sizeof s->record.reason, "%s", progress);
