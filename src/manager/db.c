@@ -182,10 +182,7 @@ int db_open(const char *path, struct db **ret, struct cay_error *err) {
 }
 
 static int check_log(const char *path, struct cay_error *err) {
-    char log[PATH_MAX];
-    if (str_format(log, sizeof log, "%s-wal", path) < 0)
-        return error_sys(err, ENAMETOOLONG, "opening database '%s'", path);
-    if (!db_wal_has_lost(log))
+    if (!db_wal_has_lost(path))
         return 0;
     return db_fail_damaged(path, "changes in its log cannot be read", err);
 }

@@ -1,9 +1,8 @@
-/* Damage of a write-ahead log. SQLite takes the first frame that does not add up for the end of the
- * log, as it is after a crash, and says nothing of committed changes behind it. */
+/* The formats are those of https://www.sqlite.org/walformat.html. */
 #include "manager/db_wal.h"
 
 #include <fcntl.h>
-#include <stdint.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -13,9 +12,21 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/str.h"
 
 enum { HEADER = 32, FRAME = 24, SUMMED = 24, PAGE_MIN = 512, PAGE_MAX = 65536 };
 enum { MAGIC = 0x377f0682, WAL_MAX = 64 << 20 };
+
+/* Of the index, which has its head twice: whoever reads it while it is written sees two that
+ * differ. Numbers are in the order of this machine. */
+enum {
+    INDEX_VERSION = 3007000,
+    INDEX_HEAD = 48,
+    INDEX_READY = 12,
+    INDEX_FRAMES = 16,
+    INDEX_SALT = 32,
+    INDEX_COPIED = 96,
+};
 
 struct sum {
     uint32_t a, b;
@@ -42,25 +53,55 @@ static bool fits(struct sum s, const unsigned char *stored) {
     return s.a == big(stored) && s.b == big(stored + 4);
 }
 
-bool db_wal_is_cut(const unsigned char *wal, size_t len) {
-    if (len < HEADER + FRAME + PAGE_MIN)
-        return false;
+/* ---- the log ---- */
+
+static bool has_head(const unsigned char *wal, const unsigned char *salt, uint32_t page) {
+    struct sum sum = add((struct sum){0}, (wal[3] & 1) != 0, wal, SUMMED);
+    return (big(wal) & ~UINT32_C(1)) == MAGIC && fits(sum, wal + SUMMED) && page >= PAGE_MIN &&
+           page <= PAGE_MAX && page % 8 == 0 && memcmp(wal + 16, salt, DB_WAL_SALT) == 0;
+}
+
+uint32_t db_wal_count(const unsigned char *wal, size_t len, const unsigned char salt[DB_WAL_SALT]) {
+    if (len < HEADER)
+        return 0;
     bool is_big = (wal[3] & 1) != 0;
-    uint32_t page = big(wal + 8);
-    struct sum sum = add((struct sum){0}, is_big, wal, SUMMED);
-    if ((big(wal) & ~UINT32_C(1)) != MAGIC || !fits(sum, wal + SUMMED) || page < PAGE_MIN ||
-        page > PAGE_MAX || page % 8 != 0)
-        return true;
-    bool has_ended = false;
+    uint32_t page = big(wal + 8), number = 0, count = 0;
+    if (!has_head(wal, salt, page))
+        return 0;
+    struct sum sum = {big(wal + SUMMED), big(wal + SUMMED + 4)};
     for (size_t at = HEADER; len - at >= FRAME + (size_t)page; at += FRAME + page) {
         const unsigned char *f = wal + at;
-        bool is_ours = memcmp(f + 8, wal + 16, 8) == 0; /* else left by the log before this one */
-        if (has_ended && is_ours && big(f + 4) != 0)
-            return true;
         sum = add(add(sum, is_big, f, 8), is_big, f + FRAME, page);
-        has_ended = has_ended || !is_ours || !fits(sum, f + 16);
+        if (memcmp(f + 8, salt, DB_WAL_SALT) != 0 || !fits(sum, f + 16))
+            break;
+        number++;
+        if (big(f + 4) != 0) /* the end of a transaction */
+            count = number;
     }
-    return false;
+    return count;
+}
+
+/* ---- the index ---- */
+
+static uint32_t native(const unsigned char *p) {
+    uint32_t number;
+    memcpy(&number, p, sizeof number);
+    return number;
+}
+
+/* Heads that differ were being written when the writer died: what the newer one says had not been
+ * promised yet. */
+bool db_wal_read_promise(const unsigned char *index, size_t len, struct db_wal_promise *ret) {
+    const unsigned char *other = index + INDEX_HEAD;
+    if (len < DB_WAL_INDEX_SIZE || native(index) != INDEX_VERSION ||
+        native(other) != INDEX_VERSION || index[INDEX_READY] == 0 ||
+        memcmp(index + INDEX_SALT, other + INDEX_SALT, DB_WAL_SALT) != 0)
+        return false;
+    uint32_t first = native(index + INDEX_FRAMES), second = native(other + INDEX_FRAMES);
+    ret->committed = MIN(first, second);
+    ret->copied = native(index + INDEX_COPIED);
+    memcpy(ret->salt, index + INDEX_SALT, DB_WAL_SALT);
+    return true;
 }
 
 static int64_t boot_ms(void) {
@@ -70,13 +111,29 @@ static int64_t boot_ms(void) {
     return clock_wall_ms() - (int64_t)t.tv_sec * 1000;
 }
 
-bool db_wal_has_lost(const char *path) {
+static bool find_promise(const char *database, struct db_wal_promise *ret) {
+    char path[PATH_MAX];
+    unsigned char index[DB_WAL_INDEX_SIZE];
     struct stat st;
+    if (str_format(path, sizeof path, "%s-shm", database) < 0)
+        return false;
     _cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size > WAL_MAX ||
-        (int64_t)st.st_mtim.tv_sec * 1000 < boot_ms())
+    return fd >= 0 && fstat(fd, &st) == 0 && (int64_t)st.st_mtim.tv_sec * 1000 >= boot_ms() &&
+           pread(fd, index, sizeof index, 0) == (ssize_t)sizeof index &&
+           db_wal_read_promise(index, sizeof index, ret);
+}
+
+bool db_wal_has_lost(const char *database) {
+    char path[PATH_MAX];
+    struct db_wal_promise promise;
+    if (!find_promise(database, &promise) || promise.committed <= promise.copied ||
+        str_format(path, sizeof path, "%s-wal", database) < 0)
         return false;
     _cleanup_(buf_free) struct buf text = BUF_INIT(WAL_MAX + 1);
-    return fd_read_to_end(fd, &text) == 0 &&
-           db_wal_is_cut((const unsigned char *)buf_text(&text), text.len);
+    _cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd >= 0 && (fstat(fd, &st) < 0 || st.st_size > WAL_MAX || fd_read_to_end(fd, &text) < 0))
+        return false; /* it cannot be judged here: SQLite does */
+    return db_wal_count((const unsigned char *)buf_text(&text), text.len, promise.salt) <
+           promise.committed;
 }

@@ -1,14 +1,31 @@
-/* Whether a write-ahead log of SQLite has lost committed changes. */
+/* Whether a write-ahead log of SQLite has lost changes that were promised.
+ *
+ * What was promised is in the index beside the log (-shm): SQLite writes there how many frames are
+ * committed before it says that a change is made. The index is memory that processes share, so it
+ * outlives a process that is killed, but not the machine. What lies in the log beyond that was
+ * never promised, whatever it looks like: SQLite drops it, and so do we. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* True if its head is none, or if a frame that does not add up has the end of a transaction behind
- * it. What a process leaves that is killed while it writes is not cut: committed frames are never
- * written over, and nothing follows the last one but such as never were committed. */
-bool db_wal_is_cut(const unsigned char *wal, size_t len);
+enum { DB_WAL_SALT = 8, DB_WAL_INDEX_SIZE = 100 };
 
-/* The same of a file; false if there is none. One from before this boot is not judged: after a loss
- * of power frames may be missing that nobody was promised. */
-bool db_wal_has_lost(const char *path);
+/* What an index says. */
+struct db_wal_promise {
+    uint32_t committed;              /* frames */
+    uint32_t copied;                 /* of them, that are in the database as well */
+    unsigned char salt[DB_WAL_SALT]; /* of the log that it is about */
+};
+
+/* Reads the beginning of an index. False if it is none, or says nothing. */
+bool db_wal_read_promise(const unsigned char *index, size_t len, struct db_wal_promise *ret);
+
+/* How many frames of this log SQLite would take: all up to the end of the last transaction that is
+ * whole. 0 if its head is damaged or has another salt. */
+uint32_t db_wal_count(const unsigned char *wal, size_t len, const unsigned char salt[DB_WAL_SALT]);
+
+/* True if the log of this database lacks something that was promised. An index from before this
+ * boot is not judged: after a loss of power neither file has to be whole. */
+bool db_wal_has_lost(const char *database);

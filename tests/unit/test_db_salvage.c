@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -28,8 +30,8 @@
 enum { ROWS = 120, PAGE = 4096, ROWS_OF_A_PAGE = 40 };
 
 struct place {
-    char folder[64], file[96], log[100], kept[96], mark[96];
-    struct buf good, good_log; /* the files before they were damaged */
+    char folder[64], file[96], log[100], index[100], kept[96], mark[96];
+    struct buf good; /* the file before it was damaged */
 };
 
 static void name(char *out, size_t size, const struct place *p, const char *file) {
@@ -43,9 +45,10 @@ static int setup(void **state) {
     assert_non_null(mkdtemp(p->folder));
     name(p->file, sizeof p->file, p, "cay.db");
     name(p->log, sizeof p->log, p, "cay.db-wal");
+    name(p->index, sizeof p->index, p, "cay.db-shm");
     name(p->kept, sizeof p->kept, p, "kept");
     name(p->mark, sizeof p->mark, p, "rescue.txt");
-    p->good = p->good_log = BUF_INIT(16 << 20);
+    p->good = BUF_INIT(16 << 20);
     *state = p;
     return 0;
 }
@@ -54,7 +57,6 @@ static int teardown(void **state) {
     struct place *p = *state;
     int r = path_remove_tree(AT_FDCWD, p->folder);
     buf_free(&p->good);
-    buf_free(&p->good_log);
     free(p);
     return r;
 }
@@ -115,6 +117,7 @@ static void put_junk(const char *path, off_t at, size_t len) {
 static void restore(const struct place *p) {
     write_file(p->file, &p->good);
     (void)unlink(p->log);
+    (void)unlink(p->index);
     (void)unlink(p->mark);
     (void)path_remove_tree(AT_FDCWD, p->kept);
 }
@@ -265,53 +268,169 @@ static void nonsense_in_a_row(void **state) {
 
 /* ---- the log ---- */
 
-/* All rows are in the log; the files are copied while the database is open, as a kill leaves them.
- */
-static void make_log(struct place *p) {
+/* The three files, as a kill leaves them. */
+struct files {
+    struct buf file, log, index;
+};
+
+static void files_init(struct files *f) {
+    f->file = f->log = f->index = BUF_INIT(16 << 20);
+}
+
+static void files_free(struct files *f) {
+    buf_free(&f->file);
+    buf_free(&f->log);
+    buf_free(&f->index);
+}
+
+/* While the database is open. */
+static void files_read(const struct place *p, struct files *ret) {
+    read_file(p->file, &ret->file);
+    read_file(p->log, &ret->log);
+    read_file(p->index, &ret->index);
+}
+
+static void files_write(const struct place *p, const struct files *f) {
+    write_file(p->file, &f->file);
+    write_file(p->log, &f->log);
+    write_file(p->index, &f->index);
+}
+
+static struct db *open_with_log(const struct place *p) {
     struct db *db = open_db(p);
     struct cay_error err = {0};
     assert_int_equal(db_run(db->sql, "PRAGMA wal_autocheckpoint = 0", "keeping the log", &err), 0);
+    return db;
+}
+
+/* All rows are in the log. */
+static void make_log(const struct place *p, struct files *ret) {
+    struct db *db = open_with_log(p);
     fill(db);
-    read_file(p->file, &p->good);
-    read_file(p->log, &p->good_log);
+    files_init(ret);
+    files_read(p, ret);
     db_close(db);
-    write_file(p->file, &p->good);
-    write_file(p->log, &p->good_log);
+}
+
+static size_t open_whole(const struct place *p) {
+    struct stat st;
+    struct db *db = NULL;
+    struct cay_error err = {0};
+    assert_false(db_wal_has_lost(p->file));
+    if (db_open_or_salvage(p->file, p->kept, p->mark, &db, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(stat(p->mark, &st), -1);
+    size_t count = count_rows(db);
+    db_close(db);
+    return count;
 }
 
 static void a_whole_log_is_no_damage(void **state) {
     struct place *p = *state;
-    struct stat st;
-    struct db *db = NULL;
+    struct files f;
+    make_log(p, &f);
+    files_write(p, &f);
+    assert_int_equal(open_whole(p), ROWS);
+    files_free(&f);
+}
+
+/* Writes rows until it is killed, and says of each that it is there. */
+static void write_rows(const struct place *p, unsigned from, int acknowledge) {
+    struct db *db = open_db(p);
     struct cay_error err = {0};
-    make_log(p);
-    assert_false(db_wal_has_lost(p->log));
-    assert_int_equal(db_open_or_salvage(p->file, p->kept, p->mark, &db, &err), 0);
-    assert_int_equal(count_rows(db), ROWS);
-    db_close(db);
-    assert_int_equal(stat(p->mark, &st), -1);
-}
-
-/* A kill cuts it anywhere: that is no damage, whatever is lost was not promised. */
-static void a_log_that_ends_early_is_no_damage(void **state) {
-    struct place *p = *state;
-    make_log(p);
-    for (size_t len = 0; len < p->good_log.len; len += 1013)
-        assert_false(db_wal_is_cut((const unsigned char *)p->good_log.data, len));
-}
-
-/* Frames of a transaction that never ended, written over in part by the next: no damage either. */
-static void leftovers_are_no_damage(void **state) {
-    struct place *p = *state;
-    make_log(p);
-    struct buf *b = &p->good_log;
-    size_t frame = 24 + PAGE, frames = (b->len - 32) / frame;
-    for (size_t i = frames - 3; i < frames; i++) {
-        char *f = b->data + 32 + i * frame;
-        memset(f + 4, 0, 4);     /* no end of a transaction */
-        memset(f + 16, 0x5a, 8); /* and a sum of another life */
+    for (unsigned i = from;; i++) {
+        if (i % 7 == 0)
+            assert_int_equal(db_begin(db, DB_FLUSH_LATER), 0);
+        add_row(db, i);
+        if (i % 7 == 0) {
+            assert_int_equal(db_commit(db), 0);
+            db_end(db);
+        }
+        if (i % 50 == 0)
+            (void)db_run(db->sql, "PRAGMA wal_checkpoint(PASSIVE)", "copying", &err);
+        if (write(acknowledge, &i, sizeof i) != (ssize_t)sizeof i)
+            _exit(1);
     }
-    assert_false(db_wal_is_cut((const unsigned char *)b->data, b->len));
+}
+
+/* Again and again, on one database: what was acknowledged is there, and nobody has to act. */
+static void kills_are_no_damage(void **state) {
+    struct place *p = *state;
+    unsigned next = 0;
+    for (int round = 0; round < 25; round++) {
+        int pair[2];
+        assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
+        pid_t pid = fork();
+        if (pid == 0)
+            write_rows(p, next, pair[1]);
+        (void)close(pair[1]);
+        unsigned done = 0, target = 1 + (unsigned)round * 5;
+        bool is_any = false;
+        for (unsigned i = 0; i < target; i++)
+            is_any = read(pair[0], &done, sizeof done) == (ssize_t)sizeof done;
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        while (read(pair[0], &done, sizeof done) == (ssize_t)sizeof done)
+            ;
+        (void)close(pair[0]);
+        assert_true(is_any);
+        size_t rows = open_whole(p);
+        assert_in_range(rows, done + 1, done + 2); /* perhaps one more than it could say */
+        next = (unsigned)rows;
+    }
+}
+
+/* A kill while the last frame of a transaction is written leaves frames that were never promised,
+ * and the mark of its end on one of them. The next transaction is shorter and begins in the same
+ * place, so the rest lies behind it. */
+static void an_unpromised_tail_is_dropped(void **state) {
+    struct place *p = *state;
+    struct files before, after, f;
+    struct db *db = open_with_log(p);
+    struct cay_error err = {0};
+    fill(db);
+    files_init(&before);
+    files_init(&after);
+    files_init(&f);
+    files_read(p, &before);
+    assert_int_equal(
+        db_run(db->sql, "UPDATE sandbox SET memory_bytes = memory_bytes + 1", "writing", &err), 0);
+    files_read(p, &after);
+    db_close(db);
+    assert_true(after.log.len > before.log.len + 3 * (24 + PAGE));
+    memset(after.log.data + after.log.len - PAGE, 0xa5, PAGE); /* it was not written any more */
+    write_file(p->file, &after.file);
+    write_file(p->log, &after.log);
+    write_file(p->index, &before.index);
+    assert_false(db_wal_has_lost(p->file));
+    db = open_with_log(p);
+    assert_int_equal(
+        db_run(db->sql, "UPDATE sandbox SET memory_bytes = 5 WHERE number = 1", "", &err), 0);
+    files_read(p, &f);
+    db_close(db);
+    assert_int_equal(f.log.len, after.log.len);
+    files_write(p, &f);
+    assert_int_equal(open_whole(p), ROWS);
+    files_free(&before);
+    files_free(&after);
+    files_free(&f);
+}
+
+/* Frames that were promised, and are not there any more. */
+static void a_log_that_is_cut_is_a_loss(void **state) {
+    struct place *p = *state;
+    struct files f;
+    int keys;
+    make_log(p, &f);
+    files_write(p, &f);
+    assert_int_equal(truncate(p->log, (off_t)(f.log.len - PAGE)), 0);
+    assert_true(db_wal_has_lost(p->file));
+    assert_in_range(salvage(p, &keys), 1, ROWS); /* the last frame is of something else */
+    restore(p);
+    files_write(p, &f);
+    assert_int_equal(unlink(p->log), 0);
+    assert_true(db_wal_has_lost(p->file));
+    files_free(&f);
 }
 
 static void junk_in_the_log(void **state) {
@@ -320,31 +439,36 @@ static void junk_in_the_log(void **state) {
         size_t len;
     } cases[] = {{0, 32}, {16, 4}, {32 + 24 + 100, 8}, {32 + 12 * (24 + PAGE) + 500, 64}};
     struct place *p = *state;
-    make_log(p);
+    struct files f;
+    make_log(p, &f);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         int keys;
         restore(p);
-        write_file(p->log, &p->good_log);
+        files_write(p, &f);
         put_junk(p->log, cases[i].at, cases[i].len);
-        assert_true(db_wal_has_lost(p->log));
+        assert_true(db_wal_has_lost(p->file));
         assert_true(salvage(p, &keys) < ROWS);
         char kept[128];
         struct stat st;
         assert_int_equal(str_format(kept, sizeof kept, "%s/cay.db-wal", p->kept), 0);
         assert_int_equal(stat(kept, &st), 0);
-        assert_int_equal((size_t)st.st_size, p->good_log.len);
+        assert_int_equal((size_t)st.st_size, f.log.len);
     }
+    files_free(&f);
 }
 
 /* Whoever starts the machine again does not have to look: power may have gone. */
 static void a_log_from_before_this_boot_is_not_judged(void **state) {
     struct place *p = *state;
     struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
-    make_log(p);
+    struct files f;
+    make_log(p, &f);
+    files_write(p, &f);
     put_junk(p->log, 0, 32);
-    assert_true(db_wal_has_lost(p->log));
-    assert_int_equal(utimensat(AT_FDCWD, p->log, old, 0), 0);
-    assert_false(db_wal_has_lost(p->log));
+    assert_true(db_wal_has_lost(p->file));
+    assert_int_equal(utimensat(AT_FDCWD, p->index, old, 0), 0);
+    assert_false(db_wal_has_lost(p->file));
+    files_free(&f);
 }
 
 /* Of an older layout: its columns are those of then, and it is brought up to date. */
@@ -384,8 +508,9 @@ int main(void) {
         TEST(cut_short),
         TEST(nonsense_in_a_row),
         TEST(a_whole_log_is_no_damage),
-        TEST(a_log_that_ends_early_is_no_damage),
-        TEST(leftovers_are_no_damage),
+        TEST(kills_are_no_damage),
+        TEST(an_unpromised_tail_is_dropped),
+        TEST(a_log_that_is_cut_is_a_loss),
         TEST(junk_in_the_log),
         TEST(a_log_from_before_this_boot_is_not_judged),
         TEST(an_older_layout),
