@@ -1,5 +1,5 @@
 # A thin front: each target says which script does the work. Everything is built into build/.
-.PHONY: all run test stress install bench fuzz lint asan coverage clean image-python image-data
+.PHONY: all run test stress install deb bench fuzz lint asan coverage hooks clean image-python image-data
 
 PREFIX ?= /usr/local
 
@@ -25,6 +25,11 @@ stress: all
 install: all
 	meson configure build -Dprefix=$(PREFIX)
 	meson install -C build
+
+# Debian packages in build/packages: cay and libcay-dev.
+deb: all
+	scripts/setup --package
+	packaging/make-deb build build/packages
 
 bench: all
 	scripts/setup --bench
@@ -58,6 +63,10 @@ coverage:
 	meson test -C build-coverage --no-rebuild --quiet
 	ninja -C build-coverage --quiet coverage-text
 	cat build-coverage/meson-logs/coverage.txt
+
+# The quick checks before each commit, in this clone.
+hooks:
+	git config core.hooksPath scripts/hooks
 
 clean:
 	rm -rf build build-asan build-coverage build-fuzz build-lint build-analyzer

@@ -76,7 +76,8 @@ def run_checks():
     if shutil.which("shellcheck") is None:
         return tests + [Test("checks", "shellcheck", "skipped",
                              "shellcheck is not installed: scripts/setup --test")]
-    shell = [p for p in [*(ROOT / "scripts").iterdir(), ROOT / ".ci/run", *TESTS.rglob("*.sh")]
+    folders = (ROOT / "scripts", ROOT / "scripts/hooks", ROOT / "packaging")
+    shell = [p for p in [*(p for f in folders for p in f.iterdir()), ROOT / ".ci/run", *TESTS.rglob("*.sh")]
              if p.is_file() and re.match(rb"#!.*\b(ba|da)?sh\b", p.read_bytes()[:64])]
     return tests + run_script("checks", ["shellcheck", "-S", "warning", *shell], "shellcheck")
 
