@@ -133,10 +133,12 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
 
 /* ---- all of them ---- */
 
-/* How a sandbox was before the engine was asked. */
+/* How a sandbox was before the engine was asked. If it was being changed, the engine's answer may
+ * show it before or after that change, whatever its state is now. */
 struct before {
     struct sandbox *s;
     unsigned turns;
+    bool changing;
 };
 
 /* The end of a sandbox is reported a little after it is seen: worth a second look, for the reason.
@@ -144,7 +146,7 @@ struct before {
 static enum repair choose(struct manager *m, const struct before *b, enum seen seen, bool first) {
     struct sandbox *s = b->s;
     (void)pthread_mutex_lock(&m->lock);
-    bool stale = s->changing || s->turns != b->turns;
+    bool stale = b->changing || s->changing || s->turns != b->turns;
     enum repair what = stale ? KEEP : repairs[s->record.state][seen];
     if (what == REMOVE && s->record.state == SANDBOX_CREATING && s->record.reason[0] != '\0')
         what = UNFINISHED; /* its progress was shown to somebody */
@@ -207,7 +209,7 @@ static struct before *remember(struct manager *m, size_t *ret_count) {
     struct before *all = v == NULL ? NULL : calloc(*ret_count + 1, sizeof *all);
     (void)pthread_mutex_lock(&m->lock);
     for (size_t i = 0; all != NULL && i < *ret_count; i++)
-        all[i] = (struct before){sandbox_ref(v[i]), v[i]->turns};
+        all[i] = (struct before){sandbox_ref(v[i]), v[i]->turns, v[i]->changing};
     (void)pthread_mutex_unlock(&m->lock);
     if (v != NULL)
         table_snapshot_free(m, v, *ret_count);

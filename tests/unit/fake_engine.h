@@ -43,11 +43,10 @@ struct fake {
     int away;                                                      /* how many calls find nobody */
     bool frees_disk;                                               /* when something is removed */
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
-    int delay_start, delay_stop; /* milliseconds; negative: until that changes */
-    unsigned under_way, most;    /* starts and their like that wait; and how many at most */
-    int gone_ms;
-    unsigned starts, stops, removes, resumes;
-    int fail_resize, fail_volume, fail_resume;
+    int delay_start, delay_stop, delay_list; /* milliseconds; negative: until that changes */
+    unsigned under_way, most, listing, most_listing; /* that wait now, and at most */
+    unsigned starts, stops, removes, resumes, lists;
+    int gone_ms, fail_resize, fail_volume, fail_resume;
     unsigned volumes;            /* made and not removed */
     struct sandbox_spec resized; /* the last one */
 };
@@ -213,7 +212,7 @@ static int fake_stats(struct engine *e, const char *id, struct engine_stats *ret
 static int fake_list(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
                      struct cay_error *err) {
     struct fake *f = (struct fake *)e;
-    int r = fake_begin(f, &f->fail_list, NULL, NULL, err);
+    int r = fake_begin(f, &f->fail_list, NULL, &f->lists, err);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&f->lock);
@@ -228,6 +227,7 @@ static int fake_list(struct engine *e, struct engine_sandbox **ret, size_t *ret_
     *ret = v;
     *ret_count = n;
     (void)pthread_mutex_unlock(&f->lock);
+    knob_wait(&f->lock, &f->delay_list, &f->listing, &f->most_listing);
     return v == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 

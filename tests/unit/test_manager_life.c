@@ -457,6 +457,40 @@ static void await_starts(struct world *w, unsigned count) {
     }
 }
 
+static void await_count(struct world *w, const unsigned *counter, unsigned least) {
+    for (int64_t until = clock_ms() + 45000;; sleep_ms(2)) {
+        (void)pthread_mutex_lock(&w->fake.lock);
+        unsigned now = *counter;
+        (void)pthread_mutex_unlock(&w->fake.lock);
+        if (now >= least)
+            return;
+        if (clock_ms() > until)
+            fail_msg("%u, not %u", now, least);
+    }
+}
+
+/* The engine is asked for its list while a sandbox is being made, and answers when it has been
+ * made: the list is older than the sandbox, which has lost nothing. */
+static void test_a_list_from_before(void **state) {
+    struct world *w = *state;
+    struct job job = {.w = w, .name = "fresh", .image = "any"};
+    pthread_t thread;
+    w->options.limits.cleanup_interval_ms = 5;
+    w->fake.delay_start = -1;
+    open_manager(w);
+    assert_int_equal(pthread_create(&thread, NULL, create_box, &job), 0);
+    await_count(w, &w->fake.under_way, 1);
+    set_knob(&w->fake, &w->fake.delay_list, -1);
+    await_count(w, &w->fake.listing, 1);
+    set_knob(&w->fake, &w->fake.delay_start, 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(job.code, 0);
+    unsigned lists = w->fake.lists;
+    set_knob(&w->fake, &w->fake.delay_list, 0);
+    await_count(w, &w->fake.lists, lists + 2);
+    assert_string_equal(state_of(w, "fresh"), "started");
+}
+
 static void test_parallel_creations(void **state) {
     enum { MANY = 12, ALLOWED = 8 };
     struct world *w = *state;
@@ -705,6 +739,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_silence_of_before, setup, teardown),
         cmocka_unit_test_setup_teardown(test_auto_delete, setup, teardown),
         cmocka_unit_test_setup_teardown(test_slow_pull, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_list_from_before, setup, teardown),
         cmocka_unit_test_setup_teardown(test_parallel_creations, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_name, setup, teardown),
         cmocka_unit_test_setup_teardown(test_turns, setup, teardown),
