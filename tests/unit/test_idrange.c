@@ -79,7 +79,7 @@ static void test_one_of_many_is_given_back(void **state) {
 }
 
 static unsigned index_of(uid_t base) {
-    assert_true(base >= IDRANGE_FIRST && base % IDRANGE_SIZE == 0);
+    assert_true(base >= IDRANGE_FIRST && base < IDRANGE_HIGH && base % IDRANGE_SIZE == 0);
     return (base - IDRANGE_FIRST) / IDRANGE_SIZE;
 }
 
@@ -88,14 +88,37 @@ static void test_behind_the_last_comes_the_first(void **state) {
     (void)state;
     need_root();
     _cleanup_(closep) int file = idrange_open(NULL);
-    unsigned hint = IDRANGE_COUNT - 1;
+    unsigned hint = IDRANGE_LOW - 1;
     unsigned last = index_of(take(file, &hint)), next = index_of(take(file, &hint));
-    assert_in_range(last, 0, IDRANGE_COUNT - 1);
-    assert_in_range(next, 0, IDRANGE_COUNT - 2);
+    assert_in_range(last, 0, IDRANGE_LOW - 1);
+    assert_in_range(next, 0, IDRANGE_LOW - 2);
     assert_int_not_equal(last, next);
-    hint = UINT32_MAX; /* which comes in the end */
-    assert_in_range(index_of(take(file, &hint)), 0, IDRANGE_COUNT - 1);
-    assert_in_range(index_of(take(file, &hint)), 0, IDRANGE_COUNT - 1);
+}
+
+static bool holds_low(const void *user, uid_t base) {
+    (void)user;
+    return base < IDRANGE_HIGH;
+}
+
+static void test_who_has_the_low_ones_gets_high_ones(void **state) {
+    (void)state;
+    need_root();
+    _cleanup_(closep) int file = idrange_open(NULL);
+    const struct idrange_holder holder = {holds_low, NULL};
+    struct idrange again = IDRANGE_EMPTY;
+    unsigned hint = 0;
+    uid_t base, next;
+    assert_int_equal(idrange_take(file, &hint, &holder, &base, NULL), 0);
+    assert_int_equal(idrange_take(file, &hint, &holder, &next, NULL), 0);
+    assert_true(base >= IDRANGE_HIGH && next >= IDRANGE_HIGH && base != next);
+    assert_int_equal((base - IDRANGE_HIGH) % IDRANGE_SIZE, 0);
+    assert_int_equal(idrange_lease_again(base, &again, NULL), -CAY_CONFLICT);
+    idrange_give_back(file, base);
+    assert_int_equal(idrange_lease_again(base, &again, NULL), 0);
+    idrange_release(&again);
+    assert_int_equal(idrange_lease_again(DAEMON_ID, &again, NULL), -CAY_INVALID_ARGUMENT);
+    assert_int_equal(idrange_lease_again(IDRANGE_HIGH - IDRANGE_SIZE, &again, NULL),
+                     -CAY_INVALID_ARGUMENT);
 }
 
 struct holder {
@@ -206,6 +229,7 @@ int main(void) {
         cmocka_unit_test(test_leases_exclude_each_other),
         cmocka_unit_test(test_one_of_many_is_given_back),
         cmocka_unit_test(test_behind_the_last_comes_the_first),
+        cmocka_unit_test(test_who_has_the_low_ones_gets_high_ones),
         cmocka_unit_test(test_who_comes_around_gets_none_of_its_own),
         cmocka_unit_test(test_who_has_all_gets_no_more),
         cmocka_unit_test(test_a_mark_counts_without_the_lease),

@@ -145,7 +145,9 @@ static int set_process(struct entry *e) {
     if (personality(PER_LINUX) < 0)
         return -errno;
     int r = privilege_set_common_rlimits();
-    return r < 0 ? r : privilege_set_own_rlimits(0);
+    if (r == 0)
+        r = privilege_set_own_rlimits(0);
+    return r < 0 ? r : privilege_limit_descriptors();
 }
 
 static int change_ids(struct entry *e) {

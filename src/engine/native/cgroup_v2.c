@@ -233,10 +233,11 @@ static int v2_set_memory(const struct cgroup *cgroup, uint64_t bytes, struct cay
     char text[24] = "max";
     int r = bytes == 0 ? 0 : str_format(text, sizeof text, "%llu", (unsigned long long)bytes);
     if (r == 0)
-        r = fd_write_file_at(cgroup->dirfd, "memory.max", text);
+        r = cgroup_write(cgroup->host, CGROUP_MEMORY, cgroup->id, "memory.max", text);
     if (r == 0) {
         /* Not there when the kernel has no swap at all. */
-        r = fd_write_file_at(cgroup->dirfd, "memory.swap.max", bytes == 0 ? "max" : "0");
+        r = cgroup_write(cgroup->host, CGROUP_MEMORY, cgroup->id, "memory.swap.max",
+                         bytes == 0 ? "max" : "0");
         r = r == -ENOENT ? 0 : r;
     }
     return r < 0 ? error_sys(err, -r, "setting the memory limit of %s to %s", cgroup->id, text) : 0;
@@ -248,7 +249,7 @@ static int v2_set_cpu(const struct cgroup *cgroup, uint64_t quota_us, struct cay
                 ? 0
                 : str_format(text, sizeof text, "%llu 100000", (unsigned long long)quota_us);
     if (r == 0)
-        r = fd_write_file_at(cgroup->dirfd, "cpu.max", text);
+        r = cgroup_write(cgroup->host, CGROUP_CPU, cgroup->id, "cpu.max", text);
     if (r >= 0)
         return 0;
     error_sys(err, -r, "setting the cpu limit of %s to %s", cgroup->id, text);

@@ -91,8 +91,7 @@ static int drop_privilege(struct enter_plan *p) {
                                         !spec_has_writable_mount(spec));
 }
 
-/* The caller may have more open than the limit that was just set, and then nothing more could be
- * opened; what is above is not needed any more. */
+/* What is above is not needed any more. */
 static int cut_descriptors(struct enter_plan *p) {
     if (!p->share_descriptors)
         return 0;
@@ -134,6 +133,10 @@ static int arrange_descriptors(struct enter_plan *p) {
             return -errno;
     if (close_range(ENTER_INIT_FD + 1, ~0U, 0) < 0)
         return -errno;
+    /* The caller may have more open than this limit: earlier, nothing more could be opened. */
+    int limited = privilege_limit_descriptors();
+    if (limited < 0)
+        return limited;
     return fcntl(ENTER_INIT_FD, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
 }
 

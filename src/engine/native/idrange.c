@@ -14,10 +14,29 @@ enum {
     PATIENCE = 50, /* times a millisecond, for those who only look at a mark */
 };
 
+/* In a hint: a holder of thousands does not try them all again for each. */
+#define LOW_ARE_TAKEN (1U << 31)
+
 struct mark {
     uint64_t start;
     int64_t pid; /* 0: nobody */
 };
+
+static uid_t base_of(unsigned index) {
+    return index < IDRANGE_LOW ? IDRANGE_FIRST + index * (uid_t)IDRANGE_SIZE
+                               : IDRANGE_HIGH + (index - IDRANGE_LOW) * (uid_t)IDRANGE_SIZE;
+}
+
+static unsigned index_of(uid_t base) {
+    return base < IDRANGE_HIGH ? (base - IDRANGE_FIRST) / IDRANGE_SIZE
+                               : IDRANGE_LOW + (base - IDRANGE_HIGH) / IDRANGE_SIZE;
+}
+
+static bool is_base(uid_t base) {
+    if (base < IDRANGE_FIRST || (base >= DAEMON_ID && base < IDRANGE_HIGH))
+        return false;
+    return index_of(base) < IDRANGE_COUNT && base % IDRANGE_SIZE == 0;
+}
 
 static int set_lock(int fd, unsigned index, short type) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = index, .l_len = 1};
@@ -65,19 +84,37 @@ int idrange_open(struct cay_error *err) {
     return error_remedy(err, "/run must be writable: it keeps two sandboxes from the same ids");
 }
 
-int idrange_take(int file, unsigned *hint, const struct idrange_holder *holder, uid_t *ret,
-                 struct cay_error *err) {
-    for (unsigned i = 0; i < IDRANGE_COUNT; i++) {
-        unsigned index = (*hint)++ % IDRANGE_COUNT;
-        *ret = IDRANGE_FIRST + index * (uid_t)IDRANGE_SIZE;
-        if (holder != NULL && holder->has(holder->user, *ret))
+/* One of the `count` ranges from `first` on: its index, -EAGAIN if all are taken, or -errno. */
+static int take_among(int file, unsigned first, unsigned count, unsigned *hint,
+                      const struct idrange_holder *holder) {
+    for (unsigned i = 0; i < count; i++) {
+        unsigned index = first + (*hint)++ % count;
+        if (holder != NULL && holder->has(holder->user, base_of(index)))
             continue;
         int r = try_lease(file, index);
-        if (r == 0)
-            return 0;
         if (r != -EAGAIN)
-            return error_sys(err, -r, "leasing an id range");
+            return r < 0 ? r : (int)index;
     }
+    return -EAGAIN;
+}
+
+int idrange_take(int file, unsigned *hint, const struct idrange_holder *holder, uid_t *ret,
+                 struct cay_error *err) {
+    int index = -EAGAIN;
+    if ((*hint & LOW_ARE_TAKEN) == 0)
+        index = take_among(file, 0, IDRANGE_LOW, hint, holder);
+    if (index == -EAGAIN) {
+        *hint |= LOW_ARE_TAKEN;
+        index = take_among(file, IDRANGE_LOW, IDRANGE_COUNT - IDRANGE_LOW, hint, holder);
+    }
+    if (index == -EAGAIN)
+        *hint = 0;
+    if (index >= 0) {
+        *ret = base_of((unsigned)index);
+        return 0;
+    }
+    if (index != -EAGAIN)
+        return error_sys(err, -index, "leasing an id range");
     error_set(err, CAY_LIMIT_REACHED, "all %d id ranges are in use", IDRANGE_COUNT);
     return error_remedy(err, "end some sandboxes first");
 }
@@ -96,16 +133,12 @@ int idrange_lease(struct idrange *ret, struct cay_error *err) {
     return 0;
 }
 
-static unsigned index_of(uid_t base) {
-    return (base - IDRANGE_FIRST) / IDRANGE_SIZE;
-}
-
 void idrange_give_back(int file, uid_t base) {
     (void)set_lock(file, index_of(base), F_UNLCK); /* at worst it ends with the descriptor */
 }
 
 int idrange_lease_again(uid_t base, struct idrange *ret, struct cay_error *err) {
-    if (base < IDRANGE_FIRST || index_of(base) >= IDRANGE_COUNT || base % IDRANGE_SIZE != 0)
+    if (!is_base(base))
         return error_set(err, CAY_INVALID_ARGUMENT, "%u is not the start of an id range", base);
     _cleanup_(closep) int fd = idrange_open(err);
     if (fd < 0)
@@ -129,6 +162,15 @@ int idrange_mark(const struct idrange *r, pid_t pid, uint64_t start, struct cay_
         return 0;
     error_sys(err, -code, "marking an id range in " LEASES);
     return error_remedy(err, "make room in /run");
+}
+
+void idrange_unmark(uid_t base, pid_t pid) {
+    struct mark m;
+    _cleanup_(closep) int fd = is_base(base) ? idrange_open(NULL) : -1;
+    if (fd < 0 || set_lock(fd, index_of(base), F_WRLCK) < 0)
+        return;
+    if (pread(fd, &m, sizeof m, mark_at(index_of(base))) == (ssize_t)sizeof m && m.pid == pid)
+        (void)write_mark(fd, index_of(base), &(struct mark){0}); /* it means nothing anyway */
 }
 
 void idrange_release(struct idrange *r) {

@@ -15,7 +15,8 @@ struct cay_error;
 
 enum {
     IDRANGE_SIZE = 65536,
-    IDRANGE_COUNT = 4094, /* two more follow: the daemon's and the image store's */
+    IDRANGE_LOW = 4094,    /* ranges from IDRANGE_FIRST on; then the daemon's and the store's */
+    IDRANGE_COUNT = 12288, /* with those from IDRANGE_HIGH on */
     /* The id inside that cay-init has, so that commands (root inside) can neither signal nor
      * inspect it. */
     IDRANGE_INIT_ID = 65533,
@@ -23,6 +24,10 @@ enum {
 
 /* Above what systemd, container tools and /etc/subuid hand out, below 2^31. */
 #define IDRANGE_FIRST UINT32_C(0x70000000)
+
+/* No other tool hands these out. They are not the first choice, since some programs take an id for
+ * a signed number. */
+#define IDRANGE_HIGH UINT32_C(0x80000000)
 
 /* The host id that root's daemon runs as: of a range that no sandbox has. */
 #define DAEMON_ID UINT32_C(0x7ffe0000)
@@ -47,6 +52,10 @@ int idrange_lease_again(uid_t base, struct idrange *ret, struct cay_error *err);
  */
 int idrange_mark(const struct idrange *r, pid_t pid, uint64_t start, struct cay_error *err);
 
+/* Removes the mark of a process that has ended, if it is still there; whoever leases the range next
+ * would do so, too. */
+void idrange_unmark(uid_t base, pid_t pid);
+
 /* For a holder of many: the lease file once, and a lease of any range from it; all end together,
  * when the descriptor is closed. Locks do not tell what the same descriptor holds already, so the
  * holder says what it has; NULL: nothing. */
@@ -55,6 +64,7 @@ struct idrange_holder {
     const void *user;
 };
 int idrange_open(struct cay_error *err);
+/* *hint is where to look first; it moves on, and is less than 2^31 to begin with. */
 int idrange_take(int file, unsigned *hint, const struct idrange_holder *holder, uid_t *ret_base,
                  struct cay_error *err);
 /* Ends one of these leases. */

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "engine/native/disk.h"
+#include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "engine/native/syscalls.h"
@@ -27,8 +28,7 @@ enum {
     EVENTS_MAX = 64,
 };
 
-static const struct kept empty = {
-    .pidfd = -1, .ids = {.lock = -1}, .group = CGROUP_EMPTY, .image = IMAGE_NONE};
+static const struct kept empty = {.pidfd = -1, .group = CGROUP_EMPTY};
 
 /* ---- answers ---- */
 
@@ -99,8 +99,6 @@ static void let_go(struct kept *s) {
     fd_close(&s->pidfd);
     if (s->group.host != NULL)
         cgroup_close(&s->group);
-    image_close(&s->image);
-    idrange_release(&s->ids);
 }
 
 void keep_drop(struct keep *k, struct kept *s) {
@@ -182,8 +180,8 @@ static void serve_waiters(struct keep *k, struct kept *s) {
 
 /* All of its processes are gone: the kernel ends the first one last. */
 static void clean_up(struct keep *k, struct kept *s) {
-    if (s->record.base != 0 && s->ids.lock >= 0)
-        (void)idrange_mark(&s->ids, 0, 0, NULL); /* it counts no longer anyway */
+    if (s->record.base != 0)
+        idrange_unmark(s->record.base, s->record.pid);
     let_go(s);
     (void)cgroup_remove(&k->n->cgroups, s->record.id, clock_ms() + KEEP_REMOVE_MS, NULL);
     s->paused = false;

@@ -29,18 +29,16 @@ static int open_living(const struct keep_record *r) {
     return poll(&ended, 1, 0) != 0 ? -1 : TAKE_FD(pidfd);
 }
 
-/* What cannot be had again is done without: the sandbox lives, and that counts. Its mark keeps the
+/* A sandbox that lives is adopted even if its control group cannot be opened. Its mark keeps the
  * ids, its pin the image. */
 static int adopt(struct keep *k, struct kept *s, struct cay_error *err) {
     struct cay_error other;
     const struct keep_record *r = &s->record;
     if (k->n->cgroups.version != CGROUP_NONE &&
-        cgroup_open(&k->n->cgroups, r->id, &s->group, &other) == 0)
+        cgroup_open(&k->n->cgroups, r->id, &s->group, &other) == 0) {
+        cgroup_close_door(&s->group);
         s->paused = cgroup_is_frozen(&s->group) == 1;
-    if (r->base != 0)
-        (void)idrange_lease_again(r->base, &s->ids, &other);
-    if (r->image[0] != '\0')
-        (void)image_open(k->n->state_path, r->image, &s->image, &other);
+    }
     return keep_watch(k, s, s->pidfd, err);
 }
 

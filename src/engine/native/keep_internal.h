@@ -2,11 +2,9 @@
 #pragma once
 
 #include "engine/native/cgroup.h"
-#include "engine/native/idrange.h"
 #include "engine/native/keep.h"
 #include "engine/native/keep_record.h"
 #include "engine/native/launcher.h"
-#include "image/image.h"
 
 #define KEEP_FOLDER "sandboxes" /* of the state folder */
 
@@ -23,11 +21,9 @@ struct kept {
     bool paused;
     bool child; /* started by this launcher, which reaps it */
     bool reaped;
-    int status; /* if reaped */
-    int pidfd;
-    struct idrange ids;
-    struct cgroup group; /* host NULL: none */
-    struct image image;  /* record NULL: none */
+    int status;          /* if reaped */
+    int pidfd;           /* the only descriptor that a running sandbox costs the launcher */
+    struct cgroup group; /* without open descriptors; host NULL: none */
     struct keep_waiter *waiters;
     size_t waiter_count;
 };

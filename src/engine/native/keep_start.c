@@ -11,6 +11,7 @@
 #include "engine/native/disk.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
+#include "image/image.h"
 #include "image/store.h"
 
 enum { BUSY_MS = 500 };
@@ -103,7 +104,8 @@ static int start_box(struct starting *st, struct cay_error *err) {
     }
 }
 
-/* Until here the sandbox ends with us; afterwards whoever comes next finds it. */
+/* Until here the sandbox ends with us; afterwards the next launcher finds it. Once the id range is
+ * marked, the lease is not needed any more: the mark holds as long as the process lives. */
 static int write_down(struct starting *st, struct cay_error *err) {
     struct keep_record *r = &st->record;
     r->pid = st->box.pid;
@@ -114,32 +116,30 @@ static int write_down(struct starting *st, struct cay_error *err) {
     if (code < 0)
         return error_sys(err, -code, "looking at the sandbox's first process");
     code = r->base == 0 ? 0 : idrange_mark(&st->box.ids, r->pid, r->start, err);
+    if (code == 0)
+        idrange_release(&st->box.ids);
     return code < 0 ? code : keep_record_write(st->folder, r, err);
 }
 
 static void unmake(struct starting *st) {
-    if (st->box.pid > 0) {
-        if (st->record.base != 0)
-            (void)idrange_mark(&st->box.ids, 0, 0, NULL); /* its process is gone in a moment */
+    if (st->box.pid > 0)
         native_abandon(st->k->n, &st->box);
-    }
     st->record.pid = 0;
     if (st->new_folder)
         keep_unmake_folder(st->k, st->record.id);
     else if (st->folder >= 0)
         (void)keep_record_write(st->folder, &st->record, NULL); /* names a process that is gone */
-    image_close(&st->image);
 }
 
-/* From here on the table owns what was made. */
+/* From here on the table owns what was made. The pin keeps the image. */
 static void take(struct starting *st, struct kept *s) {
     s->record = st->record;
     s->paused = s->reaped = false;
     s->child = true;
     s->pidfd = st->box.pidfd;
-    s->ids = st->box.ids;
     s->group = st->box.group;
-    s->image = st->image;
+    if (s->group.host != NULL)
+        cgroup_close_door(&s->group);
 }
 
 static int make(struct starting *st, struct kept *s, int listener, struct kept **ret,
@@ -177,6 +177,7 @@ int keep_start(struct keep *k, struct kept *s, const struct launcher_request *r,
     code = make(&st, s, listener, ret, err);
     if (code < 0)
         unmake(&st);
+    image_close(&st.image);
     fd_close(&st.folder);
     return code;
 }

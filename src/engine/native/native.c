@@ -44,7 +44,7 @@ static bool has_capability(int cap) {
 
 /* True if the ids that we hand out exist here: not so in a container with a map of its own. */
 static bool ids_are_mapped(void) {
-    _Static_assert(DAEMON_ID == IDRANGE_FIRST + (uint64_t)IDRANGE_COUNT * IDRANGE_SIZE &&
+    _Static_assert(DAEMON_ID == IDRANGE_FIRST + (uint64_t)IDRANGE_LOW * IDRANGE_SIZE &&
                        IMAGE_IDS_FIRST == DAEMON_ID + (uint64_t)IDRANGE_SIZE,
                    "the daemon's ids follow those of the sandboxes, then come the image store's");
     char text[4096];

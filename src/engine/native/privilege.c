@@ -131,13 +131,26 @@ int privilege_set_common_rlimits(void) {
     return set_rlimits(limits, ARRAY_LEN(limits));
 }
 
+enum { NOFILE_SOFT = 1024, NOFILE_HARD = 65536 }; /* soft: what programs expect */
+
+/* Only raising needs privilege, so that is done while there is some. */
+static void raise_descriptor_limit(void) {
+    struct rlimit now;
+    if (getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_max < NOFILE_HARD)
+        (void)setrlimit(RLIMIT_NOFILE, &(struct rlimit){now.rlim_cur, NOFILE_HARD});
+}
+
+int privilege_limit_descriptors(void) {
+    return set_rlimit(RLIMIT_NOFILE, NOFILE_SOFT, NOFILE_HARD);
+}
+
 int privilege_set_own_rlimits(uint32_t pids) {
     static const struct own_rlimit limits[] = {
-        {RLIMIT_NOFILE, 1024, 65536}, /* soft: what programs expect */
         {RLIMIT_MEMLOCK, 64 * 1024, 64 * 1024},
         {RLIMIT_MSGQUEUE, 819200, 819200},
         {RLIMIT_SIGPENDING, 4096, 4096},
     };
+    raise_descriptor_limit();
     int r = set_rlimits(limits, ARRAY_LEN(limits));
     rlim_t processes = pids == 0 ? RLIM_INFINITY : pids;
     return r < 0 ? r : set_rlimit(RLIMIT_NPROC, processes, processes);

@@ -26,6 +26,9 @@ int privilege_limit_capabilities(bool build, bool set_file_capabilities);
  * of our own). 0 or -errno. */
 int privilege_set_common_rlimits(void);
 int privilege_set_own_rlimits(uint32_t pids);
+/* The limit of descriptors, which comes last: below it nothing with a higher number can be opened,
+ * and the maker of a thousand sandboxes has higher numbers. 0 or -errno. */
+int privilege_limit_descriptors(void);
 
 /* Take back what would put a sandbox ahead of the host because its maker is: real time and negative
  * nice values; protection from the OOM killer, for which /proc must be there. */
