@@ -18,6 +18,7 @@ enum access_need {
     NEED_IMAGES,    /* the scope images; for a look, read is enough */
     NEED_ADMIN,
     NEED_NOTHING, /* a key, whatever it may do */
+    NEED_NO_KEY,  /* nothing at all: http_caller.c lets it pass */
 };
 
 /* -CAY_FORBIDDEN with the scope that is missing. */

@@ -4,6 +4,7 @@
 #include "api/daytona_era.h"
 #include "api/daytona_error.h"
 #include "api/events_socket.h"
+#include "api/health.h"
 #include "api/metrics.h"
 #include "api/openapi.h"
 #include "api/preview.h"
@@ -93,15 +94,6 @@ const char *call_origin(const struct call *c, char out[static CALL_ORIGIN_SIZE])
 }
 
 /* ---- handlers ---- */
-
-static int health(struct call *c, struct cay_error *err) {
-    int r = manager_health(c->manager, err);
-    if (r < 0)
-        return r;
-    c->answer.is_plain = true;
-    (void)buf_puts(&c->answer.body, "ok");
-    return 0;
-}
 
 static int status(struct call *c, struct cay_error *err) {
     (void)err;
@@ -240,7 +232,6 @@ static int metrics(struct call *c, struct cay_error *err);
 static int openapi(struct call *c, struct cay_error *err);
 
 static const struct route routes[] = {
-    {"GET", "/healthz", health, NEED_NOTHING},
     {"GET", "/metrics", metrics},
     {"GET", "/openapi.json", openapi, NEED_NOTHING},
     {"GET", "/api/cay/sandbox", list},
@@ -283,6 +274,7 @@ static const struct route routes[] = {
 static const struct route_table own_routes = {routes, ARRAY_LEN(routes)};
 static const struct route_table *const tables[] = {
     &own_routes,
+    &health_routes,
     &daytona_sandbox_routes,
     &daytona_misc_routes,
     &daytona_snapshot_routes,

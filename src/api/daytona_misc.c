@@ -12,6 +12,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "manager/manager.h"
+#include "manager/manager_engines.h"
 #include "manager/volume.h"
 
 enum { URL_SIZE = CALL_ORIGIN_SIZE + 32, MINUTES_MAX = 10 * 366 * 24 * 60 };

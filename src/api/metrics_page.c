@@ -1,7 +1,6 @@
 #include "api/metrics_page.h"
 
 #include <cay.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "api/prometheus.h"
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/path.h"
 #include "manager/interpreters.h"
 #include "manager/manager.h"
 
@@ -152,17 +152,6 @@ static bool read_memory(uint64_t *ret_all, uint64_t *ret_resident) {
     return true;
 }
 
-static size_t count_entries(const char *folder) {
-    DIR *d = opendir(folder);
-    size_t n = 0;
-    if (d == NULL)
-        return 0;
-    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d))
-        n += e->d_name[0] != '.';
-    (void)closedir(d);
-    return n;
-}
-
 void metrics_page_process(struct buf *out) {
     struct rusage use;
     struct rlimit files;
@@ -178,10 +167,10 @@ void metrics_page_process(struct buf *out) {
                          (double)resident * page);
     }
     prometheus_gauge(out, "process_open_fds", "Open descriptors of the front.",
-                     (double)count_entries("/proc/self/fd"));
+                     (double)MAX(path_count_entries("/proc/self/fd"), (ssize_t)0));
     if (getrlimit(RLIMIT_NOFILE, &files) == 0)
         prometheus_gauge(out, "process_max_fds", "Descriptors that the front may open.",
                          (double)files.rlim_cur);
     prometheus_gauge(out, "process_threads", "Threads of the front.",
-                     (double)count_entries("/proc/self/task"));
+                     (double)MAX(path_count_entries("/proc/self/task"), (ssize_t)0));
 }

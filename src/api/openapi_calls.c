@@ -188,6 +188,8 @@ static const struct openapi_call calls[] = {
     {"DELETE", "/api/cay/audit", NULL, "204"},
     {"GET", "/api/cay/audit/verify", NULL, "200 CayVerify"},
     {"GET", "/healthz", NULL, "200 text"},
+    {"GET", "/livez", NULL, "200 text"},
+    {"GET", "/readyz", NULL, "200 text"},
     {"GET", "/metrics", NULL, "200 text"},
     {"GET", "/openapi.json", NULL, "200 o"},
 };

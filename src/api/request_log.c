@@ -28,7 +28,10 @@ void request_log_begin(struct request_log *l, const char *method, const char *gi
     log_set_field("request", l->id);
 }
 
-static enum log_level level_of(const struct request_log *l) {
+/* Probes come every few seconds; what they find is logged once, by the watcher. */
+static enum log_level level_of(const struct request_log *l, const struct route *route) {
+    if (route != NULL && route->need == NEED_NO_KEY)
+        return LOG_LEVEL_DEBUG;
     bool looks = str_equal(l->method, "GET") || str_equal(l->method, "HEAD");
     if (l->status >= 500)
         return LOG_LEVEL_WARN;
@@ -46,5 +49,5 @@ void request_log_end(const struct request_log *l, const struct route *route, siz
         {"caller", caller},
     };
     metrics_request(route != NULL ? row : METRICS_ROUTES_MAX - 1, l->status);
-    log_line(level_of(l), "request", fields, ARRAY_LEN(fields));
+    log_line(level_of(l, route), "request", fields, ARRAY_LEN(fields));
 }

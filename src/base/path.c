@@ -187,6 +187,19 @@ int path_each(int dir, path_visit visit, void *user) {
     return r;
 }
 
+ssize_t path_count_entries(const char *folder) {
+    DIR *d = opendir(folder);
+    const char *name;
+    ssize_t n = 0;
+    int r;
+    if (d == NULL)
+        return -errno;
+    while ((r = path_next(d, &name)) > 0)
+        n++;
+    (void)closedir(d);
+    return r < 0 ? r : n;
+}
+
 /* ---- removing ---- */
 
 /* Levels that are walked by recursion. What lies deeper is first moved up to the top, so that a

@@ -39,6 +39,9 @@ int path_next(DIR *d, const char **ret);
 typedef int (*path_visit)(void *user, int dir, const char *name);
 int path_each(int dir, path_visit visit, void *user);
 
+/* How many names a folder has but "." and "..", or -errno. */
+ssize_t path_count_entries(const char *folder);
+
 /* Removes name below dirfd with everything in it, however deep, never following a symlink or
  * entering a mount (-EXDEV, -EBUSY). The folders that lead to name are trusted. Gone already is
  * success. 0 or -errno. */

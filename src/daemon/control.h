@@ -31,6 +31,7 @@ enum control_op {
     CONTROL_EGRESS = 12, /* start cay-egress, in place of one that there may be; with its socket */
     CONTROL_ENGINE = 13, /* start the program of engine `number` (enum engine_kind), in place of one
                           * that there may be; with its socket */
+    CONTROL_FIGURES = 14, /* measure the daemon's processes; with a socket for figures.h's answer */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish; `number` is not 0: somebody else goes on with the sockets */

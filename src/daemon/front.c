@@ -193,6 +193,8 @@ static int start(struct front *f, struct cay_error *err) {
     if (r == 0)
         r = start_interpreters(f, err);
     if (r == 0)
+        r = front_watch_start(f, err);
+    if (r == 0)
         r = start_http(f, err);
     return r < 0 ? r : front_fetch_ahead(f, &f->config->images.prepull, err);
 }
@@ -247,6 +249,7 @@ static void finish(struct front *f, struct end end) {
     http_drain(f->http, end.has_successor);
     (void)http_settle(f->http, MAX(end.wait_ms - CHANGES_MS, (int64_t)0));
     http_end_runs();
+    front_watch_stop(f);
     manager_drain(f->manager, MAX(deadline - clock_ms(), (int64_t)0));
     if (!http_wait(f->http, MAX(deadline - clock_ms(), (int64_t)ANSWER_MS)))
         return;

@@ -5,11 +5,22 @@
 
 #include "api/http.h"
 #include "api/images.h"
+#include "api/vitals.h"
 #include "daemon/control.h"
 #include "daemon/egress.h"
 #include "daemon/front.h"
 #include "manager/interpreters.h"
 #include "manager/manager.h"
+
+/* The thread that looks whether all is well: front_watch.c. */
+struct front_watch {
+    pthread_t thread;
+    pthread_mutex_t lock; /* of is_ending */
+    pthread_cond_t changed;
+    bool is_ending;
+    bool is_ready; /* when it last looked; this and what follows are the thread's alone */
+    struct vitals vitals;
+};
 
 struct front {
     const struct front_options *options;
@@ -22,6 +33,7 @@ struct front {
     struct outputs *outputs;
     struct interpreters *interpreters;
     struct egress_link egress;
+    struct front_watch watch;
     pthread_rwlock_t config_lock;
     struct config *config; /* what counts now; the first is the settings' */
 };
@@ -37,6 +49,12 @@ extern const struct network_ops front_networks;
 struct image_ops front_image_ops(struct front *f);
 /* Fetches images that shall be there before anybody asks for them, in a thread of its own. */
 int front_fetch_ahead(struct front *f, const struct strv *names, struct cay_error *err);
+
+/* ---- front_watch.c ---- */
+
+int front_watch_start(struct front *f, struct cay_error *err);
+/* To be called before what it looks at is released. */
+void front_watch_stop(struct front *f);
 
 /* ---- front_config.c: what the configuration means to the parts of the front ---- */
 

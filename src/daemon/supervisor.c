@@ -20,6 +20,7 @@
 #include "daemon/control.h"
 #include "daemon/describe.h"
 #include "daemon/egress.h"
+#include "daemon/figures.h"
 #include "daemon/front.h"
 #include "daemon/notify.h"
 #include "daemon/places.h"
@@ -307,6 +308,18 @@ static void served(struct supervisor *s) {
     fd_close(&s->report);
 }
 
+static void send_figures(const struct supervisor *s, int sock) {
+    bool is_native = s->settings->engine == ENGINE_NATIVE;
+    const struct figures_of of[] = {
+        {"supervisor", getpid()},
+        {"front", s->front.pid},
+        {is_native ? "launcher" : "docker", s->launcher.pid},
+        {is_native ? "docker" : "launcher", s->other.pid},
+        {"egress", s->egress},
+    };
+    figures_send(sock, of, ARRAY_LEN(of));
+}
+
 static void take_message(struct supervisor *s) {
     struct control_message m;
     int fds[CONTROL_FDS_MAX];
@@ -331,6 +344,8 @@ static void take_message(struct supervisor *s) {
         end_reload(s, &m);
     else if (m.op == CONTROL_EGRESS && fds[0] >= 0)
         egress_replace(s->settings, fds[0], &s->egress);
+    else if (m.op == CONTROL_FIGURES && fds[0] >= 0)
+        send_figures(s, fds[0]);
     else if (m.op == CONTROL_ENGINE && fds[0] >= 0)
         start_other(s, m.number, fds[0]);
     else if (m.op == CONTROL_RECORD && fds[0] >= 0)

@@ -11,10 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cay/errors.h>
+
 #include "engine/spec.h"
 #include "image/reference.h"
 
-struct cay_error;
 struct engine;
 
 /* What is running, as far as the engine can tell from outside. */
@@ -42,6 +43,14 @@ struct engine_end {
     char id[ID_SIZE];
     bool oom_killed;
     int status; /* wait status of its PID 1; -1 if not known (it was adopted) */
+};
+
+/* Whether an engine answers, as far as is known without waiting for it. */
+struct engine_health {
+    size_t waiting;       /* requests that it has not answered */
+    int64_t silent_ms;    /* for how long it has owed an answer and sent nothing; 0: it does not */
+    int64_t wait_us;      /* what the last ping took; of one under way, what it has taken so far */
+    struct cay_error err; /* of the last ping; CAY_OK: it was answered well, or there was none */
 };
 
 struct engine_ops {
@@ -96,6 +105,10 @@ struct engine_ops {
                 struct cay_error *err);
     /* For how long it has not been able to do anything; 0: it is well. May be NULL. */
     int64_t (*gone_ms)(struct engine *e);
+    /* Sends a request whose only purpose is its answer, unless one is under way or the engine is
+     * gone. Neither of these two waits for the engine. Both may be NULL. */
+    void (*ping)(struct engine *e);
+    void (*health)(struct engine *e, struct engine_health *ret);
     void (*close)(struct engine *e);
 };
 

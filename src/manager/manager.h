@@ -117,9 +117,6 @@ int manager_configure(struct manager *m, const struct manager_limits *limits,
 /* -CAY_UNAVAILABLE if the database was damaged, and nothing may be changed until somebody has
  * looked at what could be saved. */
 int manager_check_rescue(struct manager *m, struct cay_error *err);
-/* -CAY_UNAVAILABLE with the reason if the database does not work or was damaged, or if the engine
- * has been gone for longer than it takes to replace it. */
-int manager_health(struct manager *m, struct cay_error *err);
 
 /* How many sandboxes of each of these images are made ahead; without images, of the default one.
  * May be changed at any time. */

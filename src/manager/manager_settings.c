@@ -4,8 +4,6 @@
 #include "base/error.h"
 #include "manager/manager_internal.h"
 
-enum { GONE_MS = 5 * 1000 }; /* a launcher that ends is replaced sooner */
-
 int64_t settings_grace(struct manager *m) {
     (void)pthread_mutex_lock(&m->lock);
     int64_t grace_ms = m->limits.stop_grace_ms;
@@ -33,20 +31,4 @@ int manager_configure(struct manager *m, const struct manager_limits *limits,
     (void)pthread_mutex_unlock(&m->lock);
     sandbox_record_free(&before);
     return 0;
-}
-
-int manager_health(struct manager *m, struct cay_error *err) {
-    if (db_check(m->db, err) < 0) {
-        err->code = CAY_UNAVAILABLE; /* whatever it is, nothing can be promised */
-        (void)error_prefix(err, "the daemon cannot do its work");
-        return -CAY_UNAVAILABLE;
-    }
-    if (manager_check_rescue(m, err) < 0)
-        return -CAY_UNAVAILABLE;
-    int64_t gone_ms = m->engine->ops->gone_ms == NULL ? 0 : m->engine->ops->gone_ms(m->engine);
-    if (gone_ms < GONE_MS)
-        return 0;
-    error_set(err, CAY_UNAVAILABLE, "the launcher has been gone for %lld s",
-              (long long)(gone_ms / 1000));
-    return error_remedy(err, "the daemon's log says why it does not start again");
 }

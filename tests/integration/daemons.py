@@ -106,7 +106,7 @@ class Daemon:
         """It does, and not what a killed one before it has left for a moment."""
         try:
             return self.process.poll() is None and self.front() != 0 and \
-                self.get("/healthz").text == "ok"
+                self.get("/readyz").text == "ok"
         except OSError:
             return False
 

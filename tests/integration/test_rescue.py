@@ -64,6 +64,7 @@ def put_junk(path, at, length):
 def assert_changes_nothing(daemon, box):
     answer = daemon.get("/healthz")
     assert answer.status == 503 and "damaged" in answer.text
+    assert daemon.get("/readyz").status == 503 and daemon.get("/livez").status == 200
     for method, path, body in [("POST", "/api/cay/sandbox", {}),
                                ("POST", f"/api/cay/sandbox/{box}/stop", None),
                                ("DELETE", f"/api/cay/sandbox/{box}?force=true", None),

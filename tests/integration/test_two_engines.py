@@ -140,6 +140,11 @@ def test_docker_is_away(engine, make):
         assert rows(engine)[other.id]["state"] == "started"
         events = engine.daemon.call("GET", f"/api/cay/sandbox/{other.id}/events")
         assert any("engine docker is away" in e["text"] for e in events), events
+        assert until(lambda: engine.daemon.get("/healthz").status == 503)
+        checks = engine.daemon.get("/healthz?verbose").json()["checks"]
+        assert checks["engine.docker"]["status"] == "fail" and checks["engine.docker"]["reason"]
+        assert checks["engine.native"]["status"] == "ok"
+        assert engine.daemon.get("/readyz").status == 200  # the default engine works
         status, message, remedy = refusal(other.do, "stop")
         assert status == 503 and "socket" in message and remedy
         assert other.id in rows(engine)
@@ -147,6 +152,7 @@ def test_docker_is_away(engine, make):
         assert status == 503 and set(rows(engine)) == {one.id, other.id}
     finally:
         engine.docker.start()
+    assert until(lambda: engine.daemon.get("/healthz").status == 200, 90)
     assert until(lambda: rows(engine)[other.id]["state"] != "started")
     other.do("start")
     assert other.says("cat /workspace/file") == "kept\n"

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 
+#include "manager/manager_engines.h"
 #include "manager/volume.h"
 
 /* ---- sandboxes that end unasked ---- */

@@ -240,6 +240,14 @@ static int64_t engine_gone_ms(struct engine *e) {
     return ms;
 }
 
+static void engine_ping(struct engine *e) {
+    native_ping(native_of(e));
+}
+
+static void engine_health(struct engine *e, struct engine_health *ret) {
+    native_health(native_of(e), ret);
+}
+
 /* Entries that are none would be trusted by whoever finds them. */
 static bool page_is_sane(const struct launcher_answer *page) {
     for (uint32_t i = 0; i < page->list.count; i++) {
@@ -309,6 +317,8 @@ static const struct engine_ops ops = {
     .backup_remove = engine_backup_remove,
     .list = engine_list,
     .gone_ms = engine_gone_ms,
+    .ping = engine_ping,
+    .health = engine_health,
     .close = engine_close,
 };
 

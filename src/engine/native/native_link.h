@@ -23,9 +23,13 @@ struct native_engine {
     struct call *calls;
     struct once *onces;
     uint64_t last_tag;
-    bool gone;               /* the launcher, */
-    int64_t gone_at;         /* since */
-    pthread_mutex_t sending; /* of sock, which the reader uses without: it is closed after it */
+    int64_t asked_at, heard_at;  /* when the first of the calls began, and when it last answered */
+    uint64_t ping_tag;           /* of the ping under way; 0: there is none */
+    int64_t ping_us;             /* when it began */
+    struct engine_health pinged; /* what the last one has shown */
+    bool gone;                   /* the launcher, */
+    int64_t gone_at;             /* since */
+    pthread_mutex_t sending;     /* of sock, which the reader uses without: it is closed after it */
     int sock;
     pthread_t reader;
     bool reading;                       /* there is one */
@@ -43,6 +47,10 @@ int native_ask(struct native_engine *n, struct launcher_request *r, size_t mount
                struct launcher_answer *answer, struct cay_error *err);
 /* What to say when it is gone. */
 int native_unavailable(const struct native_engine *n, struct cay_error *err);
+
+/* As in engine.h. */
+void native_ping(struct native_engine *n);
+void native_health(struct native_engine *n, struct engine_health *ret);
 
 /* With n->sending held, or before anybody else knows n: sock becomes n's. */
 int native_connect(struct native_engine *n, int sock, struct cay_error *err);

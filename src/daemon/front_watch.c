@@ -1,0 +1,137 @@
+/* A thread of the front that looks whether all is well: it pings the engines, measures disks and
+ * processes for /healthz and /metrics, and tells the supervisor that the front lives. It never
+ * waits for an engine, so that one that hangs is noticed. */
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "api/vitals.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/path.h"
+#include "daemon/figures.h"
+#include "daemon/front_internal.h"
+#include "manager/manager_engines.h"
+
+enum {
+    ROUND_MS = 2000,
+    DOCKER_ROUNDS = 5,  /* to ask Docker costs it more */
+    FIGURES_ROUNDS = 3, /* so does counting descriptors */
+};
+
+/* ---- measuring ---- */
+
+static void measure_disks(struct vitals *v) {
+    static const struct {
+        const char *place, *path;
+    } disks[VITALS_DISKS] = {{"state", "."}, {"sandboxes", "../sandboxes"}};
+    size_t n = 0;
+    for (size_t i = 0; i < VITALS_DISKS; i++) {
+        struct statvfs s;
+        if (statvfs(disks[i].path, &s) < 0)
+            continue; /* a folder that nobody has needed yet */
+        v->disks[n++] = (struct vitals_disk){.place = disks[i].place,
+                                             .bytes = (uint64_t)s.f_blocks * s.f_frsize,
+                                             .free_bytes = (uint64_t)s.f_bavail * s.f_frsize,
+                                             .inodes = s.f_files,
+                                             .free_inodes = s.f_favail};
+    }
+}
+
+/* Ours are counted here too: without one left the supervisor cannot even be asked. */
+static void measure_own_descriptors(struct vitals *v) {
+    struct rlimit limit;
+    ssize_t n = path_count_entries("/proc/self/fd");
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || (n < 0 && n != -EMFILE && n != -ENFILE))
+        return;
+    size_t i = 0;
+    while (i < v->process_count && !str_equal(v->processes[i].name, "front"))
+        i++;
+    if (i == VITALS_PROCESSES)
+        return;
+    if (i == v->process_count)
+        v->processes[v->process_count++] = (struct vitals_process){.name = "front"};
+    v->processes[i].fds = n < 0 ? limit.rlim_cur : (uint64_t)n;
+    v->processes[i].fds_max = limit.rlim_cur;
+}
+
+static void measure(struct front *f, unsigned round) {
+    struct front_watch *w = &f->watch;
+    w->vitals.at_ms = clock_ms();
+    measure_disks(&w->vitals);
+    if (round % FIGURES_ROUNDS == 0)
+        (void)figures_ask(f->options->control, &w->vitals); /* else as they were */
+    measure_own_descriptors(&w->vitals);
+    vitals_set(&w->vitals);
+}
+
+/* ---- telling ---- */
+
+static void log_change(struct front_watch *w, bool is_ready, const struct cay_error *why) {
+    if (is_ready == w->is_ready)
+        return;
+    w->is_ready = is_ready;
+    if (is_ready)
+        log_event(LOG_LEVEL_INFO, "ready again", NULL, NULL);
+    else
+        log_event(LOG_LEVEL_WARN, "not ready", "why", "%s; %s", why->message, why->remedy);
+}
+
+/* ---- the thread ---- */
+
+static void look(struct front *f, unsigned round) {
+    struct cay_error err;
+    manager_ping(f->manager, ENGINE_NATIVE);
+    if (round % DOCKER_ROUNDS == 0)
+        manager_ping(f->manager, ENGINE_DOCKER);
+    measure(f, round);
+    log_change(&f->watch, manager_check_ready(f->manager, &err) == 0, &err);
+}
+
+/* False when it is time to end. */
+static bool pause_for(struct front_watch *w, int64_t ms) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    (void)pthread_mutex_lock(&w->lock);
+    int r = 0;
+    while (!w->is_ending && r != ETIMEDOUT)
+        r = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+    bool goes_on = !w->is_ending;
+    (void)pthread_mutex_unlock(&w->lock);
+    return goes_on;
+}
+
+static void *run(void *arg) {
+    struct front *f = arg;
+    unsigned round = 0;
+    do
+        look(f, round++);
+    while (pause_for(&f->watch, ROUND_MS));
+    return NULL;
+}
+
+int front_watch_start(struct front *f, struct cay_error *err) {
+    struct front_watch *w = &f->watch;
+    (void)pthread_mutex_init(&w->lock, NULL);
+    (void)pthread_cond_init(&w->changed, NULL);
+    w->is_ready = true;
+    int r = pthread_create(&w->thread, NULL, run, f);
+    return r == 0 ? 0 : error_sys(err, r, "starting the watcher");
+}
+
+void front_watch_stop(struct front *f) {
+    struct front_watch *w = &f->watch;
+    (void)pthread_mutex_lock(&w->lock);
+    w->is_ending = true;
+    (void)pthread_cond_signal(&w->changed);
+    (void)pthread_mutex_unlock(&w->lock);
+    (void)pthread_join(w->thread, NULL);
+}
