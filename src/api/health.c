@@ -11,10 +11,11 @@
 #include "base/jsonw.h"
 #include "manager/manager.h"
 #include "manager/manager_engines.h"
+#include "manager/space.h"
 
 enum {
     STALE_MS = 60 * 1000, /* the watcher measures every few seconds */
-    CHECKS_MAX = 3 + ENGINE_KINDS + 2 * VITALS_DISKS + VITALS_PROCESSES,
+    CHECKS_MAX = 4 + ENGINE_KINDS + 2 * VITALS_DISKS + VITALS_PROCESSES,
     NAME_SIZE = 40,
 };
 
@@ -126,6 +127,8 @@ static void check_all(struct checks *all, struct manager *m) {
     (void)manager_check_database(m, &k->err);
     k = add(all, "rescue", "");
     (void)manager_check_rescue(m, &k->err);
+    k = add(all, "disk", "reserve");
+    (void)manager_check_space(m, &k->err);
     check_engines(all, m);
     vitals_get(&v);
     check_watcher(all, &v);
@@ -192,7 +195,8 @@ static int health(struct call *c, struct cay_error *err) {
     if (failed == NULL)
         return answer_ok(c);
     *err = failed->err;
-    return -(int)err->code;
+    err->code = CAY_UNAVAILABLE;
+    return -CAY_UNAVAILABLE;
 }
 
 static const struct route routes[] = {

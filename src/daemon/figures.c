@@ -39,9 +39,8 @@ static void read_cpu(const char *path, struct vitals_process *ret) {
     if (fd_read_file_at(-1, path, text, sizeof text) <= 0)
         return;
     const char *rest = strrchr(text, ')');
-    if (rest == NULL ||
-        sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
-               &kernel) != 2)
+    if (rest == NULL || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
+                               &user, &kernel) != 2)
         return;
     ret->cpu_us = (user + kernel) * 1000000 / (uint64_t)sysconf(_SC_CLK_TCK);
 }
