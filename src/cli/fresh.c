@@ -1,5 +1,6 @@
 #include "cli/fresh.h"
 
+#include "base/error.h"
 #include "base/str.h"
 #include "image/alias.h"
 
@@ -26,10 +27,18 @@ int fresh_ensure_image(const struct verb_common *common, const struct config *co
         return r;
     if (r > 0 && !common->quiet)
         verb_note("%s is an alias of %s here", image, other);
-    const char *policy = str_equal(pull, "auto") ? config->images.pull : pull;
+    /* A file of the current folder may choose an image, but not where we download from. */
+    bool is_limited = image == config->sandbox.image && config_image_is_limited(config);
+    const char *policy = !str_equal(pull, "auto") ? pull
+                         : is_limited             ? "never"
+                                                  : config->images.pull;
     enum cay_pull when = str_equal(policy, "always")  ? CAY_PULL_ALWAYS
                          : str_equal(policy, "never") ? CAY_PULL_NEVER
                                                       : CAY_PULL_MISSING;
-    return cay_image_ensure_as(engine, common->state_dir, common->config, r > 0 ? other : image,
-                               when, common->quiet, id, err);
+    r = cay_image_ensure_as(engine, common->state_dir, common->config, r > 0 ? other : image, when,
+                            common->quiet, id, err);
+    if (r == -CAY_NOT_FOUND && is_limited)
+        return error_remedy(err, "a file of the current folder names it and may not start a "
+                                 "download; use --pull missing, or name it with --image");
+    return r;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "cli/cli.h"
+#include "config/config.h"
 #include "verb/image_verbs.h"
 
 static int execute(char **argv, struct cay_error *err) {
@@ -17,12 +18,23 @@ static int execute(char **argv, struct cay_error *err) {
     return error_remedy(err, "install cay again");
 }
 
+/* cay-image never reads the current folder's file, and so could not tell that it is ignored. */
+static void tell_ignored(char **argv) {
+    for (char **word = argv; *word != NULL; word++)
+        if (str_equal(*word, "--config") || str_starts(*word, "--config="))
+            return;
+    _cleanup_(config_freep) struct config *config = NULL;
+    struct cay_error ignored; /* of a broken file, which does not count here */
+    (void)config_load(NULL, (const char *const *)environ, &config, &ignored);
+}
+
 /* argv are the words after "image"; the word before them becomes the program's name. */
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)values, (void)argc;
     struct cay_error err;
     static char name[] = "cay-image";
     argv[-1] = name;
+    tell_ignored(argv);
     (void)execute(argv - 1, &err);
     return verb_fail(&err);
 }

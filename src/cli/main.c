@@ -4,6 +4,7 @@
 
 #include "base/fd.h"
 #include "cli/cli.h"
+#include "config/config.h"
 
 const struct opt_command *const cli_commands[] = {
     &cli_run,        &cli_python,  &cli_run_code, &cli_image, &cli_doctor,   &cli_config,
@@ -27,11 +28,20 @@ static const struct verb_program program = {
     .failure_code = failure_code,
 };
 
+/* Once, however often this process reads the configuration. */
+static void tell_refusal(enum config_source source, const char *note) {
+    static bool told[CONFIG_SOURCES];
+    if (!told[source])
+        verb_note("%s", note);
+    told[source] = true;
+}
+
 int main(int argc, char **argv) {
     if (fd_open_standard() < 0)
         return 125;
     /* A caller that ignores it would keep from us how our own children ended. */
     (void)signal(SIGCHLD, SIG_DFL);
+    config_listen(tell_refusal);
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         return verb_run(&program, &cli_version, 0, argv + argc);
     return verb_main(&program, argc, argv);

@@ -20,7 +20,7 @@ int cay_daytona_open(const char *config, cay_manager **ret, struct cay_error *er
 
 static int load(const cay_manager *m, struct config **ret, struct cay_error *err) {
     const char *path = m->config[0] != '\0' ? m->config : NULL;
-    return config_load(path, (const char *const *)environ, ret, err);
+    return config_load_trusted(path, (const char *const *)environ, ret, err);
 }
 
 /* ---- its session ---- */

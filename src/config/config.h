@@ -1,6 +1,10 @@
-/* The configuration: one table of keys, read from a TOML file and overridden by the environment.
- * Each effective value knows where it came from. Loading checks everything: whoever holds a struct
- * config holds values in range. */
+/* The configuration: one table of keys, read from files and the environment. Each effective value
+ * knows where it came from. Loading checks everything: a struct config holds values in range.
+ *
+ * Files differ in what they may set. One that the user named, and the user's and the system's own,
+ * count in full. A limited file is one of the current folder, which may be somebody else's
+ * checkout, or one that somebody else owns or can write: it may set what is harmless and narrow
+ * what the other files allow. What else it sets is ignored, and listed in config->refusals. */
 #pragma once
 
 #include <stdbool.h>
@@ -23,25 +27,58 @@ enum config_kind {
     CONFIG_MAP,      /* struct strv of "K=V"; a table of strings, in the environment K=V,K=V */
 };
 
+/* What a limited file may do with a key. There is no default: a row without it does not compile. */
+enum config_trust {
+    CONFIG_TRUSTED = 1, /* nothing */
+    CONFIG_NARROWS,     /* lower a number, switch off, or what is_narrower says */
+    CONFIG_HARMLESS,    /* set it */
+};
+
 /* One row of the table. */
 struct config_key {
     const char *section, *name;
     enum config_kind kind;
+    enum config_trust trust;
     const char *fallback; /* the default, as it would stand in the environment */
     size_t offset;        /* in struct config */
     double min, max;      /* of integers, numbers, sizes (bytes) and durations (milliseconds) */
     int (*check)(const char *what, const char *text, struct cay_error *err); /* of strings */
+    bool (*is_narrower)(const char *now, const char *wanted); /* of strings that narrow */
     const char *help;
     bool secret; /* not to be shown */
 };
 
-enum config_source { CONFIG_FROM_DEFAULT, CONFIG_FROM_FILE, CONFIG_FROM_ENVIRONMENT };
+/* The layers; a later one overrides those before it. */
+enum config_source {
+    CONFIG_FROM_DEFAULT,
+    CONFIG_FROM_SYSTEM,      /* /etc/cay/config.toml */
+    CONFIG_FROM_USER,        /* cay/config.toml in $XDG_CONFIG_HOME or ~/.config */
+    CONFIG_FROM_FOLDER,      /* config/config.toml in the current folder */
+    CONFIG_FROM_NAMED,       /* --config or $CAY_CONFIG, in place of all other files */
+    CONFIG_FROM_ENVIRONMENT, /* CAY_SECTION_KEY */
+    CONFIG_SOURCES,
+};
+
+/* A file that was read. */
+struct config_file {
+    char *path;              /* NULL: there is none */
+    struct toml_value *tree; /* its content */
+    const char *limited;     /* why it is limited; NULL: it counts in full */
+};
+
+/* What a limited file set in vain. */
+struct config_refusal {
+    enum config_source source;
+    char name[64]; /* "sandbox.engine", or a section */
+    unsigned line;
+    bool widens; /* a smaller value would have been taken */
+};
 
 /* What is in effect for one row. */
 struct config_value {
     char *text; /* as given: "512m" */
     enum config_source source;
-    unsigned line, column; /* in the file */
+    unsigned line; /* in the file */
 };
 
 struct config {
@@ -111,17 +148,30 @@ struct config {
         const char *image, *entrypoint, *vnc_password; /* of cay_daytona_create; "": none */
     } daytona;
 
-    char *file;                  /* the file that was read, NULL if there was none */
-    struct toml_value *tree;     /* its content, NULL if there was none */
-    struct config_value *values; /* by row */
+    struct config_file files[CONFIG_SOURCES]; /* by source */
+    struct config_value *values;              /* by row */
+    struct config_refusal *refusals;
+    size_t refusal_count;
 };
 
-/* Reads the first of: path (if not NULL), $CAY_CONFIG, config/config.toml, cay/config.toml in
- * $XDG_CONFIG_HOME or ~/.config, /etc/cay/config.toml. The first two must exist if they are given;
- * that none of the others does is fine. Then CAY_SECTION_KEY of env (NULL-terminated "K=V") is
- * applied; other variables that start with CAY_ are left alone. */
+/* Reads path, or if it is NULL the file that $CAY_CONFIG names; it must exist. Without either the
+ * files of the system, the user and the current folder are read, as far as they exist. Then
+ * CAY_SECTION_KEY of env (NULL-terminated "K=V") is applied; other variables that start with CAY_
+ * are left alone. */
 int config_load(const char *path, const char *const *env, struct config **ret,
                 struct cay_error *err);
+/* The same without the current folder's file: for daemons, and for settings that it may not set. */
+int config_load_trusted(const char *path, const char *const *env, struct config **ret,
+                        struct cay_error *err);
+/* Fails if anything was refused: for programs that must not run with half of a configuration. */
+int config_check_refusals(const struct config *config, struct cay_error *err);
+/* Whom loading tells of refusals, with a line for people for each file; NULL, the default: nobody.
+ * For programs, at their start. */
+typedef void config_listener(enum config_source source, const char *note);
+void config_listen(config_listener *listener);
+/* The line on what the file of a source set in vain; "" if nothing was. */
+const char *config_refusal_note(const struct config *config, enum config_source source, char *out,
+                                size_t size);
 
 /* Its values through a file of the memory, for a process that may not read the file itself: the
  * descriptor, or a negative code. What is secret is left out. */
@@ -133,10 +183,11 @@ int config_unpack(int fd, struct config **ret, struct cay_error *err);
 void config_free(struct config *config);
 void config_freep(struct config **config);
 
-/* A table of the file that another module reads ("llm", "mcp", …), or NULL. */
+/* A table that another module reads ("llm", "mcp", …), from the last file that has it and is not
+ * limited; or NULL. */
 const struct toml_value *config_section(const struct config *config, const char *name);
 
-/* What sandboxes reach that say nothing of it: "none", or "allow=" and a list. */
+/* The network of sandboxes that do not choose one: "none", "allow=" and a list, or "bridge". */
 const char *config_network(const struct config *config);
 
 /* [manager] disk_reserve: the share of the file system, if percent is not 0, but no more than
@@ -148,6 +199,9 @@ struct config_reserve {
 int config_parse_reserve(const char *what, const char *text, struct config_reserve *ret,
                          struct cay_error *err);
 
+/* True if a limited file chose the image: it may then be used, but not downloaded. */
+bool config_image_is_limited(const struct config *config);
+
 /* The table of all keys; config->values has the same order. */
 const struct config_key *config_keys(size_t *ret_count);
 
@@ -156,3 +210,5 @@ const char *config_variable(const struct config_key *key, char out[static 64]);
 
 /* Where the value of a row came from: "default", "config/config.toml:3", "CAY_SANDBOX_IMAGE". */
 const char *config_origin(const struct config *config, size_t row, char *out, size_t size);
+/* "default", "system", "user", "folder", "named" or "environment". */
+const char *config_source_name(enum config_source source);

@@ -57,12 +57,13 @@ static const struct opt options[] = {
 
 /* ---- settings ---- */
 
-/* Of the file that was read: we leave the folder in which its name was found. */
+/* Of the file that was named: we leave the folder in which its name was found. */
 static int keep_file(struct settings *s, char path[static PATH_MAX], struct cay_error *err) {
-    if (s->config->file == NULL)
+    const char *named = s->config->files[CONFIG_FROM_NAMED].path;
+    if (named == NULL)
         return 0;
-    if (realpath(s->config->file, path) == NULL)
-        return error_errno(err, "finding %s", s->config->file);
+    if (realpath(named, path) == NULL)
+        return error_errno(err, "finding %s", named);
     s->config_file = path;
     return 0;
 }
@@ -114,7 +115,9 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
     ret->in_background = o->background;
     int r = state_dir_make(o->common.state_dir, ret->state_dir, sizeof ret->state_dir, err);
     if (r == 0)
-        r = config_load(o->common.config, (const char *const *)environ, &ret->config, err);
+        r = config_load_trusted(o->common.config, (const char *const *)environ, &ret->config, err);
+    if (r == 0)
+        r = config_check_refusals(ret->config, err);
     if (r == 0)
         settings_choose_engine(ret);
     if (r == 0)

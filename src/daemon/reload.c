@@ -1,6 +1,5 @@
 #include "daemon/reload.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,19 +17,6 @@ static const char *const fixed[][2] = {
     {"server", "listen"},
     {"manager", "volume_folders"},
 };
-
-/* Our work folder is the front's own, where it must not leave a configuration for us. */
-static int load(const struct settings *s, struct config **ret, struct cay_error *err) {
-    _cleanup_(closep) int folder = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0 || chdir("/") < 0)
-        return error_errno(err, "leaving the daemon's folder");
-    int r = config_load(s->config_file, (const char *const *)environ, ret, err);
-    if (fchdir(folder) == 0)
-        return r;
-    if (r == 0)
-        config_free(*ret);
-    return error_errno(err, "coming back to the daemon's folder");
-}
 
 static bool is_same(const struct tls *a, const struct tls *b) {
     return str_equal(a->cert, b->cert) && str_equal(a->key, b->key);
@@ -52,7 +38,9 @@ static int read_tls(const struct settings *s, struct reload *r, struct cay_error
 int reload_read(const struct settings *s, struct reload *ret, struct cay_error *err) {
     reload_drop(ret);
     ret->number++;
-    int r = load(s, &ret->config, err);
+    int r = config_load_trusted(s->config_file, (const char *const *)environ, &ret->config, err);
+    if (r == 0)
+        r = config_check_refusals(ret->config, err);
     if (r == 0)
         r = settings_check_folders(ret->config, s->is_root, err);
     if (r == 0)
@@ -85,6 +73,14 @@ static void tell_fixed(const struct config *before, const struct config *after) 
                           fixed[j][0], fixed[j][1]);
 }
 
+/* The one that counts most. */
+static const char *last_file(const struct config *config) {
+    for (size_t i = CONFIG_SOURCES; i-- > 0;)
+        if (config->files[i].path != NULL)
+            return config->files[i].path;
+    return "none";
+}
+
 void reload_finish(struct reload *r, struct settings *s) {
     tell_fixed(s->config, r->config);
     config_free(s->config);
@@ -96,7 +92,7 @@ void reload_finish(struct reload *r, struct settings *s) {
     }
     settings_apply_level(s->log_level, s->config);
     log_event(LOG_LEVEL_INFO, "the configuration was read again", "file", "%s",
-              s->config->file != NULL ? s->config->file : "none");
+              last_file(s->config));
 }
 
 void reload_drop(struct reload *r) {

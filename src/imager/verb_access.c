@@ -37,7 +37,8 @@ static int read_ca(const char *path, char **ret, struct cay_error *err) {
 
 int access_open(const struct image_registry_options *options, struct access *ret,
                 struct cay_error *err) {
-    int r = config_load(options->common.config, (const char *const *)environ, &ret->config, err);
+    int r = config_load_trusted(options->common.config, (const char *const *)environ, &ret->config,
+                                err);
     if (r < 0)
         return r;
     ret->insecure = options->insecure;

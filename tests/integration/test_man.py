@@ -170,7 +170,7 @@ def test_every_exit_code_of_an_error_is_in_the_overview():
 def keys_of_code():
     """(section, name): default, from the table that the program reads by."""
     source = (support.ROOT / "src/config/config_keys.c").read_text()
-    rows = re.findall(r'\{"(\w+)", "(\w+)", CONFIG_(\w+),\s*"([^"]*)"', source)
+    rows = re.findall(r'\{"(\w+)", "(\w+)", CONFIG_(\w+),\s*CONFIG_\w+,\s*"([^"]*)"', source)
     return {(section, name): (kind, default) for section, name, kind, default in rows}
 
 

@@ -192,6 +192,10 @@ static const struct {
     {"images.aliases.'a=b'='c'", "images.aliases: 'a=b' or its value", ""},
     {"images.aliases.a=\"b\\u0000c\"", "images.aliases: 'a' or its value", ""},
     {"[sandbox", "bad.toml:1:9: expected ']'", ""},
+    {"[sandbox]\nnetwork_enabled=true\nnetwork='none'",
+     "bad.toml:3: sandbox.network_enabled is true, but sandbox.network is none", "one of the two"},
+    {"[sandbox]\nnetwork='allow=*'\nnetwork_enabled=false",
+     "network_enabled is false, but sandbox.network opens a network", "one of the two"},
 };
 
 static void refused_files(void **state) {
@@ -259,13 +263,17 @@ static void images(void **state) {
     assert_string_equal(inlined->images.aliases.v[0], "a=b");
 }
 
-/* Loads without --config and compares the file that was taken (NULL: none). */
+/* Loads without --config and compares the last file that was read (NULL: none). */
 static void expect_file(const char *const *env, const char *file) {
     _cleanup_(config_freep) struct config *c = load(NULL, env);
+    const char *last = NULL;
+    for (size_t i = 0; i < CONFIG_SOURCES; i++)
+        if (c->files[i].path != NULL)
+            last = c->files[i].path;
     if (file == NULL)
-        assert_null(c->file);
+        assert_null(last);
     else
-        assert_string_equal(c->file, file);
+        assert_string_equal(last, file);
 }
 
 static void search_order(void **state) {
@@ -313,6 +321,45 @@ static void odd_files(void **state) {
     assert_int_equal(ftruncate(fd, TOML_SIZE_MAX + 1), 0);
     assert_int_equal(config_load("big.toml", no_env, &c, &err), -CAY_INVALID_ARGUMENT);
     assert_non_null(strstr(err.message, "larger than"));
+}
+
+/* Two keys choose the network; the layer that says something later decides for both. */
+static void network(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *variable, *network, *origin;
+    } cases[] = {
+        {"", NULL, "none", "default"},
+        {"network_enabled=true", NULL, "allow=*", "net.toml:2"},
+        {"network='allow=a.com'", NULL, "allow=a.com", "net.toml:2"},
+        {"network_enabled=true\nnetwork='allow=a.com'", NULL, "allow=a.com", "net.toml:3"},
+        {"network_enabled=false\nnetwork='none'", NULL, "none", "net.toml:3"},
+        {"network='allow=a.com'", "CAY_SANDBOX_NETWORK_ENABLED=0", "none",
+         "CAY_SANDBOX_NETWORK_ENABLED"},
+        {"network_enabled=true", "CAY_SANDBOX_NETWORK=none", "none", "CAY_SANDBOX_NETWORK"},
+        {"network='none'", "CAY_SANDBOX_NETWORK_ENABLED=1", "allow=*",
+         "CAY_SANDBOX_NETWORK_ENABLED"},
+        {"network_enabled=false", "CAY_SANDBOX_NETWORK=allow=a.com", "allow=a.com",
+         "CAY_SANDBOX_NETWORK"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *const env[] = {cases[i].variable, NULL};
+        char text[128], origin[64];
+        assert_int_equal(str_format(text, sizeof text, "[sandbox]\n%s\n", cases[i].file), 0);
+        put_file("net.toml", text);
+        _cleanup_(config_freep) struct config *c = load("net.toml", env);
+        assert_string_equal(config_network(c), cases[i].network);
+        assert_int_equal(c->sandbox.network_enabled, !str_equal(cases[i].network, "none"));
+        (void)config_origin(c, row_of("sandbox", "network"), origin, sizeof origin);
+        if (strncmp(origin, "CAY_SANDBOX_NETWORK", 19) != 0)
+            assert_string_equal(origin, cases[i].origin);
+    }
+    static const char *const both[] = {"CAY_SANDBOX_NETWORK=none", "CAY_SANDBOX_NETWORK_ENABLED=1",
+                                       NULL};
+    struct config *c = NULL;
+    struct cay_error err = {0};
+    assert_int_equal(config_load("net.toml", both, &c, &err), -CAY_INVALID_ARGUMENT);
+    assert_non_null(strstr(err.message, "network_enabled is true"));
 }
 
 /* In another process it is the same but for what is secret. */
@@ -378,6 +425,7 @@ int main(void) {
         cmocka_unit_test(refused_variables),
         cmocka_unit_test(search_order),
         cmocka_unit_test(odd_files),
+        cmocka_unit_test(network),
         cmocka_unit_test(packed),
         cmocka_unit_test(packed_badly),
     };
