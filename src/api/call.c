@@ -1,5 +1,7 @@
 #include "api/call.h"
 
+#include <errno.h>
+
 #include "api/daytona.h"
 #include "api/daytona_era.h"
 #include "api/daytona_error.h"
@@ -51,6 +53,13 @@ void call_free(struct call *c) {
     c->answer.operation = NULL;
 }
 
+/* The queue of creations is full: nothing was done, and there is room soon. */
+static void add_retry_after(struct call *c) {
+    char seconds[24];
+    (void)snprintf(seconds, sizeof seconds, "%lld", (long long)manager_retry_after(c->manager));
+    (void)call_add_header(c, "Retry-After", seconds, NULL);
+}
+
 void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
     metrics_failed(err->code);
     if (status == 0)
@@ -71,6 +80,8 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
     }
     if (err->code == CAY_UNAUTHORIZED)
         (void)call_add_header(c, "WWW-Authenticate", "Bearer", NULL);
+    if (err->code == CAY_LIMIT_REACHED && err->sys == EAGAIN)
+        add_retry_after(c);
 }
 
 void call_answer(struct call *c, const struct sheet_kind *kind, const void *row) {

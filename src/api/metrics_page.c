@@ -42,7 +42,7 @@ static void write_engines(struct buf *out, const struct manager_totals *t) {
 }
 
 static void write_pool(struct buf *out, const struct manager_pool_totals *p) {
-    double tries = (double)(p->hits + p->misses);
+    double tries = (double)(p->recent_hits + p->recent_misses);
     prometheus_gauge(out, "cay_pool_size", "Sandboxes made ahead that wait to be taken.",
                      (double)p->size);
     prometheus_gauge(out, "cay_pool_target", "Sandboxes that shall wait to be taken.",
@@ -54,8 +54,25 @@ static void write_pool(struct buf *out, const struct manager_pool_totals *p) {
                        (double)p->misses);
     prometheus_counter(out, "cay_pool_dropped_total",
                        "Sandboxes of the pool that were removed unused.", (double)p->dropped);
-    prometheus_gauge(out, "cay_pool_hit_ratio", "Hits of hits and misses; 0 before the first.",
-                     tries > 0 ? (double)p->hits / tries : 0);
+    prometheus_gauge(out, "cay_pool_hit_ratio",
+                     "Hits of hits and misses in the last five minutes; 0 without any.",
+                     tries > 0 ? (double)p->recent_hits / tries : 0);
+}
+
+static void write_queue(struct buf *out, const struct manager_queue_totals *q) {
+    prometheus_gauge(out, "cay_create_queue_waiting",
+                     "Creations and starts that wait for their turn.", (double)q->waiting);
+    prometheus_gauge(out, "cay_create_queue_running", "Creations and starts that have their turn.",
+                     (double)q->running);
+    prometheus_gauge(out, "cay_create_queue_keys", "Keys that have a creation or start waiting.",
+                     (double)q->keys);
+    prometheus_counter(out, "cay_create_queue_entered_total",
+                       "Creations and starts that got their turn.", (double)q->entered);
+    prometheus_counter(out, "cay_create_queue_wait_seconds_total",
+                       "Time that these waited for it, all together.", (double)q->waited_us / 1e6);
+    prometheus_counter(out, "cay_create_queue_refused_total",
+                       "Creations and starts that were refused with 429: the queue was full.",
+                       (double)q->refused);
 }
 
 /* One figure of every sandbox that has been measured. */
@@ -106,6 +123,7 @@ void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key
     prometheus_gauge(out, "cay_operations", "Operations in sandboxes that are under way.",
                      (double)t.operations);
     write_pool(out, &t.pool);
+    write_queue(out, &t.queue);
     prometheus_counter(out, "cay_audit_failures_total",
                        "Rows that could not be added to the audit.", (double)t.audit_failures);
     write_usage(out, m, caller);

@@ -100,6 +100,8 @@ struct config {
     struct {
         const char *network_max;
         int64_t max_sandboxes;
+        int64_t creating_max; /* 0: by the number of processors */
+        int64_t queue_size;
         int64_t idle_timeout_ms; /* 0: never */
         int64_t cleanup_interval_ms;
         int64_t auto_stop_minutes;    /* 0: never */

@@ -163,6 +163,11 @@ static const struct config_key keys[] = {
 
     {"manager", "max_sandboxes", CONFIG_INTEGER, CONFIG_TRUSTED, "100",
      FIELD(manager.max_sandboxes), RANGE(1, 1000000), .help = "sandboxes at the same time"},
+    {"manager", "creating_max", CONFIG_INTEGER, CONFIG_TRUSTED, "0", FIELD(manager.creating_max),
+     RANGE(0, 10000), .help = "sandboxes created or started at a time; 0: four per processor"},
+    {"manager", "queue_size", CONFIG_INTEGER, CONFIG_TRUSTED, "512", FIELD(manager.queue_size),
+     RANGE(1, 100000),
+     .help = "creations and starts that wait for that; further ones are refused with 429"},
     {"manager", "network_max", CONFIG_STRING, CONFIG_TRUSTED, "public", FIELD(manager.network_max),
      .check = check_network_max,
      .help = "what a key may ask for that is not an admin's: none, public or private addresses"},

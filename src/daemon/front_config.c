@@ -37,6 +37,8 @@ struct manager_limits front_limits(const struct config *c) {
     (void)config_parse_reserve("disk_reserve", c->manager.disk_reserve, &reserve,
                                NULL); /* loading has checked it */
     return (struct manager_limits){.max_sandboxes = c->manager.max_sandboxes,
+                                   .creating_max = c->manager.creating_max,
+                                   .queue_max = c->manager.queue_size,
                                    .idle_timeout_ms = c->manager.idle_timeout_ms,
                                    .network_max = reach_of(c->manager.network_max),
                                    .cleanup_interval_ms = c->manager.cleanup_interval_ms,

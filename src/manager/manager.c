@@ -223,6 +223,7 @@ void manager_drain(struct manager *m, int64_t wait_ms) {
     (void)pthread_mutex_lock(&m->lock);
     m->closing = true;
     watch_wake(m);
+    queue_wake(m);
     (void)pthread_cond_broadcast(&m->changed);
     (void)pthread_mutex_unlock(&m->lock);
     backup_give_up_all(m); /* what stands still for it must not stay so */
@@ -319,6 +320,7 @@ void manager_totals(struct manager *m, const struct key *caller, struct manager_
     }
     ret->started = ret->by_state[SANDBOX_STARTED];
     pool_total(m, &ret->pool);
+    queue_total(m, &ret->queue);
     ret->audit_failures = m->audit_failures;
     (void)pthread_mutex_unlock(&m->lock);
 }

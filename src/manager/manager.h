@@ -13,6 +13,7 @@
 #include "manager/archive_ops.h"
 #include "manager/audit.h"
 #include "manager/key.h"
+#include "manager/manager_totals.h"
 #include "manager/network_ops.h"
 #include "manager/record.h"
 
@@ -21,6 +22,9 @@ struct manager;
 
 struct manager_limits {
     int64_t max_sandboxes;
+    int64_t creating_max;    /* created and started at a time; 0: by the number of processors */
+    int64_t queue_max;       /* creations and starts that wait for it, further ones are refused;
+                              * 0: 512 */
     int64_t idle_timeout_ms; /* 0: never */
     int64_t cleanup_interval_ms;
     int64_t stop_grace_ms; /* what is inside gets to end by itself when it is stopped; 0: nothing */
@@ -93,10 +97,12 @@ void manager_close(struct manager *m, int64_t wait_ms);
 
 /* A new sandbox from what is set in request (zeros and empty texts take the defaults; a negative
  * interval means never), started. It is in the state "creating" until it runs, and gone again if
- * that fails. -CAY_LIMIT_REACHED "Maximum number of sandboxes (N) reached". *ret is a copy, to be
- * released. */
+ * that fails. -CAY_LIMIT_REACHED "Maximum number of sandboxes (N) reached"; the same class with
+ * err->sys EAGAIN if too many others wait to be created. *ret is a copy, to be released. */
 int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
                    struct sandbox_record *ret, struct cay_error *err);
+/* In how many seconds one who was refused with EAGAIN has a chance. */
+int64_t manager_retry_after(struct manager *m);
 
 /* The id of the sandbox that a caller means by an id, a unique prefix of one, or a name, among
  * those that he sees: his own, or all. What he does not see is not found, as if it were not there.
@@ -202,23 +208,6 @@ int manager_begin(struct manager *m, const char *who, struct operation **ret_ope
                   struct sandbox_record *ret, struct cay_error *err);
 void manager_end(struct manager *m, struct operation *operation);
 
-struct manager_pool_totals {
-    size_t size, target;
-    uint64_t hits, misses, dropped;
-};
-
-struct manager_totals {
-    size_t total, started, operations;
-    size_t by_state[SANDBOX_STATE_COUNT];
-    size_t by_engine[ENGINE_KINDS];
-    int64_t limit;
-    bool shutting_down;
-    struct manager_pool_totals pool;
-    uint64_t audit_failures; /* rows that could not be written */
-};
-/* Of what the caller sees; NULL: of all. */
-void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret);
-
 /* An image of the store from a sandbox that stands still, of an engine that keeps by itself what is
  * written. */
 int manager_snapshot(struct manager *m, const struct sandbox_record *r, char image[static HEX_SIZE],
@@ -234,14 +223,3 @@ struct manager_event {
 /* Those behind the number `after`, oldest first; the caller frees the array. */
 int manager_events(struct manager *m, const char *who, int64_t after, struct manager_event **ret,
                    size_t *ret_count, struct cay_error *err);
-
-/* What each sandbox used when it was last measured. */
-struct manager_usage {
-    char id[ID_SIZE];
-    char name[NAME_MAX_LEN + 1];
-    bool is_measured;
-    struct engine_stats stats;
-};
-/* Of every sandbox that the caller sees, NULL: of all. The caller frees the array. */
-int manager_usage(struct manager *m, const struct key *caller, struct manager_usage **ret,
-                  size_t *ret_count, struct cay_error *err);

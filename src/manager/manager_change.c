@@ -110,7 +110,12 @@ static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
     (void)pthread_mutex_lock(&m->lock);
     s->deadline = 0; /* a pull takes what it takes */
     (void)pthread_mutex_unlock(&m->lock);
-    int r = str_equal(s->record.image_name, "host") ? 0 : m->ensure(m->user, &wish, id, err);
+    int r = 0;
+    if (!str_equal(s->record.image_name, "host")) {
+        queue_step_out(m, s->ticket);
+        r = m->ensure(m->user, &wish, id, err);
+        queue_step_in(m, s->ticket);
+    }
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&m->lock);
@@ -196,6 +201,30 @@ int change_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
     return r;
 }
 
+static void set_ticket(struct manager *m, struct sandbox *s, struct queue_ticket *t) {
+    (void)pthread_mutex_lock(&m->lock);
+    s->ticket = t;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* In the queue, for clients. What is archived takes long to restore, and archives have a limit of
+ * their own. */
+static int start_in_turn(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    struct queue_ticket ticket;
+    if (s->record.state == SANDBOX_ARCHIVED || s->record.state == SANDBOX_RESTORING)
+        return change_start(m, s, err);
+    int r = queue_join(m, QUEUE_CLIENT, s->record.owner, &ticket, err);
+    if (r < 0)
+        return r;
+    set_ticket(m, s, &ticket);
+    r = queue_wait(m, &ticket, err);
+    if (r == 0)
+        r = change_start(m, s, err);
+    set_ticket(m, s, NULL);
+    queue_leave(m, &ticket);
+    return r;
+}
+
 int manager_start_told(struct manager *m, const char *who, int progress_fd, struct cay_error *err) {
     struct sandbox *s;
     bool go_on;
@@ -204,7 +233,7 @@ int manager_start_told(struct manager *m, const char *who, int progress_fd, stru
         return r;
     turn_tell(m, s, &progress_fd);
     if (go_on)
-        r = change_start(m, s, err);
+        r = start_in_turn(m, s, err);
     turn_end(m, s);
     return r;
 }
@@ -353,11 +382,14 @@ int change_remove(struct manager *m, struct sandbox *s, permission may, struct c
     return forget(m, s, err);
 }
 
-/* True if it was being made: whoever does that removes it. */
+/* True if it was being made: whoever does that removes it. A start that waits in the queue is given
+ * up too: a removal waits for no other sandbox. */
 static bool give_up_creation(struct manager *m, const char *who) {
     struct sandbox *s = NULL;
     (void)pthread_mutex_lock(&m->lock);
     struct building *b = table_find(m, who, &s, NULL) == 0 ? s->building : NULL;
+    if (s != NULL)
+        queue_give_up(m, s->ticket);
     if (b != NULL) {
         b->given_up = true;
         if (b->cancel >= 0)

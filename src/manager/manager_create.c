@@ -69,7 +69,8 @@ static void sandbox_putp(struct sandbox **s) {
 }
 
 int change_admit(struct manager *m, const struct sandbox_record *request, const char *progress,
-                 struct building *building, struct sandbox **ret, struct cay_error *err) {
+                 struct building *building, struct queue_ticket *ticket, struct sandbox **ret,
+                 struct cay_error *err) {
     _cleanup_(sandbox_putp) struct sandbox *s = calloc(1, sizeof *s); /* until the table has it */
     if (s == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -80,6 +81,7 @@ int change_admit(struct manager *m, const struct sandbox_record *request, const 
         return r;
     (void)snprintf(s->record.reason, sizeof s->record.reason, "%s", progress);
     s->building = building;
+    s->ticket = ticket;
     s->knows_oom = true;
     s->active_at = s->stopped_at = clock_ms();
     (void)sandbox_ref(s); /* ours */
@@ -98,6 +100,7 @@ int change_admit(struct manager *m, const struct sandbox_record *request, const 
 void change_end_creation(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_lock(&m->lock);
     s->building = NULL;
+    s->ticket = NULL;
     (void)pthread_mutex_unlock(&m->lock);
     turn_end(m, s);
     (void)pthread_mutex_lock(&m->lock);
@@ -105,16 +108,15 @@ void change_end_creation(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
-                   struct sandbox_record *ret, struct cay_error *err) {
-    int taken = pool_take(m, request, ret, err);
-    if (taken != 0)
-        return MIN(taken, 0);
+/* Makes one. Its turn in the queue has come. */
+static int make_new(struct manager *m, const struct sandbox_record *request, int progress_fd,
+                    struct queue_ticket *ticket, struct sandbox_record *ret,
+                    struct cay_error *err) {
     struct cay_error here = {0};
     struct sandbox *s = NULL;
     _cleanup_(closep) int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct building building = {.cancel = cancel};
-    int r = change_admit(m, request, "", &building, &s, err);
+    int r = change_admit(m, request, "", &building, ticket, &s, err);
     if (r != 0)
         return r;
     r = change_build(m, s, progress_fd, &here);
@@ -125,5 +127,28 @@ int manager_create(struct manager *m, const struct sandbox_record *request, int 
     if (r < 0 && err != NULL)
         *err = here;
     change_end_creation(m, s);
+    return r;
+}
+
+/* Whoever comes while others wait does not take what they could have had. */
+int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
+                   struct sandbox_record *ret, struct cay_error *err) {
+    struct queue_ticket ticket;
+    bool has_looked = queue_is_empty(m), missed = false;
+    int taken = has_looked ? pool_take(m, request, &missed, ret, err) : 0;
+    if (taken != 0)
+        return MIN(taken, 0);
+    int r =
+        queue_join(m, request->pooled ? QUEUE_AHEAD : QUEUE_CLIENT, request->owner, &ticket, err);
+    if (r == 0)
+        r = queue_wait(m, &ticket, err);
+    if (r < 0)
+        return r;
+    if (!has_looked || ticket.has_waited)
+        taken = pool_take(m, request, &missed, ret, err);
+    if (taken == 0 && missed)
+        pool_count_miss(m);
+    r = taken == 0 ? make_new(m, request, progress_fd, &ticket, ret, err) : MIN(taken, 0);
+    queue_leave(m, &ticket);
     return r;
 }

@@ -15,6 +15,8 @@
 #include "manager/manager_drive.h"
 #include "manager/manager_network.h"
 #include "manager/manager_pool.h"
+#include "manager/manager_queue.h"
+#include "manager/manager_table.h"
 #include "manager/volume.h"
 #include "manager/watch.h"
 
@@ -32,8 +34,9 @@ struct building {
 
 struct sandbox {
     struct sandbox_record record;
-    struct building *building; /* of who makes it; NULL: it is made */
-    unsigned references;       /* the table's, and one of everybody who works with it */
+    struct building *building;   /* of who makes it; NULL: it is made */
+    struct queue_ticket *ticket; /* of who creates or starts it; NULL: nobody does */
+    unsigned references;         /* the table's, and one of everybody who works with it */
     unsigned operations;
     unsigned turns; /* changes so far: what was seen before one is out of date */
     bool changing;
@@ -59,12 +62,20 @@ struct sandbox {
     struct pressure memory_pressure, cpu_pressure;
 };
 
+/* Hits and misses of the last five minutes, by periods. */
+enum { POOL_PERIODS = 30, POOL_PERIOD_MS = 10 * 1000 };
+struct pool_period {
+    int64_t number; /* of the period, since the clock began */
+    uint64_t hits, misses;
+};
+
 /* What manager_pool.c keeps. */
 struct pool {
     size_t per_image;
-    struct strv images; /* names */
-    bool is_changed;    /* these two are, and have to be looked at */
-    int64_t asked_at;   /* when a sandbox that it could have had was last asked for */
+    struct strv images;    /* names */
+    bool is_changed;       /* these two are, and have to be looked at */
+    int64_t missing_since; /* when one was taken of a pool that was full; 0: it is full */
+    struct pool_period window[POOL_PERIODS];
     int64_t retry_ms, retry_at;
     struct manager_pool_totals totals; /* size is counted when it is asked for */
     bool filling, has_filler;
@@ -113,6 +124,7 @@ struct manager {
     bool opening, network_again; /* see manager_network.c */
     unsigned archiving;          /* how many the clean-up archives now */
     struct pool pool;
+    struct queue queue;
     uint64_t audit_failures;
 };
 
@@ -123,30 +135,6 @@ int64_t settings_grace(struct manager *m);
 
 /* May it be done now? Asked under the lock, in the moment that decides. */
 typedef bool (*permission)(const struct manager *m, const struct sandbox *s);
-
-/* ---- manager_table.c; all with the lock held unless it says otherwise ---- */
-
-/* Waits for a change of anything, until the deadline. */
-void table_wait(struct manager *m, int64_t deadline);
-/* -CAY_UNAVAILABLE before the start and while closing. */
-int table_check_open(const struct manager *m, struct cay_error *err);
-/* By id, name, or unique prefix, among what the caller sees (NULL: everything); borrowed. Of names
- * that fit several, one of the caller's own comes first. */
-int table_find_for(const struct manager *m, const struct key *caller, const char *who,
-                   struct sandbox **ret, struct cay_error *err);
-int table_find(const struct manager *m, const char *who, struct sandbox **ret,
-               struct cay_error *err);
-struct sandbox *table_find_id(const struct manager *m, const char *id);
-/* A name is free or not among the sandboxes of one owner. */
-int table_check_name(const struct manager *m, const char *owner, const char *name,
-                     struct cay_error *err);
-int table_add(struct manager *m, struct sandbox *s, struct cay_error *err);
-void table_drop(struct manager *m, struct sandbox *s);
-struct sandbox *sandbox_ref(struct sandbox *s);
-void sandbox_unref(struct sandbox *s);
-/* All, referenced; NULL if there is no memory. Takes the lock itself. */
-struct sandbox **table_snapshot(struct manager *m, size_t *ret_count);
-void table_snapshot_free(struct manager *m, struct sandbox **v, size_t count);
 
 /* ---- manager_turn.c: changes, one at a time for each sandbox; they take the lock ---- */
 
@@ -182,7 +170,8 @@ int change_remove(struct manager *m, struct sandbox *s, permission may, struct c
 /* For creations: takes a place in the table, with the turn, for what was asked for; *ret is
  * referenced. Then makes it run. */
 int change_admit(struct manager *m, const struct sandbox_record *request, const char *progress,
-                 struct building *building, struct sandbox **ret, struct cay_error *err);
+                 struct building *building, struct queue_ticket *ticket, struct sandbox **ret,
+                 struct cay_error *err);
 int change_build(struct manager *m, struct sandbox *s, int progress_fd, struct cay_error *err);
 /* Its turn and the reference of change_admit. */
 void change_end_creation(struct manager *m, struct sandbox *s);

@@ -19,6 +19,7 @@ struct later {
     struct manager *m;
     struct sandbox *s;
     struct building building;
+    struct queue_ticket ticket;
     int progress[2]; /* a pipe; -1: nobody listens */
 };
 
@@ -81,12 +82,15 @@ static void *make_later(void *arg) {
     struct cay_error why = {0};
     pthread_t listener;
     bool heard = l->progress[0] >= 0 && pthread_create(&listener, NULL, hear_progress, l) == 0;
-    int r = change_build(l->m, l->s, heard ? l->progress[1] : -1, &why);
+    int r = queue_wait(l->m, &l->ticket, &why);
+    if (r == 0)
+        r = change_build(l->m, l->s, heard ? l->progress[1] : -1, &why);
     fd_close(&l->progress[1]); /* which ends what the listener waits for */
     if (heard)
         (void)pthread_join(listener, NULL);
     finish(l, r, &why);
     change_end_creation(l->m, l->s);
+    queue_leave(l->m, &l->ticket);
     later_free(l);
     return NULL;
 }
@@ -108,8 +112,11 @@ int manager_create_later(struct manager *m, const struct sandbox_record *request
     pthread_t maker;
     if (l == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    int r = change_admit(m, request, "waiting for its image", &l->building, &l->s, err);
+    int r = queue_join(m, QUEUE_PROMISED, request->owner, &l->ticket, err);
+    if (r == 0)
+        r = change_admit(m, request, "waiting for its image", &l->building, &l->ticket, &l->s, err);
     if (r < 0) {
+        queue_leave(m, &l->ticket);
         later_free(l);
         return r;
     }
@@ -126,6 +133,7 @@ int manager_create_later(struct manager *m, const struct sandbox_record *request
     }
     (void)change_remove(m, l->s, NULL, NULL);
     change_end_creation(m, l->s);
+    queue_leave(m, &l->ticket);
     later_free(l);
     return r;
 }

@@ -1,7 +1,7 @@
 /* The warm pool: sandboxes made ahead, so that a new one is there at once. A pooled sandbox is a
  * row like any other, which nobody sees. Taking one gives it its name, owner and limits in one
- * write; it is never given back. A thread makes new ones when it is quiet, and removes those that
- * nobody could take any more. */
+ * write; it is never given back. A thread makes new ones, in a lane of its own of the queue of
+ * creations, and removes those that nobody could take any more. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,8 +15,8 @@
 #include "manager/manager_internal.h"
 
 enum {
-    QUIET_MS = 50,           /* without a request for a sandbox, until one is made ahead */
-    PATIENCE_MS = 1000,      /* even if it never is quiet */
+    LAG_MS = 50,             /* from the first that is missing until one is made: a client that
+                              * takes one needs the processor first */
     LOOK_MS = 5 * 60 * 1000, /* between looks at whether the images are still the same */
     RETRY_MIN_MS = 5 * 1000, /* after a failure; doubled each time */
     RETRY_MAX_MS = 10 * 60 * 1000,
@@ -45,10 +45,25 @@ static struct sandbox *find_free(const struct manager *m, const struct sandbox_r
 
 /* ---- taking one ---- */
 
-static void count_miss(struct manager *m) {
-    m->pool.totals.misses++;
-    m->pool.asked_at = clock_ms();
+static void note_empty(struct manager *m, bool *ret_missed) {
+    *ret_missed = true;
     (void)pthread_cond_broadcast(&m->changed); /* perhaps it can be filled by now */
+}
+
+/* The part of the window that is now, emptied if it was used before. */
+static struct pool_period *current_period(struct pool *pool) {
+    int64_t number = clock_ms() / POOL_PERIOD_MS;
+    struct pool_period *p = &pool->window[number % POOL_PERIODS];
+    if (p->number != number)
+        *p = (struct pool_period){.number = number};
+    return p;
+}
+
+void pool_count_miss(struct manager *m) {
+    (void)pthread_mutex_lock(&m->lock);
+    m->pool.totals.misses++;
+    current_period(&m->pool)->misses++;
+    (void)pthread_mutex_unlock(&m->lock);
 }
 
 static bool is_pool_image(const struct manager *m, const char *name) {
@@ -66,13 +81,14 @@ static bool has_any(const struct manager *m, const char *image_name) {
 }
 
 /* True if the pool may have what is asked for, so that it is worth looking the image up. */
-static bool is_worth_a_look(struct manager *m, const struct sandbox_record *wanted) {
+static bool is_worth_a_look(struct manager *m, const struct sandbox_record *wanted,
+                            bool *ret_missed) {
     (void)pthread_mutex_lock(&m->lock);
     bool has_pool = wanted->volumes.len == 0 && !network_is_bridge(wanted->network) &&
                     m->pool.per_image > 0 && is_pool_image(m, wanted->image_name);
     bool found = has_pool && has_any(m, wanted->image_name);
     if (has_pool && !found)
-        count_miss(m);
+        note_empty(m, ret_missed);
     (void)pthread_mutex_unlock(&m->lock);
     return found;
 }
@@ -113,19 +129,19 @@ static void move_to_end(struct manager *m, struct sandbox *s) {
 }
 
 /* With the lock held: 1 with its turn, 0 if there is none, or why the request is refused. */
-static int grab(struct manager *m, struct sandbox_record *wanted, struct sandbox **ret,
-                struct cay_error *err) {
+static int grab(struct manager *m, struct sandbox_record *wanted, bool *ret_missed,
+                struct sandbox **ret, struct cay_error *err) {
     struct sandbox *s = find_free(m, wanted);
     if (s == NULL) {
-        count_miss(m);
+        note_empty(m, ret_missed);
         return 0;
     }
     int r = change_check_room(m, s, wanted, err);
     if (r < 0)
         return r;
-    m->pool.asked_at = clock_ms();
     (void)pthread_cond_broadcast(&m->changed); /* one is missing now */
     m->pool.totals.hits++;
+    current_period(&m->pool)->hits++;
     turn_begin(m, s);
     put_on(s, wanted);
     move_to_end(m, s);
@@ -170,8 +186,8 @@ static int finish(struct manager *m, struct sandbox *s, const struct sandbox_rec
     return r;
 }
 
-int pool_take(struct manager *m, const struct sandbox_record *request, struct sandbox_record *ret,
-              struct cay_error *err) {
+int pool_take(struct manager *m, const struct sandbox_record *request, bool *ret_missed,
+              struct sandbox_record *ret, struct cay_error *err) {
     struct sandbox_record wanted = {0};
     struct sandbox *s = NULL;
     if (request->pooled)
@@ -179,12 +195,12 @@ int pool_take(struct manager *m, const struct sandbox_record *request, struct sa
     int r = request_complete(m, request, &wanted, err);
     if (r < 0)
         return r;
-    bool possible = is_worth_a_look(m, &wanted) && look_up_image(m, &wanted) == 0;
+    bool possible = is_worth_a_look(m, &wanted, ret_missed) && look_up_image(m, &wanted) == 0;
     if (possible) {
         (void)pthread_mutex_lock(&m->lock);
         r = table_check_open(m, err);
         if (r == 0)
-            r = grab(m, &wanted, &s, err);
+            r = grab(m, &wanted, ret_missed, &s, err);
         (void)pthread_mutex_unlock(&m->lock);
     }
     if (s != NULL) {
@@ -335,10 +351,14 @@ static const struct sandbox_record *find_missing(struct manager *m, const struct
     return NULL;
 }
 
-/* With the lock held: when the next one may be made. */
-static int64_t next_make(const struct manager *m, int64_t missing_since) {
-    int64_t at = MIN(m->pool.asked_at + QUIET_MS, missing_since + PATIENCE_MS);
-    return MAX(at, m->pool.retry_ms > 0 ? m->pool.retry_at : 0);
+/* With the lock held: when the next one may be made. While requests keep coming the pool stays
+ * short of some, and is filled without further pauses. */
+static int64_t next_make(struct manager *m, bool is_missing) {
+    if (!is_missing)
+        m->pool.missing_since = 0;
+    else if (m->pool.missing_since == 0)
+        m->pool.missing_since = clock_ms();
+    return MAX(m->pool.missing_since + LAG_MS, m->pool.retry_ms > 0 ? m->pool.retry_at : 0);
 }
 
 /* One that ended, or was stopped: nobody can take it. */
@@ -353,17 +373,14 @@ static bool has_dead(const struct manager *m) {
  * new look at everything. */
 static const struct sandbox_record *await_work(struct manager *m, const struct targets *t,
                                                int64_t look_at) {
-    int64_t missing_since = 0;
     while (!m->closing && !m->pool.is_changed && clock_ms() < look_at) {
         if (has_dead(m))
             return NULL;
         const struct sandbox_record *missing = find_missing(m, t);
-        if (missing != NULL && missing_since == 0)
-            missing_since = clock_ms();
-        int64_t at = missing == NULL ? look_at : MIN(next_make(m, missing_since), look_at);
-        if (missing != NULL && clock_ms() >= at)
+        int64_t make_at = next_make(m, missing != NULL);
+        if (missing != NULL && clock_ms() >= make_at)
             return missing;
-        table_wait(m, at);
+        table_wait(m, missing == NULL ? look_at : MIN(make_at, look_at));
     }
     return NULL;
 }
@@ -426,6 +443,13 @@ int manager_set_pool(struct manager *m, size_t per_image, const struct strv *ima
 
 void pool_total(const struct manager *m, struct manager_pool_totals *ret) {
     *ret = m->pool.totals;
+    for (size_t i = 0; i < POOL_PERIODS; i++) {
+        const struct pool_period *p = &m->pool.window[i];
+        if (clock_ms() / POOL_PERIOD_MS - p->number >= POOL_PERIODS)
+            continue;
+        ret->recent_hits += p->hits;
+        ret->recent_misses += p->misses;
+    }
     for (size_t i = 0; i < m->count; i++)
         ret->size += is_free(m->boxes[i]);
 }

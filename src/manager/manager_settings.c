@@ -18,6 +18,8 @@ int manager_configure(struct manager *m, const struct manager_limits *limits,
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     (void)pthread_mutex_lock(&m->lock);
     m->limits.max_sandboxes = limits->max_sandboxes;
+    m->limits.creating_max = limits->creating_max;
+    m->limits.queue_max = limits->queue_max;
     m->limits.idle_timeout_ms = limits->idle_timeout_ms;
     m->limits.cleanup_interval_ms = limits->cleanup_interval_ms;
     m->limits.stop_grace_ms = limits->stop_grace_ms;
@@ -27,6 +29,7 @@ int manager_configure(struct manager *m, const struct manager_limits *limits,
     m->limits.reserve_max_bytes = limits->reserve_max_bytes;
     struct sandbox_record before = m->defaults;
     m->defaults = next;
+    queue_wake(m);
     reaper_wake(m); /* its intervals may be shorter now */
     (void)pthread_mutex_unlock(&m->lock);
     sandbox_record_free(&before);
