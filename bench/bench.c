@@ -15,8 +15,8 @@
 
 static int usage(void) {
     (void)fprintf(stderr, "usage: cay-bench --programs DIR --scratch DIR [--trues DIR]\n"
-                          "                 [--peers FILE] [--latency-ms N] [--rate-ms N]\n"
-                          "                 [--density N] [--pause PID]...\n");
+                          "                 [--peers FILE] [--daemon STATE] [--latency-ms N]\n"
+                          "                 [--rate-ms N] [--density N] [--pause PID]...\n");
     return 2;
 }
 
@@ -26,15 +26,11 @@ static int to_number(const char *text, int64_t max, int64_t *ret) {
 
 static int parse(int argc, char **argv, struct bench_options *o) {
     static const struct option options[] = {
-        {"programs", required_argument, NULL, 'p'},
-        {"scratch", required_argument, NULL, 's'},
-        {"trues", required_argument, NULL, 't'},
-        {"peers", required_argument, NULL, 'e'},
-        {"latency-ms", required_argument, NULL, 'l'},
-        {"rate-ms", required_argument, NULL, 'r'},
-        {"density", required_argument, NULL, 'd'},
-        {"pause", required_argument, NULL, 'q'},
-        {0},
+        {"programs", required_argument, NULL, 'p'}, {"scratch", required_argument, NULL, 's'},
+        {"trues", required_argument, NULL, 't'},    {"peers", required_argument, NULL, 'e'},
+        {"daemon", required_argument, NULL, 'a'},   {"latency-ms", required_argument, NULL, 'l'},
+        {"rate-ms", required_argument, NULL, 'r'},  {"density", required_argument, NULL, 'd'},
+        {"pause", required_argument, NULL, 'q'},    {0},
     };
     int letter, r = 0;
     int64_t density = o->density;
@@ -47,6 +43,8 @@ static int parse(int argc, char **argv, struct bench_options *o) {
             o->trues = optarg;
         else if (letter == 'e')
             o->peers = optarg;
+        else if (letter == 'a')
+            o->daemon = optarg;
         else if (letter == 'l')
             r = to_number(optarg, 3600000, &o->latency_ms);
         else if (letter == 'r')

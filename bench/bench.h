@@ -20,6 +20,7 @@ struct bench_options {
     const char *trues;    /* folder with static-true and musl-true; either may be missing */
     const char *scratch;  /* an empty folder; sockets and the state folder go there */
     const char *peers;    /* file, see peers.h; or NULL */
+    const char *daemon;   /* state folder of a daemon that runs; or NULL */
     int64_t latency_ms;   /* time for all rows of the first table */
     int64_t rate_ms;      /* time for each cell of the second; 0: none */
     unsigned density;     /* idle sandboxes; 0: none */

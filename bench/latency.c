@@ -120,6 +120,12 @@ static int add_cay(struct bench *b, struct cay_error *err) {
         return error_set(err, CAY_NOT_FOUND, "'%s' is not built", cay);
     add_program(b, ROW_RUN, cay, run)->weight = 2;
     (void)add_program(b, ROW_RUN_BUSYBOX, cay, busybox);
+    if (b->options.daemon == NULL)
+        return 0;
+    const char *const prepared[] = {"run", "--state-dir", b->options.daemon,
+                                    "--",  "/bin/true",   NULL};
+    add_program(b, ROW_DAEMON, cay, prepared)->weight = 2;
+    add_program(b, ROW_DAEMON_GAP, cay, prepared)->gap_us = GAP_US;
     return 0;
 }
 

@@ -10,6 +10,8 @@
 #define ROW_VERSION      "cay version"
 #define ROW_RUN          "cay run -- /bin/true"
 #define ROW_RUN_BUSYBOX  "cay run -- busybox true"
+#define ROW_DAEMON       "cay run -- /bin/true, with a daemon"
+#define ROW_DAEMON_GAP   "the same, after 25 ms of idling"
 
 /* As bench/run names the peers. */
 #define PEER_BWRAP       "bwrap --unshare-all /bin/true"

@@ -120,6 +120,8 @@ void report_goals(struct bench *b) {
                true);
     goal_rate(b);
     goal_ratio(b, "cay run below bwrap --unshare-all", ROW_RUN, PEER_BWRAP, 1, false);
+    goal_ratio(b, "cay run with a daemon at most 4 times plain", ROW_DAEMON, ROW_PLAIN, 4, false);
+    goal_ratio(b, "bwrap at least 2 times cay run with a daemon", PEER_BWRAP, ROW_DAEMON, 2, true);
     goal_time(b, "start-up of cay below 1.5 ms", ROW_VERSION, 1500);
     goal_density(&b->density);
     goal_time(b, "exec in a running sandbox below 1 ms", ROW_EXEC, 1000);

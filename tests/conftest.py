@@ -2,8 +2,11 @@
 
 import atexit
 import os
+import re
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -12,7 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import support  # noqa: E402
 from runner.report import Report  # noqa: E402
-from support import clean_host, folder  # noqa: E402, F401
+from support import CAY, clean_host, folder, state_dir, until  # noqa: E402, F401
+
+DAEMON = []  # that runs beside the tests, if CAY_TEST_DAEMON asks for one
 
 
 def pytest_configure(config):
@@ -31,3 +36,27 @@ def pytest_configure(config):
         plugin = Report(report)
         config.pluginmanager.register(plugin)
         support.note_retry = plugin.retried
+    if os.environ.get("CAY_TEST_DAEMON"):
+        start_daemon()
+
+
+def start_daemon():
+    """One that serves the state folder of the tests, so that `cay run` takes its sandboxes from there."""
+    daemon = subprocess.Popen([CAY.parent / "cayd", "--state-dir", state_dir()], stdin=subprocess.DEVNULL)
+    DAEMON.append(daemon)
+    atexit.register(daemon.wait)
+    atexit.register(daemon.terminate)
+    run = [CAY, "run", "--verbose", "--", "true"]
+    assert until(lambda: b"prepared by" in subprocess.run(run, capture_output=True, stdin=subprocess.DEVNULL).stderr)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many sandboxes came from the daemon."""
+    if not DAEMON:
+        return
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(str(state_dir() / "daemon/cay.sock"))
+        s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        page = b"".join(iter(lambda: s.recv(65536), b"")).decode()
+    count = sum(int(n) for n in re.findall(r"cay_prepared_total\{[^}]*\} (\d+)", page))
+    terminalreporter.write_line(f"prepared by the daemon: {count}")

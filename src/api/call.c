@@ -8,6 +8,7 @@
 #include "api/events_socket.h"
 #include "api/health.h"
 #include "api/metrics.h"
+#include "api/metrics_page.h"
 #include "api/openapi.h"
 #include "api/preview.h"
 #include "api/prometheus.h"
@@ -317,6 +318,8 @@ static int metrics(struct call *c, struct cay_error *err) {
     c->answer.type = PROMETHEUS_CONTENT_TYPE;
     metrics_write(&c->answer.body, c->manager, c->interpreters, c->sees_metrics ? NULL : &c->caller,
                   tables, ARRAY_LEN(tables));
+    if (c->lender != NULL)
+        metrics_page_prepared(&c->answer.body, c->lender);
     return 0;
 }
 

@@ -15,6 +15,7 @@ struct builds;
 struct contexts;
 struct image_ops;
 struct interpreters;
+struct lender;
 struct manager;
 struct operation;
 struct outputs;
@@ -66,6 +67,7 @@ struct call {
     struct builds *builds;
     struct contexts *contexts;         /* NULL: there are none */
     struct interpreters *interpreters; /* NULL: there are none */
+    struct lender *lender;             /* NULL: there are no prepared sandboxes */
     struct outputs *outputs;           /* NULL: there are none */
     struct target target;
     char *uri;                    /* as it was sent */

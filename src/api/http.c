@@ -179,6 +179,7 @@ static void *new_request(void *cls, const char *uri, struct MHD_Connection *conn
     q->call.contexts = q->http->options.contexts;
     q->call.outputs = q->http->options.outputs;
     q->call.interpreters = q->http->options.interpreters;
+    q->call.lender = q->http->options.lender;
     q->call.method = "";
     http_keep_public_url(q);
     q->call.is_tls = port->is_tcp && q->http->options.tls->cert != NULL;

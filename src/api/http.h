@@ -15,6 +15,7 @@ struct outputs;
 struct http;
 struct image_ops;
 struct interpreters;
+struct lender;
 struct manager;
 struct tls;
 
@@ -39,6 +40,7 @@ struct http_options {
     struct contexts *contexts; /* NULL: there are none */
     struct outputs *outputs;   /* the same */
     struct interpreters *interpreters;
+    struct lender *lender; /* NULL: there are no prepared sandboxes */
 };
 
 /* Serves from threads of its own. What options point to must stay. */

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/path.h"
 #include "manager/interpreters.h"
+#include "manager/lender.h"
 #include "manager/manager.h"
 
 void metrics_page_build(struct buf *out) {
@@ -150,6 +151,23 @@ void metrics_page_python(struct buf *out, struct interpreters *python) {
                        (double)t.dropped);
     prometheus_gauge(out, "cay_python_hit_ratio", "Hits of hits and misses; 0 before the first.",
                      tries > 0 ? (double)t.hits / tries : 0);
+}
+
+/* ---- prepared sandboxes ---- */
+
+void metrics_page_prepared(struct buf *out, struct lender *lender) {
+    static const char name[] = "cay_prepared_total";
+    const struct prometheus_label command[] = {{"kind", "command"}, {NULL, NULL}};
+    const struct prometheus_label program[] = {{"kind", "python"}, {NULL, NULL}};
+    struct lender_totals t;
+    lender_total(lender, &t);
+    prometheus_family(out, name, "counter",
+                      "Prepared sandboxes that were handed to cay run and cay python.");
+    prometheus_sample(out, name, command, (double)t.commands);
+    prometheus_sample(out, name, program, (double)t.programs);
+    prometheus_counter(out, "cay_prepared_refused_total",
+                       "Requests for a prepared sandbox that were refused.", (double)t.refused);
+    prometheus_gauge(out, "cay_prepared_running", "Prepared sandboxes in use.", (double)t.running);
 }
 
 /* ---- this process ---- */

@@ -3,6 +3,7 @@
 
 struct buf;
 struct interpreters;
+struct lender;
 struct key;
 struct manager;
 
@@ -13,5 +14,7 @@ void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key
 void metrics_page_space(struct buf *out, struct manager *m);
 /* Warm interpreters, and the sandboxes in which they wait. */
 void metrics_page_python(struct buf *out, struct interpreters *python);
+/* Sandboxes of `cay run` and `cay python` that came from here. */
+void metrics_page_prepared(struct buf *out, struct lender *lender);
 /* This process, by the names that Prometheus' own libraries use. */
 void metrics_page_process(struct buf *out);

@@ -1,8 +1,10 @@
 #include "cli/fresh.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "image/alias.h"
+#include "lib/engine.h"
 
 const char *const fresh_tiers[] = {"auto", "full", "rootless", "basic", NULL};
 const char *const fresh_pulls[] = {"auto", "missing", "always", "never", NULL};
@@ -14,6 +16,24 @@ bool fresh_is_host(const char *image) {
 const char *fresh_tier(int chosen, const struct config *config) {
     const char *tier = chosen != 0 ? fresh_tiers[chosen] : config->sandbox.tier;
     return str_equal(tier, fresh_tiers[0]) ? NULL : tier;
+}
+
+bool fresh_take_prepared(const struct verb_common *common, const struct config *config,
+                         const char *engine, bool no_daemon, const struct cay_spec *spec,
+                         const struct prepared_wish *wish, cay_sandbox **ret) {
+    struct cay_error why = {0};
+    int r = no_daemon ? error_set(&why, CAY_UNSUPPORTED, "--no-daemon")
+            : !config->sandbox.use_daemon
+                ? error_set(&why, CAY_UNSUPPORTED, "sandbox.use_daemon is false")
+            : !str_equal(engine, "native")
+                ? error_set(&why, CAY_UNSUPPORTED, "the engine is not native")
+                : sandbox_take_prepared(common->state_dir, spec, wish, ret, &why);
+    if (r == 0)
+        log_event(LOG_LEVEL_DEBUG, "sandbox prepared by the daemon", "id", "%s",
+                  cay_sandbox_id(*ret));
+    else
+        log_event(LOG_LEVEL_DEBUG, "sandbox made by this process", "why", "%s", why.message);
+    return r == 0;
 }
 
 int fresh_ensure_image(const struct verb_common *common, const struct config *config,

@@ -11,6 +11,14 @@ extern const char *const fresh_tiers[], *const fresh_pulls[];
 
 bool fresh_is_host(const char *image);
 
+struct prepared_wish;
+/* Takes a sandbox that the daemon has prepared, unless --no-daemon or the configuration forbids it;
+ * false: it has to be made here. wish is NULL for commands. --verbose tells which way it went, and
+ * why. */
+bool fresh_take_prepared(const struct verb_common *common, const struct config *config,
+                         const char *engine, bool no_daemon, const struct cay_spec *spec,
+                         const struct prepared_wish *wish, cay_sandbox **ret);
+
 /* The least isolation that is acceptable: as chosen (an index into fresh_tiers), else as
  * configured; NULL: by privilege. */
 const char *fresh_tier(int chosen, const struct config *config);

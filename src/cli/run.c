@@ -26,7 +26,7 @@ struct run_options {
     int tier;    /* index into fresh_tiers; 0: by privilege */
     int profile; /* index into profiles */
     int pull;    /* index into fresh_pulls; 0: as configured */
-    bool interactive, tty, read_only, timings, guard;
+    bool interactive, tty, read_only, timings, guard, no_daemon;
 };
 
 static const char *const profiles[] = {"strict", "build", NULL};
@@ -142,6 +142,9 @@ static const struct opt options[] = {
     {.name = "guard",
      OPT_TO_FLAG(struct run_options, guard),
      .help = "refuse command lines that look like an accident (rm -rf /)"},
+    {.name = "no-daemon",
+     OPT_TO_FLAG(struct run_options, no_daemon),
+     .help = "make the sandbox in this process even if the daemon has prepared one"},
     {.name = "timings",
      OPT_TO_FLAG(struct run_options, timings),
      .help = "print how long each phase took"},
@@ -282,6 +285,9 @@ static int start(struct run *r, int argc) {
     if (code < 0)
         return code;
     struct cay_spec spec = make_spec(r);
+    if (fresh_take_prepared(&r->o->common, r->config, engine_name(r), r->o->no_daemon, &spec, NULL,
+                            &r->box))
+        return 0;
     int64_t begin = clock_us();
     code = cay_engine_open_as(engine_name(r), r->o->common.state_dir, &r->engine, &r->err);
     r->open_us = clock_us() - begin;

@@ -85,6 +85,7 @@ struct config {
     struct {
         bool use_sandbox;
         bool allow_host_execution; /* use_sandbox may be false */
+        bool use_daemon;           /* for throw-away sandboxes, where one runs */
         const char *image;
         const char *work_dir;
         uint64_t memory; /* bytes */

@@ -134,6 +134,8 @@ static const struct config_key keys[] = {
     {"sandbox", "allow_host_execution", CONFIG_BOOL, CONFIG_TRUSTED, "false",
      FIELD(sandbox.allow_host_execution),
      .help = "accept use_sandbox = false: commands have no walls and all of the caller's rights"},
+    {"sandbox", "use_daemon", CONFIG_BOOL, CONFIG_HARMLESS, "true", FIELD(sandbox.use_daemon),
+     .help = "let 'cay run' and 'cay python' take a sandbox that a running daemon has prepared"},
     {"sandbox", "image", CONFIG_STRING, CONFIG_NARROWS, "host", FIELD(sandbox.image),
      .check = check_not_empty, .is_narrower = image_is_narrower,
      .help = "image of new sandboxes; host is the host's own /usr, read-only"},

@@ -147,6 +147,21 @@ static int start_interpreters(struct front *f, struct cay_error *err) {
     return r < 0 ? r : front_set_interpreters(f, f->config, err);
 }
 
+/* Where throw-away sandboxes can be had at all. What cannot be prepared is made by the clients. */
+static void start_lender(struct front *f) {
+    const struct settings *s = f->options->settings;
+    struct cay_error err;
+    const struct lender_options options = {.engine = f->engine,
+                                           .interpreters = f->interpreters,
+                                           .place = f->place,
+                                           .owner = s->is_root ? 0 : getuid()};
+    if (!s->is_root || s->engine != ENGINE_NATIVE || f->place.mount_ns == 0)
+        return;
+    if (lender_open(&options, &f->lender, &err) < 0)
+        log_event(LOG_LEVEL_WARN, "no sandboxes are prepared for cay run", "why", "%s",
+                  err.message);
+}
+
 static int start_http(struct front *f, struct cay_error *err) {
     const struct settings *s = f->options->settings;
     struct http_options options = {
@@ -162,6 +177,7 @@ static int start_http(struct front *f, struct cay_error *err) {
         .contexts = f->contexts,
         .outputs = f->outputs,
         .interpreters = f->interpreters,
+        .lender = f->lender,
     };
     return http_start(&options, &f->http, err);
 }
@@ -176,6 +192,8 @@ static int tie_to(pid_t supervisor, struct cay_error *err) {
 
 static int start(struct front *f, struct cay_error *err) {
     raise_descriptor_limit();
+    /* While there is one thread; without /proc there are no prepared sandboxes. */
+    (void)prepared_look_around(&f->place, err);
     int r = drop(f->options->settings, err);
     if (r == 0)
         r = tie_to(f->options->supervisor, err); /* changing ids would untie it */
@@ -192,6 +210,8 @@ static int start(struct front *f, struct cay_error *err) {
         r = start_manager(f, err);
     if (r == 0)
         r = start_interpreters(f, err);
+    if (r == 0)
+        start_lender(f);
     if (r == 0)
         r = front_watch_start(f, err);
     if (r == 0)
@@ -247,12 +267,14 @@ static struct end serve(struct front *f) {
 static void finish(struct front *f, struct end end) {
     int64_t deadline = clock_ms() + end.wait_ms;
     http_drain(f->http, end.has_successor);
+    lender_stop(f->lender);
     (void)http_settle(f->http, MAX(end.wait_ms - CHANGES_MS, (int64_t)0));
     http_end_runs();
     front_watch_stop(f);
     manager_drain(f->manager, MAX(deadline - clock_ms(), (int64_t)0));
     if (!http_wait(f->http, MAX(deadline - clock_ms(), (int64_t)ANSWER_MS)))
         return;
+    lender_close(f->lender, deadline - clock_ms());
     interpreters_free(f->interpreters);
     f->engine->ops->close(f->engine);
     f->other->ops->close(f->other);

@@ -10,6 +10,7 @@
 #include "daemon/egress.h"
 #include "daemon/front.h"
 #include "manager/interpreters.h"
+#include "manager/lender.h"
 #include "manager/manager.h"
 
 /* The thread that looks whether all is well: front_watch.c. */
@@ -32,6 +33,8 @@ struct front {
     struct contexts *contexts;
     struct outputs *outputs;
     struct interpreters *interpreters;
+    struct prepared_place place; /* where sandboxes come from */
+    struct lender *lender;       /* NULL: there are no prepared ones */
     struct egress_link egress;
     struct front_watch watch;
     pthread_rwlock_t config_lock;

@@ -53,6 +53,25 @@ struct engine_health {
     struct cay_error err; /* of the last ping; CAY_OK: it was answered well, or there was none */
 };
 
+/* Hears of a throw-away sandbox, in a thread of the engine, which must not be called from there.
+ * started comes once, before ended, with its id and a file with a line "oom_kill N", the number of
+ * kills for want of memory; that is -1 if there is none, and not the watcher's to close. ended
+ * comes once; err says why it never began, or that the engine died; else its code is CAY_OK.
+ * Nothing comes after once_end. */
+struct engine_watcher {
+    void (*started)(void *user, const char *id, int counter);
+    void (*ended)(void *user, bool oom_killed, const struct cay_error *err);
+    void *user;
+};
+
+/* What a client says about a throw-away sandbox beside its spec. */
+struct engine_once {
+    const struct sandbox_spec *spec;
+    unsigned ready;          /* how many of this kind to keep ready from now on; 0: as it is */
+    bool wants_counter;      /* for the watcher */
+    const char *fingerprint; /* of the host image that it must have; NULL: any */
+};
+
 struct engine_ops {
     /* Starts a sandbox that stays: spec->id names it. Its files are made if it has none yet. image
      * is the id of an image in the store, "" for the host image. listener stays open here. */
@@ -77,8 +96,15 @@ struct engine_ops {
     /* A throw-away sandbox of the host image with every wall: its cay-init serves the other end of
      * connection, which stays open here, and ends with it. Does not wait; *ret_tag is to be given
      * to once_end. Both are NULL where an engine has none. */
-    int (*once)(struct engine *e, const struct sandbox_spec *spec, int connection,
-                uint64_t *ret_tag, struct cay_error *err);
+    int (*once)(struct engine *e, const struct engine_once *once, int connection, uint64_t *ret_tag,
+                struct cay_error *err);
+    /* Has the watcher hear of it, also of what happened before. It is copied. */
+    void (*once_watch)(struct engine *e, uint64_t tag, const struct engine_watcher *watcher);
+    /* Waits until it runs: its id. */
+    int (*once_wait)(struct engine *e, uint64_t tag, char ret_id[static ID_SIZE],
+                     struct cay_error *err);
+    /* Kills it and does not wait; once_end is still needed. */
+    void (*once_kill)(struct engine *e, uint64_t tag);
     /* Ends it, if it has not. With ret_oom it waits until everything is gone, and tells whether it
      * ran out of memory; fails with the reason if it was never started. */
     int (*once_end)(struct engine *e, uint64_t tag, bool *ret_oom, struct cay_error *err);

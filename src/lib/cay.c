@@ -22,6 +22,7 @@
 #include "lib/command.h"
 #include "lib/egress.h"
 #include "lib/engine.h"
+#include "lib/prepared.h"
 #include "lib/python.h"
 #include "lib/throwaway.h"
 #include "version.h"
@@ -39,6 +40,7 @@ struct cay_engine {
 struct cay_sandbox {
     struct native_box *box;   /* or a container */
     struct throwaway *docker; /* that this has made; else NULL */
+    struct prepared prepared; /* or one of the daemon's */
     int64_t start_us;         /* how long that took */
     struct image image;       /* of the store; IMAGE_NONE: the host image */
     struct cay_image_config config;
@@ -326,6 +328,7 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
     if (box == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     box->proxy = EGRESS_PROXY_NONE;
+    box->prepared = PREPARED_NONE;
     int r = take_image(engine, in->image, box, err);
     if (r == 0)
         r = take_user(in->user, box, err);
@@ -345,6 +348,36 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
     return 0;
 }
 
+/* It has no proxy, no volume and no image of the store. */
+int sandbox_take_prepared(const char *state_dir, const struct cay_spec *spec,
+                          const struct prepared_wish *wish, cay_sandbox **ret,
+                          struct cay_error *why) {
+    _cleanup_(freep) cay_sandbox *box = calloc(1, sizeof *box);
+    if (box == NULL)
+        return error_set(why, CAY_RESOURCE_EXHAUSTED, "no memory");
+    box->proxy = EGRESS_PROXY_NONE;
+    box->prepared = PREPARED_NONE;
+    box->connection = -1;
+    int r = take_image(NULL, "host", box, why);
+    if (r == 0)
+        r = take_user(spec->user, box, why);
+    if (r == 0)
+        r = prepared_take(state_dir, spec, wish, &box->prepared, why);
+    if (r < 0)
+        return r;
+    box->connection = TAKE_FD(box->prepared.connection);
+    memcpy(box->spec.id, box->prepared.id, sizeof box->spec.id);
+    (void)snprintf(box->spec.hostname, sizeof box->spec.hostname, "%s",
+                   spec->name != NULL ? spec->name : box->spec.id);
+    box->tier = tier_name(TIER_FULL);
+    *ret = TAKE_PTR(box);
+    return 0;
+}
+
+const struct prepared *sandbox_prepared(const cay_sandbox *box) {
+    return box->prepared.control >= 0 ? &box->prepared : NULL;
+}
+
 const struct cay_image_config *cay_sandbox_image(const cay_sandbox *box) {
     return &box->config;
 }
@@ -357,6 +390,7 @@ void cay_sandbox_destroy(cay_sandbox *box) {
     if (box == NULL)
         return;
     fd_close(&box->connection);
+    prepared_drop(&box->prepared);
     if (box->box != NULL)
         (void)native_box_destroy(box->box);
     if (box->docker != NULL) /* else it is removed when the engine is closed, or by the next */
@@ -395,11 +429,32 @@ static void fill_result(const cay_sandbox *box, struct cay_result *ret) {
         ret->oom_killed = ret->signal == SIGKILL && throwaway_oom_killed(box->docker, box->spec.id);
         return;
     }
+    if (box->prepared.control >= 0) {
+        ret->phases.start_us = box->prepared.start_us;
+        return;
+    }
     const struct native_phases *p = native_box_phases(box->box);
     ret->phases.prepare_us = p->prepare_us;
     ret->phases.root_us = p->root_us;
     ret->phases.start_us = p->start_us;
     ret->oom_killed = native_box_oom_killed(box->box);
+}
+
+/* A command that ended leaves its prepared sandbox to the daemon to remove. One that was not found
+ * keeps its error; one that was cut off gets that of the daemon. */
+static int finish(cay_sandbox *box, int r, struct cay_result *ret, struct cay_error *err) {
+    struct cay_error failure;
+    fill_result(box, ret);
+    if (box->prepared.control < 0 || box->connection >= 0)
+        return r;
+    if (ret->exit_code != 125 && prepared_oom_killed(&box->prepared, &ret->oom_killed) == 0)
+        return r;
+    int ended = prepared_wait(&box->prepared, &ret->oom_killed, &failure);
+    if (r < 0 && ended < 0 && ret->exit_code == 125) {
+        *err = failure;
+        return ended;
+    }
+    return r;
 }
 
 int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_result *ret,
@@ -410,8 +465,7 @@ int cay_sandbox_exec(cay_sandbox *box, const struct cay_exec *exec, struct cay_r
         return r;
     const struct command_defaults defaults = defaults_of(box);
     r = command_exec(&box->connection, exec, &defaults, ret, err);
-    fill_result(box, ret);
-    return r;
+    return finish(box, r, ret, err);
 }
 
 int cay_sandbox_python(cay_sandbox *box, const struct cay_python *python,
@@ -423,8 +477,7 @@ int cay_sandbox_python(cay_sandbox *box, const struct cay_python *python,
         return r;
     const struct command_defaults defaults = defaults_of(box);
     r = python_exec(&box->connection, python, exec, &defaults, ret, err);
-    fill_result(box, &ret->run);
-    return r;
+    return finish(box, r, &ret->run, err);
 }
 
 int cay_sandbox_program(cay_sandbox *box, const struct cay_program *code,
@@ -436,8 +489,7 @@ int cay_sandbox_program(cay_sandbox *box, const struct cay_program *code,
         return r;
     const struct command_defaults defaults = defaults_of(box);
     r = code_exec(&box->connection, code, exec, &defaults, ret, err);
-    fill_result(box, &ret->program.run);
-    return r;
+    return finish(box, r, &ret->program.run, err);
 }
 
 void cay_result_free(struct cay_result *result) {

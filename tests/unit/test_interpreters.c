@@ -18,9 +18,9 @@
 #include "lib/python_freeze.h"
 #include "manager/interpreters_internal.h"
 
-static int refuse_once(struct engine *e, const struct sandbox_spec *spec, int connection,
+static int refuse_once(struct engine *e, const struct engine_once *once, int connection,
                        uint64_t *ret_tag, struct cay_error *err) {
-    (void)e, (void)spec, (void)connection;
+    (void)e, (void)once, (void)connection;
     *ret_tag = 1;
     return error_set(err, CAY_UNSUPPORTED, "no sandbox today");
 }

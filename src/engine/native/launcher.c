@@ -27,9 +27,13 @@ enum { QUIET_MS = 1 };
 
 /* ---- answers ---- */
 
-static void answer(struct launcher *l, const struct launcher_answer *a) {
-    if (fd_send(l->client, a, sizeof *a, NULL, 0) < 0)
+static void answer_with(struct launcher *l, const struct launcher_answer *a, int fd) {
+    if (fd_send(l->client, a, sizeof *a, &fd, fd >= 0 ? 1 : 0) < 0)
         l->hung_up = true;
+}
+
+static void answer(struct launcher *l, const struct launcher_answer *a) {
+    answer_with(l, a, -1);
 }
 
 static void answer_failure(struct launcher *l, uint64_t tag, const struct cay_error *err) {
@@ -48,7 +52,9 @@ static void handle_start(struct launcher *l, const struct launcher_request *r, c
     }
     struct launcher_answer a = {.event = LAUNCHER_STARTED, .tag = r->tag, .pid = s->pid};
     memcpy(a.id, s->spec.id, ID_SIZE);
-    answer(l, &a);
+    if (r->wants_counter != 0)
+        (void)cgroup_keep_counters(&s->cgroup); /* without, its end tells */
+    answer_with(l, &a, r->wants_counter != 0 ? s->cgroup.oom : -1);
 }
 
 static void handle_end(struct launcher *l, uint64_t tag) {
@@ -125,8 +131,8 @@ static void handle_ended(struct launcher *l, struct slot *s, int status) {
         s->oom_before = kills;
     }
     memcpy(a.id, s->spec.id, ID_SIZE);
-    bool leased = s->state == SLOT_LEASED;
-    if (slot_recycle(s) < 0)
+    bool leased = s->state == SLOT_LEASED, discarded = s->state == SLOT_DISCARDED;
+    if (slot_recycle(s) < 0 || discarded) /* its trees may be of an old image */
         launcher_free_slot(l, s);
     if (leased)
         answer(l, &a);

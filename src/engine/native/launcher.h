@@ -20,6 +20,7 @@
 
 #include "engine/engine.h"
 #include "engine/spec.h"
+#include "image/host.h"
 
 struct cay_error;
 struct native;
@@ -50,13 +51,21 @@ enum launcher_op {
 };
 
 enum { LAUNCHER_CONNECTION = 1, LAUNCHER_LISTENER = 2 }; /* bits of `fds`, in this order */
+enum { LAUNCHER_READY_MAX = 64 };
 
 struct launcher_request {
     uint32_t op;
     uint32_t fds;
-    uint64_t tag;             /* chosen by the client, comes back in every answer */
-    char image[HEX_SIZE];     /* id in the store; "" is the host image */
-    struct sandbox_spec spec; /* START and KEEP; its mounts follow */
+    uint64_t tag;         /* chosen by the client, comes back in every answer */
+    char image[HEX_SIZE]; /* id in the store; "" is the host image */
+    /* START: send a descriptor with STARTED, if the kernel counts: a file of cgroup with a line
+     * "oom_kill N", N being how often it killed for want of memory. 0 or 1. */
+    uint32_t wants_counter;
+    /* START: how many sandboxes of this kind to keep ready from now on; 0 changes nothing. */
+    uint32_t ready;
+    /* START: the host image that the client would use; an older one is replaced. "": any. */
+    char fingerprint[HOST_FINGERPRINT_SIZE];
+    struct sandbox_spec spec;                  /* START and KEEP; its mounts follow */
     struct mount_spec mounts[SPEC_MOUNTS_MAX]; /* as many as there are; the length tells */
 };
 

@@ -50,7 +50,8 @@ static bool start_is_sane(const struct launcher_request *r, size_t len) {
         if (!mount_is_sane(&r->mounts[i]) || (r->mounts[i].named && r->op == LAUNCHER_START))
             return false;
     if (r->op == LAUNCHER_START)
-        return r->fds != 0 && r->image[0] == '\0';
+        return r->fds != 0 && r->image[0] == '\0' && r->ready <= LAUNCHER_READY_MAX &&
+               r->wants_counter <= 1 && is_text(r->fingerprint, sizeof r->fingerprint);
     return r->fds == LAUNCHER_LISTENER && r->spec.id[0] != '\0' &&
            is_text(r->image, sizeof r->image) && (r->image[0] == '\0' || hex_is_valid(r->image));
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/str.h"
 #include "engine/native/enter.h"
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
@@ -315,6 +316,35 @@ static struct slot *start_ready(struct launcher *l, const struct launcher_reques
     return s;
 }
 
+/* The host has changed: what was made of its old image fits nobody any more. Sandboxes that run
+ * keep it, and so does the lock that protects it from being removed, which stays open. */
+static void renew_image(struct launcher *l) {
+    fd_close(&l->n->image.root_fd);
+    l->n->image = HOST_IMAGE_NONE;
+    for (size_t i = 0; i < l->slot_count; i++)
+        if (l->slots[i].state == SLOT_READY)
+            slot_discard(&l->slots[i]);
+        else if (l->slots[i].state == SLOT_IDLE || l->slots[i].state == SLOT_LEASED)
+            slot_drop_image(&l->slots[i]);
+}
+
+static bool has_image(const struct launcher *l, const char *fingerprint) {
+    return fingerprint[0] == '\0' || l->n->image.root_fd < 0 ||
+           str_equal(l->n->image.fingerprint, fingerprint);
+}
+
+/* From now on sandboxes like this one are made ahead. */
+static void keep_ready(struct launcher *l, unsigned count, const struct sandbox_spec *spec) {
+    if (count == 0 || spec->mount_count > 0 || spec->read_only || spec->hostname[0] != '\0')
+        return;
+    l->ready = count;
+    l->defaults = *spec;
+    l->defaults.id[0] = '\0';
+    for (size_t i = 0; i < l->slot_count; i++)
+        if (l->slots[i].state == SLOT_READY && !slot_fits(&l->slots[i], &l->defaults))
+            slot_discard(&l->slots[i]);
+}
+
 int launcher_start(struct launcher *l, const struct launcher_request *r, const int *fds,
                    struct slot **ret, struct cay_error *err) {
     struct sandbox_spec spec = r->spec;
@@ -325,6 +355,8 @@ int launcher_start(struct launcher *l, const struct launcher_request *r, const i
     int code = spec_finish(&spec, &l->host, err);
     if (code < 0)
         return code;
+    if (!has_image(l, r->fingerprint))
+        renew_image(l);
     struct slot *s = start_ready(l, r, fds, &spec);
     code = s != NULL ? 0 : start_idle(l, r, fds, &spec, &s, err);
     if (code < 0)
@@ -332,6 +364,7 @@ int launcher_start(struct launcher *l, const struct launcher_request *r, const i
     s->state = SLOT_LEASED;
     s->tag = r->tag;
     s->leased_ms = clock_ms();
+    keep_ready(l, r->ready, &spec);
     *ret = s;
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "engine/native/native_engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -170,6 +171,14 @@ static bool add_once(struct native_engine *n, struct once *o) {
 }
 
 /* With the lock held. */
+static struct once *find_once(const struct native_engine *n, uint64_t tag) {
+    struct once *o = n->onces;
+    while (o != NULL && o->tag != tag)
+        o = o->next;
+    return o;
+}
+
+/* With the lock held. */
 static struct once *take_once(struct native_engine *n, uint64_t tag) {
     struct once **at = &n->onces;
     while (*at != NULL && (*at)->tag != tag)
@@ -180,43 +189,97 @@ static struct once *take_once(struct native_engine *n, uint64_t tag) {
     return o;
 }
 
-static int engine_once(struct engine *e, const struct sandbox_spec *spec, int connection,
+static struct launcher_request *once_request(const struct engine_once *once,
+                                             struct cay_error *err) {
+    const struct sandbox_spec *spec = once->spec;
+    struct launcher_request *r = native_new_request(LAUNCHER_START, spec, err);
+    if (r == NULL)
+        return NULL;
+    r->fds = LAUNCHER_CONNECTION;
+    r->ready = once->ready;
+    r->wants_counter = once->wants_counter;
+    if (once->fingerprint != NULL)
+        (void)snprintf(r->fingerprint, sizeof r->fingerprint, "%s", once->fingerprint);
+    if (spec->mount_count > 0)
+        memcpy(r->mounts, spec->mounts, spec->mount_count * sizeof r->mounts[0]);
+    return r;
+}
+
+static int engine_once(struct engine *e, const struct engine_once *once, int connection,
                        uint64_t *ret_tag, struct cay_error *err) {
     struct native_engine *n = native_of(e);
-    if (spec->mount_count > SPEC_MOUNTS_MAX)
+    if (once->spec->mount_count > SPEC_MOUNTS_MAX)
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
-    _cleanup_(freep) struct launcher_request *r = native_new_request(LAUNCHER_START, spec, err);
+    _cleanup_(freep) struct launcher_request *r = once_request(once, err);
     _cleanup_(freep) struct once *o = calloc(1, sizeof *o);
     if (r == NULL || o == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    o->counter = -1;
     if (!add_once(n, o))
         return native_unavailable(n, err);
-    r->tag = *ret_tag = o->tag;
-    r->fds = LAUNCHER_CONNECTION;
-    if (spec->mount_count > 0)
-        memcpy(r->mounts, spec->mounts, spec->mount_count * sizeof r->mounts[0]);
-    if (native_send(n, r, spec->mount_count, connection) == 0) {
-        (void)TAKE_PTR(o); /* the list's, until it is taken from there */
+    uint64_t tag = r->tag = *ret_tag = o->tag;
+    (void)TAKE_PTR(o); /* the list's, until it is taken from there */
+    if (native_send(n, r, once->spec->mount_count, connection) == 0)
         return 0;
-    }
     (void)pthread_mutex_lock(&n->lock);
-    (void)take_once(n, o->tag);
+    o = take_once(n, tag);
     (void)pthread_mutex_unlock(&n->lock);
     return native_unavailable(n, err);
 }
 
+static void engine_once_watch(struct engine *e, uint64_t tag,
+                              const struct engine_watcher *watcher) {
+    struct native_engine *n = native_of(e);
+    (void)pthread_mutex_lock(&n->lock);
+    struct once *o = find_once(n, tag);
+    if (o != NULL) {
+        o->watcher = *watcher;
+        if (o->started)
+            native_once_started(o);
+        if (o->ended)
+            native_once_ended(o);
+    }
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+static int engine_once_wait(struct engine *e, uint64_t tag, char ret_id[static ID_SIZE],
+                            struct cay_error *err) {
+    struct native_engine *n = native_of(e);
+    (void)pthread_mutex_lock(&n->lock);
+    const struct once *o = find_once(n, tag);
+    while (o != NULL && !o->started && !o->ended)
+        (void)pthread_cond_wait(&n->changed, &n->lock);
+    int r = 0;
+    if (o != NULL && o->started) {
+        memcpy(ret_id, o->id, ID_SIZE);
+    } else {
+        if (o != NULL)
+            *err = o->err;
+        r = o == NULL || err->code == CAY_OK ? native_unavailable(n, err) : -(int)err->code;
+    }
+    (void)pthread_mutex_unlock(&n->lock);
+    return r;
+}
+
+static void engine_once_kill(struct engine *e, uint64_t tag) {
+    struct cay_error ignored;
+    _cleanup_(freep) struct launcher_request *r =
+        native_new_request(LAUNCHER_END, &(struct sandbox_spec){0}, &ignored);
+    if (r == NULL)
+        return;
+    r->tag = tag;
+    (void)native_send(native_of(e), r, 0, -1); /* what is gone has ended */
+}
+
 static int engine_once_end(struct engine *e, uint64_t tag, bool *ret_oom, struct cay_error *err) {
     struct native_engine *n = native_of(e);
-    _cleanup_(freep) struct launcher_request *r =
-        native_new_request(LAUNCHER_END, &(struct sandbox_spec){0}, err);
-    if (r != NULL) {
-        r->tag = tag;
-        (void)native_send(n, r, 0, -1); /* what is gone has ended */
-    }
     (void)pthread_mutex_lock(&n->lock);
-    struct once *o = n->onces;
-    while (o != NULL && o->tag != tag)
-        o = o->next;
+    struct once *o = find_once(n, tag);
+    bool lives = o != NULL && !o->ended;
+    (void)pthread_mutex_unlock(&n->lock);
+    if (lives)
+        engine_once_kill(e, tag);
+    (void)pthread_mutex_lock(&n->lock);
     while (o != NULL && ret_oom != NULL && !o->ended)
         (void)pthread_cond_wait(&n->changed, &n->lock);
     o = take_once(n, tag);
@@ -228,6 +291,8 @@ static int engine_once_end(struct engine *e, uint64_t tag, bool *ret_oom, struct
         *err = o->err;
         result = -(int)err->code;
     }
+    if (o != NULL)
+        fd_close(&o->counter);
     free(o);
     return result;
 }
@@ -308,6 +373,9 @@ static const struct engine_ops ops = {
     .stats = engine_stats,
     .usage = engine_usage,
     .once = engine_once,
+    .once_watch = engine_once_watch,
+    .once_wait = engine_once_wait,
+    .once_kill = engine_once_kill,
     .once_end = engine_once_end,
     .archive = engine_archive,
     .unarchive = engine_unarchive,

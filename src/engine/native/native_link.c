@@ -31,14 +31,32 @@ static void tell_ended(const struct native_engine *n, const struct launcher_answ
         n->engine.ended(n->engine.user, &end);
 }
 
-static void note_once(struct native_engine *n, const struct launcher_answer *a) {
+void native_once_started(struct once *o) {
+    o->started = true;
+    if (o->watcher.started != NULL)
+        o->watcher.started(o->watcher.user, o->id, o->counter);
+}
+
+void native_once_ended(struct once *o) {
+    o->ended = true;
+    if (o->watcher.ended != NULL)
+        o->watcher.ended(o->watcher.user, o->oom_killed, &o->err);
+}
+
+static void note_once(struct native_engine *n, const struct launcher_answer *a, int *counter) {
     for (struct once *o = n->onces; o != NULL; o = o->next) {
-        if (o->tag != a->tag || a->event == LAUNCHER_STARTED)
+        if (o->tag != a->tag || o->ended)
             continue;
-        o->ended = true;
+        if (a->event == LAUNCHER_STARTED) {
+            memcpy(o->id, a->id, sizeof o->id);
+            o->counter = TAKE_FD(*counter);
+            native_once_started(o);
+            continue;
+        }
         o->oom_killed = a->event == LAUNCHER_ENDED && a->oom_killed != 0;
         if (a->event == LAUNCHER_FAILED)
             o->err = a->err;
+        native_once_ended(o);
     }
 }
 
@@ -51,11 +69,11 @@ static void note_pong(struct native_engine *n, const struct launcher_answer *a) 
     n->pinged.err = a->event == LAUNCHER_FAILED ? a->err : (struct cay_error){.code = CAY_OK};
 }
 
-static void hand_over(struct native_engine *n, const struct launcher_answer *a) {
+static void hand_over(struct native_engine *n, const struct launcher_answer *a, int *fd) {
     (void)pthread_mutex_lock(&n->lock);
     n->heard_at = clock_ms();
     note_pong(n, a);
-    note_once(n, a);
+    note_once(n, a, fd);
     for (struct call *c = n->calls; c != NULL; c = c->next)
         if (c->tag == a->tag && !c->done) {
             *c->answer = *a;
@@ -72,18 +90,25 @@ static void fail_all(struct native_engine *n) {
     n->ping_tag = 0;
     for (struct call *c = n->calls; c != NULL; c = c->next)
         c->done = true;
-    for (struct once *o = n->onces; o != NULL; o = o->next)
-        o->ended = true; /* they end with their launcher */
+    for (struct once *o = n->onces; o != NULL; o = o->next) {
+        if (o->ended)
+            continue;
+        (void)native_unavailable(n, &o->err); /* they end with their launcher */
+        native_once_ended(o);
+    }
     (void)pthread_cond_broadcast(&n->changed);
     (void)pthread_mutex_unlock(&n->lock);
 }
 
 /* What a launcher says is believed no further than it must be. */
-static bool receive(const struct native_engine *n, struct launcher_answer *a) {
+static bool receive(const struct native_engine *n, struct launcher_answer *a, int *ret_fd) {
     ssize_t got;
+    size_t count;
     do
-        got = recv(n->sock, a, sizeof *a, 0);
-    while (got < 0 && errno == EINTR);
+        got = fd_receive(n->sock, a, sizeof *a, ret_fd, 1, &count);
+    while (got == -EINTR);
+    if (count == 0)
+        *ret_fd = -1;
     if (got != (ssize_t)sizeof *a)
         return false;
     a->id[ID_SIZE - 1] = '\0';
@@ -97,11 +122,15 @@ static bool receive(const struct native_engine *n, struct launcher_answer *a) {
 static void *read_answers(void *arg) {
     struct native_engine *n = arg;
     struct launcher_answer a;
-    while (receive(n, &a))
+    int fd = -1;
+    while (receive(n, &a, &fd)) {
         if (a.event == LAUNCHER_KEPT_ENDED)
             tell_ended(n, &a);
         else
-            hand_over(n, &a);
+            hand_over(n, &a, &fd);
+        fd_close(&fd);
+    }
+    fd_close(&fd);
     fail_all(n);
     return NULL;
 }

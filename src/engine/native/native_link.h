@@ -9,8 +9,11 @@
 /* A throw-away sandbox, from asking for it to its once_end. */
 struct once {
     uint64_t tag;
-    bool ended, oom_killed;
-    struct cay_error err; /* why it never began */
+    bool started, ended, oom_killed;
+    char id[ID_SIZE];
+    struct cay_error err; /* why it never began, or ended with its launcher */
+    int counter;          /* -1: none */
+    struct engine_watcher watcher;
     struct once *next;
 };
 
@@ -45,6 +48,9 @@ int native_send(struct native_engine *n, const struct launcher_request *r, size_
 /* The same, with a tag of its own, and waits for its answer. */
 int native_ask(struct native_engine *n, struct launcher_request *r, size_t mounts, int fd,
                struct launcher_answer *answer, struct cay_error *err);
+/* With the lock held: it has started, or has ended as it says itself. Its watcher hears it. */
+void native_once_started(struct once *o);
+void native_once_ended(struct once *o);
 /* What to say when it is gone. */
 int native_unavailable(const struct native_engine *n, struct cay_error *err);
 

@@ -1,6 +1,7 @@
 #include "engine/native/slot.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 #include "base/auto.h"
@@ -33,6 +34,17 @@ void slot_drop_root(struct slot *s) {
     s->has_root = false;
 }
 
+void slot_drop_image(struct slot *s) {
+    slot_drop_root(s);
+    image_trees_close(&s->trees);
+}
+
+void slot_discard(struct slot *s) {
+    fd_close(&s->waiting);
+    (void)kill(s->pid, SIGKILL);
+    s->state = SLOT_DISCARDED;
+}
+
 static void close_namespaces(struct slot *s) {
     fd_close(&s->queues);
     fd_close(&s->ipcns);
@@ -42,8 +54,7 @@ static void close_namespaces(struct slot *s) {
 }
 
 void slot_settle(struct slot *s) {
-    slot_drop_root(s);
-    image_trees_close(&s->trees);
+    slot_drop_image(s);
     cgroup_close_door(&s->cgroup);
     close_namespaces(s);
     s->settled = true;
@@ -60,8 +71,7 @@ static int remove_group(struct native *n, const struct helper *helper, struct sl
 }
 
 int slot_free(struct native *n, const struct helper *helper, struct slot *s) {
-    slot_drop_root(s);
-    image_trees_close(&s->trees);
+    slot_drop_image(s);
     int r = remove_group(n, helper, s);
     fd_close(&s->waiting);
     close_namespaces(s);

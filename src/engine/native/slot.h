@@ -16,8 +16,9 @@ struct helper;
 struct native;
 
 /* none: not made. lost: freed, but somebody may be left who has its ids. idle: nobody is in it.
- * ready: a sandbox is, which nobody has used yet. leased: a client has it. */
-enum slot_state { SLOT_NONE, SLOT_LOST, SLOT_IDLE, SLOT_READY, SLOT_LEASED };
+ * ready: a sandbox is, which nobody has used yet. leased: a client has it. discarded: a ready one
+ * was killed, and has not been reaped. */
+enum slot_state { SLOT_NONE, SLOT_LOST, SLOT_IDLE, SLOT_READY, SLOT_LEASED, SLOT_DISCARDED };
 
 struct slot {
     enum slot_state state;
@@ -59,6 +60,11 @@ bool slot_fits(const struct slot *s, const struct sandbox_spec *spec);
 
 /* Drops the root, ready or used. */
 void slot_drop_root(struct slot *s);
+/* The same with the trees of the image, which then come from the current one. */
+void slot_drop_image(struct slot *s);
+
+/* Kills a ready sandbox. */
+void slot_discard(struct slot *s);
 
 /* For a sandbox that lives long: lets go of all that only the next one in this slot would need, 11
  * KB of the kernel's memory. The sandbox has its namespaces by itself, and the slot ends with it.

@@ -1,0 +1,327 @@
+"""`cay run` with a daemon that prepares sandboxes: the same results as without, and a way back to making one
+itself wherever the daemon's would not be the same."""
+
+import concurrent.futures
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from daemons import children, serving_alone
+from launching import need_launcher
+from support import CAY, as_root_only, is_sanitized, until
+
+pytestmark = as_root_only
+
+TAKEN = "sandbox prepared by the daemon"
+MADE = "sandbox made by this process"
+ANSWER_EVENT = struct.Struct("I")
+REFUSED = 2
+
+
+@pytest.fixture(scope="module")
+def daemon():
+    need_launcher()
+    with serving_alone() as d:
+        yield d
+
+
+def command(d, *args):
+    return [CAY, "run", "--state-dir", d.state, *args]
+
+
+def run(d, *args, env=None, **more):
+    more.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run(command(d, *args), capture_output=True, timeout=60,
+                          env={**os.environ, **(env or {})}, **more)
+
+
+def way(d, *options, before=(), **more):
+    """How `cay run` got its sandbox: the event, and the reason if it made it itself."""
+    done = subprocess.run([*before, *command(d, "--verbose", *options, "--", "true")],
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=60, **more)
+    text = done.stderr.decode()
+    if TAKEN in text:
+        return TAKEN, ""
+    found = re.search(rf'event="{MADE}" why="?([^"\n]*)', text)
+    assert found, text
+    return MADE, found[1]
+
+
+def is_ready(d):
+    """Whether the daemon hands sandboxes over; the first may take it too long on a busy machine."""
+    return until(lambda: way(d)[0] == TAKEN)
+
+
+def find(*argv):
+    """Processes with this command line."""
+    line = b"\0".join(map(os.fsencode, argv)) + b"\0"
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cmdline").read_bytes() == line:
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def start_sleeping(d, *args):
+    """A run that the daemon serves, and the argument that tells its command from others."""
+    assert is_ready(d)
+    number = f"1000.{time.monotonic_ns()}"
+    box = subprocess.Popen(command(d, *args, "--", "sleep", number), stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert until(lambda: find("sleep", number)), box.communicate()
+    return box, number
+
+
+# ---- the same as without ----
+
+SAME = [
+    ["true"],
+    ["false"],
+    ["sh", "-c", "echo out; echo err >&2; exit 7"],
+    ["sh", "-c", "kill -SEGV $$"],
+    ["sh", "-c", "kill -9 $$"],
+    ["no-such-command"],
+    ["/etc/passwd"],
+    ["sh", "-c", "pwd; id; umask; ulimit -a; echo $$; tty"],
+    ["sh", "-c", "grep -E '^(Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp:|Cpus_allowed|Umask)' /proc/self/status"],
+    ["sh", "-c", "env | sed s/^HOSTNAME=.*/HOSTNAME/ | sort"],
+    ["sh", "-c", "test $(hostname) = $HOSTNAME && hostname | grep -Ec '^[0-9a-f]{16}$'"],
+    ["sh", "-c", "awk '{print $2, $3, substr($4, 1, 2)}' /proc/mounts | sort -u"],
+    ["sh", "-c", "stat -c '%A %U %G %n' / /* /dev/* /workspace /tmp /var/* /etc/*"],
+    ["sh", "-c", "cat /proc/self/cgroup /proc/net/dev | sed 's/[0-9]//g'; ls /proc/self/fd"],
+    ["sh", "-c", "df -B1 --output=size,itotal / /tmp /dev/shm"],
+    ["sh", "-c", "ps -e -o pid,user,comm; cat /proc/1/comm"],
+    ["python3", "-c", "import os; print(os.sched_getaffinity(0), os.getpriority(0, 0), os.getsid(0), os.getpgrp())"],
+]
+OPTIONS = [
+    [],
+    ["-m", "64m", "--pids", "9", "--cpus", "0.5", "--disk", "8m"],
+    ["--user", "user", "--workdir", "/a/b", "-e", "A=1", "-e", "PATH=/bin"],
+    ["--read-only"],
+    ["--name", "lab"],
+    ["--profile", "build"],
+    ["-o", "json", "--label", "a=b"],
+    ["--timeout", "20", "--output-max", "100", "--idle-output-timeout", "15"],
+]
+
+
+def plain(done):
+    """Without what differs from run to run."""
+    out = re.sub(rb'"(\w+_ms)":[0-9.]+', rb'"\1":0', done.stdout)
+    return done.returncode, out, done.stderr
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: " ".join(o) or "none")
+def test_results_are_the_same(daemon, options):
+    """Each command both ways."""
+    assert is_ready(daemon)
+    assert until(lambda: way(daemon, *options)[0] == TAKEN), way(daemon, *options)
+    for argv in SAME:
+        here = plain(run(daemon, *options, "--no-daemon", "--", *argv))
+        there = plain(run(daemon, *options, "--", *argv))
+        assert here == there, argv
+
+
+def test_limits_strike(daemon):
+    assert is_ready(daemon)
+    done = run(daemon, "--timeout", "1", "--", "sh", "-c", "echo began; sleep 1000")
+    assert (done.returncode, done.stdout) == (124, b"began\n"), done
+    assert b"--timeout" in done.stderr
+    done = run(daemon, "-m", "48m", "--", "sh", "-c", "python3 -c 'bytearray(200 << 20)'; echo $?")
+    assert (done.returncode, done.stdout) == (0, b"137\n"), done
+    assert b"out of memory" in done.stderr
+    done = run(daemon, "-m", "48m", "--", "true")  # the slot's counter is not this one's
+    assert (done.returncode, done.stderr) == (0, b""), done
+    done = run(daemon, "--pids", "5", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8; do sleep 9 & done")
+    assert done.returncode != 0 and b"fork" in done.stderr, done
+
+
+def test_each_run_has_a_fresh_sandbox(daemon):
+    assert is_ready(daemon)
+    script = "ls -A /workspace /tmp /var/tmp /dev/shm | grep -c x; touch /workspace/x /tmp/x /dev/shm/x; ipcmk -Q >&2; ipcs -q | wc -l"
+    outputs = {run(daemon, "--", "sh", "-c", script).stdout for _ in range(8)}
+    assert len(outputs) == 1 and outputs.pop().startswith(b"0\n")
+
+
+def test_closed_output_is_an_error(daemon):
+    assert is_ready(daemon)
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *map(str, command(daemon, "--", "echo", "x"))],
+                          stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    alone = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *map(str, command(daemon, "--no-daemon", "--", "echo", "x"))],
+                           stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert plain(done) == plain(alone)
+
+
+# ---- the way back ----
+
+@pytest.mark.parametrize("options, why", [
+    (["--no-daemon"], "--no-daemon"),
+    (["-v", "/tmp:/mnt"], "it has volumes"),
+    (["--network", "allow=example.org"], "it has a network"),
+])
+def test_options_that_need_a_sandbox_of_ones_own(daemon, options, why):
+    assert is_ready(daemon)
+    assert way(daemon, *options) == (MADE, why)
+
+
+def test_the_configuration_can_forbid_it(daemon):
+    assert is_ready(daemon)
+    assert way(daemon, env={**os.environ, "CAY_SANDBOX_USE_DAEMON": "false"}) == \
+        (MADE, "sandbox.use_daemon is false")
+
+
+def test_what_a_sandbox_would_inherit_must_be_the_same(daemon):
+    assert is_ready(daemon)
+    assert way(daemon, before=["sh", "-c", 'umask 077; exec "$@"', "sh"]) == (MADE, "the daemon has another umask")
+    assert way(daemon, before=["unshare", "-m"]) == (MADE, "the daemon sees another file tree")
+    if len(os.sched_getaffinity(0)) > 1:
+        assert way(daemon, before=["taskset", "-c", str(min(os.sched_getaffinity(0)))]) == \
+            (MADE, "the daemon may use other processors")
+
+
+def test_ordinary_users_make_their_own(daemon):
+    """And cannot reach the daemon's socket, whatever program they use."""
+    with tempfile.TemporaryDirectory(prefix="box-", dir="/tmp") as home:
+        os.chmod(home, 0o755)
+        os.chown(home, 65534, 65534)
+        done = subprocess.run([CAY, "run", "--verbose", "--tier", "basic", "--", "true"], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=60, user=65534, group=65534, extra_groups=[],
+                              env={"PATH": os.environ["PATH"], "XDG_STATE_HOME": home, "HOME": home})
+        assert f'event="{MADE}" why="only root\'s daemon prepares sandboxes"' in done.stderr.decode()
+    dial = "import socket, sys; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", dial, daemon.state / "daemon/prepared.sock"], capture_output=True,
+                          user=65534, group=65534, extra_groups=[])
+    assert b"PermissionError" in done.stderr
+
+
+def test_no_daemon_is_started(daemon):
+    with tempfile.TemporaryDirectory(prefix="box-", dir="/tmp") as state:
+        done = subprocess.run([CAY, "run", "--verbose", "--state-dir", state, "--", "true"], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=60)
+        assert done.returncode == 0 and b"no daemon that prepares sandboxes is running" in done.stderr, done.stderr
+        assert not (Path(state) / "daemon").exists()
+
+
+def ask(d, message, with_descriptor=True):
+    """What the daemon answers to any message: its event, and the text."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s, open("/dev/null") as null:
+        s.settimeout(60)
+        s.connect(str(d.state / "daemon/prepared.sock"))
+        socket.send_fds(s, [message], [null.fileno()] if with_descriptor else [])
+        answer = s.recv(65536)
+    return (ANSWER_EVENT.unpack_from(answer)[0], answer) if answer else (0, b"")
+
+
+@pytest.mark.parametrize("message", [
+    b"x", b"0.0.1".ljust(64, b"\0"), b"0.0.1".ljust(9000, b"\0"), b"x" * 64, b"\xff" * 9000, bytes(9000)])
+@pytest.mark.parametrize("with_descriptor", [True, False])
+def test_requests_of_other_versions_are_refused(daemon, message, with_descriptor):
+    assert is_ready(daemon)
+    event, text = ask(daemon, message, with_descriptor)
+    assert event == REFUSED and b"another version" in text
+    assert way(daemon)[0] == TAKEN
+
+
+def test_a_daemon_that_does_not_answer_is_not_waited_for(daemon):
+    assert is_ready(daemon)
+    front = daemon.front()
+    os.kill(front, signal.SIGSTOP)
+    try:
+        assert way(daemon) == (MADE, "the daemon does not answer")
+    finally:
+        os.kill(front, signal.SIGCONT)
+    assert is_ready(daemon)
+
+
+# ---- ends ----
+
+def test_a_killed_client_leaves_nothing(daemon):
+    box, number = start_sleeping(daemon)
+    box.kill()
+    box.communicate()
+    assert until(lambda: not find("sleep", number))
+    assert until(lambda: "cay_prepared_running 0" in daemon.get("/metrics").text)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_reach_the_command(daemon, number):
+    box, _ = start_sleeping(daemon)
+    box.send_signal(number)
+    assert box.wait(60) == 128 + number
+    box.communicate()
+
+
+@pytest.mark.parametrize("name", ["cayd-front", "cay-launcher"])
+def test_a_run_ends_with_what_serves_it(name):
+    """It says why, and does not hang; the next one is served again."""
+    need_launcher()
+    with serving_alone() as d:
+        box, number = start_sleeping(d)
+        d.kill_child(name)
+        out, err = box.communicate(timeout=60)
+        assert (box.returncode, out) == (125, b""), err
+        assert b"the daemon ended, and with it the sandbox" in err and b"--no-daemon" in err
+        assert until(lambda: not find("sleep", number))
+        assert is_ready(d)
+
+
+def test_a_stop_waits_for_short_runs():
+    need_launcher()
+    with serving_alone() as d:
+        assert is_ready(d)
+        box = subprocess.Popen(command(d, "--", "sh", "-c", "echo began; sleep 1; echo done"), stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        first = box.stdout.readline()
+        d.process.terminate()
+        assert until(lambda: not (d.state / "daemon/prepared.sock").exists())
+        assert way(d)[0] == MADE
+        out, err = box.communicate(timeout=60)
+        assert (box.returncode, first + out, err) == (0, b"began\ndone\n", b"")
+        assert d.process.wait(60) == 0
+        d.start()
+        assert is_ready(d)
+
+
+def test_fifty_at_once(daemon):
+    assert is_ready(daemon)
+    with concurrent.futures.ThreadPoolExecutor(50) as pool:
+        every = list(pool.map(lambda i: run(daemon, "--", "sh", "-c", f"cat; hostname; exit {i}"), range(50)))
+    assert [done.returncode for done in every] == list(range(50)), [done.stderr for done in every]
+    assert len({done.stdout for done in every}) == 50
+    assert until(lambda: "cay_prepared_running 0" in daemon.get("/metrics").text)
+
+
+def test_sandboxes_that_are_ready_are_few_and_only_after_the_first_run():
+    need_launcher()
+    with serving_alone() as d:
+        inits = lambda: [pid for pid in children(d.launcher()) if Path(f"/proc/{pid}/comm").read_text() == "cay-init\n"]
+        before = len(inits())
+        assert is_ready(d)
+        assert until(lambda: len(inits()) == before + 4)
+        totals = d.get("/metrics").text
+        assert re.search(r'cay_prepared_total\{kind="command"\} [1-9]', totals), totals
+
+
+# ---- the tests of `cay run` themselves ----
+
+@pytest.mark.skipif(is_sanitized(), reason="it takes too long")
+@pytest.mark.parametrize("name", ["test_run.py", "test_tty.py"])
+def test_the_suite_passes_with_a_daemon(name):
+    need_launcher()
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__).parent / name],
+                          env={**os.environ, "CAY_TEST_DAEMON": "1"}, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    served = re.search(r"prepared by the daemon: (\d+)", done.stdout + done.stderr)
+    assert served and int(served[1]) > 10, done.stdout[-1000:]
