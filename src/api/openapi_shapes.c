@@ -131,7 +131,7 @@ static const struct openapi_shape shapes[] = {
      "id:s! name:s! state:s! image:s! user:s! workDir:s! memory:i! cpus:n! disk:i! pids:i! "
      "labels:m! env:m network:s! createdAt:t! updatedAt:t! lastActivityAt:t! autoStopInterval:i! "
      "autoArchiveInterval:i! archiveSize:i! autoDeleteInterval:i! onFailure:s! engine:s! "
-     "tier:s! profile:s! progress:s? errorReason:s? errorRemedy:s?"},
+     "tier:s! profile:s! progress:s? stopReason:s? errorReason:s? errorRemedy:s?"},
     {"CayCreate",
      "name:s image:s env:m labels:m user:s workDir:s memory:s cpus:n disk:s pids:i "
      "volumes:[o] autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i onFailure:s "

@@ -36,9 +36,10 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_string(s, "engine", engine_kind_name(r->engine));
     sheet_string(s, "tier", tier_name(r->tier));
     sheet_string(s, "profile", r->profile == PROFILE_BUILD ? "build" : "strict");
-    bool unfinished = r->state == SANDBOX_CREATING;
-    sheet_optional(s, "progress", unfinished ? r->reason : "");
-    sheet_optional(s, "errorReason", unfinished ? "" : r->reason);
+    sheet_optional(s, "progress", r->state == SANDBOX_CREATING ? r->reason : "");
+    bool rests = r->state == SANDBOX_STOPPING || r->state == SANDBOX_STOPPED;
+    sheet_optional(s, "stopReason", rests ? r->reason : "");
+    sheet_optional(s, "errorReason", r->state == SANDBOX_ERROR ? r->reason : "");
     sheet_optional(s, "errorRemedy", r->remedy);
 }
 

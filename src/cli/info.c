@@ -13,6 +13,7 @@ static const struct {
     {"name", "name", false},
     {"state", "state", false},
     {"progress", "progress", false},
+    {"stopReason", "reason", false},
     {"errorReason", "reason", false},
     {"errorRemedy", "remedy", false},
     {"image", "image", false},

@@ -21,12 +21,30 @@ struct engine;
 /* What is running, as far as the engine can tell from outside. */
 enum engine_state { ENGINE_STOPPED, ENGINE_RUNNING, ENGINE_PAUSED };
 
+/* Why a sandbox has ended, as far as the engine knows. */
+enum engine_end_cause {
+    ENGINE_END_UNASKED,      /* by itself, or killed by somebody else */
+    ENGINE_END_ASKED,        /* by stop or remove */
+    ENGINE_END_HOST_RESTART, /* with everything else on the host */
+    ENGINE_END_UNSEEN,       /* while nobody watched: anything of the above */
+    ENGINE_END_CAUSES,
+};
+
+struct engine_end {
+    char id[ID_SIZE];
+    bool oom_killed;
+    int status; /* wait status of its PID 1; -1 if not known */
+    enum engine_end_cause cause;
+};
+
 struct engine_sandbox {
     char id[ID_SIZE];
     char image[HEX_SIZE]; /* id in the store; "" for the host image */
     enum engine_state state;
     uint32_t cpu_quota_us, pids;
     uint64_t memory_bytes, disk_bytes; /* 0: without a limit */
+    bool has_ended;                    /* it is stopped, and the engine knows how it came to be: */
+    struct engine_end end;
 };
 
 struct engine_stats {
@@ -36,13 +54,6 @@ struct engine_stats {
     uint64_t disk_bytes; /* what it has written */
     uint64_t disk_limit; /* 0: none */
     int64_t oom_age_ms;  /* since the manager noticed the last of oom_kills; -1: never */
-};
-
-/* The end of a sandbox that nobody asked for, or that was asked for. */
-struct engine_end {
-    char id[ID_SIZE];
-    bool oom_killed;
-    int status; /* wait status of its PID 1; -1 if not known (it was adopted) */
 };
 
 /* Whether an engine answers, as far as is known without waiting for it. */

@@ -152,7 +152,7 @@ static int archive(struct manager *m, struct sandbox *s, struct cay_error *err) 
         return turn_become(m, s, SANDBOX_ARCHIVED, NULL, err);
     r = require_archives(m, s, err); /* before anything is stopped for it */
     if (r == 0 && state != SANDBOX_STOPPED && state != SANDBOX_ARCHIVING)
-        r = change_stop(m, s, NULL, state == SANDBOX_PAUSED ? 0 : settings_grace(m), err);
+        r = change_stop(m, s, "", NULL, state == SANDBOX_PAUSED ? 0 : settings_grace(m), err);
     return r < 0 ? r : change_archive(m, s, NULL, err);
 }
 

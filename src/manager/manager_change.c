@@ -270,17 +270,17 @@ static void ask_to_end(struct manager *m, struct sandbox *s, int64_t grace_ms) {
     wait_for_operations(m, s, MAX(until, clock_ms() + MIN(grace_ms, LAST_WORDS_MS)));
 }
 
-int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
-                struct cay_error *err) {
+int change_stop(struct manager *m, struct sandbox *s, const char *why, permission may,
+                int64_t grace_ms, struct cay_error *err) {
     struct cay_error here = {0};
-    int r = turn_become(m, s, SANDBOX_STOPPING, may, err);
+    int r = turn_become_because(m, s, SANDBOX_STOPPING, why, may, err);
     if (r < 0)
         return r;
     if (grace_ms > 0)
         ask_to_end(m, s, grace_ms);
     r = drive_stop(m, s->record.id, &here);
     if (r == 0)
-        return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
+        return turn_become_because(m, s, SANDBOX_STOPPED, why, NULL, err);
     turn_fail(m, s, &here);
     if (err != NULL)
         *err = here;
@@ -291,7 +291,7 @@ static int do_stop(struct manager *m, struct sandbox *s, int64_t grace_ms, struc
     (void)pthread_mutex_lock(&m->lock);
     bool frozen = s->record.state == SANDBOX_PAUSED; /* what is frozen does not end by waiting */
     (void)pthread_mutex_unlock(&m->lock);
-    return change_stop(m, s, NULL, frozen ? 0 : grace_ms, err);
+    return change_stop(m, s, "", NULL, frozen ? 0 : grace_ms, err);
 }
 
 int manager_stop_within(struct manager *m, const char *who, int64_t grace_ms,

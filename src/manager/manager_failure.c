@@ -22,8 +22,14 @@ static void tell_end(const struct sandbox *s, const struct engine_end *end, stru
         (void)error_remedy(why,
                            "let it use less memory, or give it more: cay update %s --memory SIZE",
                            s->record.id);
+    } else if (end->cause == ENGINE_END_HOST_RESTART) {
+        error_set(why, CAY_UNAVAILABLE, "the host was restarted");
+    } else if (end->cause == ENGINE_END_ASKED) {
+        error_set(why, CAY_UNAVAILABLE, "it was stopped");
+    } else if (end->cause == ENGINE_END_UNSEEN) {
+        error_set(why, CAY_UNAVAILABLE, "it ended while nothing watched it, perhaps with the host");
     } else if (end->status == -1) {
-        error_set(why, CAY_INTERNAL, "its first process has ended");
+        error_set(why, CAY_INTERNAL, "its first process has ended; how is not known");
     } else if (WIFSIGNALED(end->status)) {
         error_set(why, CAY_INTERNAL, "its first process was killed by signal %d (SIG%s)",
                   WTERMSIG(end->status), sigabbrev_np(WTERMSIG(end->status)));
@@ -33,12 +39,13 @@ static void tell_end(const struct sandbox *s, const struct engine_end *end, stru
     }
 }
 
-/* How one ended that another launcher had started is not known: perhaps the host was started anew,
- * if it is found so at the beginning. */
-static bool is_failure(const struct sandbox *s, bool first) {
-    if (!s->has_end || s->end.status == -1)
-        return (s->has_end && s->end.oom_killed) || (!first && s->record.on_failure > FAILURE_KEEP);
-    return s->end.oom_killed || s->end.status != 0;
+/* An end that nobody saw may have been the host's, if it is found at the beginning. */
+static bool is_failure(const struct engine_end *end, enum on_failure policy, bool first) {
+    if (end->oom_killed)
+        return true;
+    if (end->cause == ENGINE_END_UNSEEN)
+        return !first && policy > FAILURE_KEEP;
+    return end->cause == ENGINE_END_UNASKED && end->status != 0;
 }
 
 /* When it is to be started again, the first time at once; 0 if it has failed too often. With the
@@ -102,15 +109,17 @@ void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why) {
 int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err) {
     struct cay_error why = {0};
     (void)pthread_mutex_lock(&m->lock);
-    bool failed = is_failure(s, first);
-    struct engine_end end = {.status = -1};
+    struct engine_end end = {.status = -1, .cause = ENGINE_END_UNSEEN};
     if (s->has_end)
         end = s->end;
     enum on_failure policy = s->record.on_failure;
     (void)pthread_mutex_unlock(&m->lock);
-    if (!failed)
-        return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
     tell_end(s, &end, &why);
+    if (!is_failure(&end, policy, first)) {
+        log_event(LOG_LEVEL_WARN, "sandbox stopped", "why", "%s (%s): %s", s->record.id,
+                  s->record.name, why.message);
+        return turn_become_because(m, s, SANDBOX_STOPPED, why.message, NULL, err);
+    }
     log_event(LOG_LEVEL_WARN, "sandbox ended unasked", "why", "%s (%s): %s; on_failure=%s",
               s->record.id, s->record.name, why.message, on_failure_name(policy));
     if (policy == FAILURE_REMOVE)

@@ -129,7 +129,6 @@ struct manager {
 };
 
 /* ---- manager_settings.c ---- */
-
 /* What is inside gets to end by itself. Takes the lock. */
 int64_t settings_grace(struct manager *m);
 
@@ -152,6 +151,9 @@ int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct 
  * a full disk is no failure. may (or NULL) is asked first; if it says no: -CAY_CONFLICT. */
 int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
                 struct cay_error *err);
+/* The same, with why; "": it was asked for. */
+int turn_become_because(struct manager *m, struct sandbox *s, enum sandbox_state state,
+                        const char *why, permission may, struct cay_error *err);
 /* SANDBOX_ERROR, with the reason in words. */
 void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why);
 /* -CAY_CONFLICT: what it is, that it cannot be `done` ("paused") so, and the remedy. */
@@ -162,9 +164,9 @@ int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err
 void turn_tell(struct manager *m, struct sandbox *s, const int *fd);
 int turn_progress(const struct sandbox *s); /* -1: nowhere */
 
-/* ---- manager_change.c: for who has the turn ---- */
-int change_stop(struct manager *m, struct sandbox *s, permission may, int64_t grace_ms,
-                struct cay_error *err);
+/* ---- manager_change.c: for who has the turn; why: as above ---- */
+int change_stop(struct manager *m, struct sandbox *s, const char *why, permission may,
+                int64_t grace_ms, struct cay_error *err);
 int change_remove(struct manager *m, struct sandbox *s, permission may, struct cay_error *err);
 
 /* For creations: takes a place in the table, with the turn, for what was asked for; *ret is
@@ -191,9 +193,8 @@ int archive_bring_back(struct manager *m, struct sandbox *s, struct cay_error *e
 int archive_empty(struct manager *m, struct sandbox *s, struct cay_error *err);
 /* Removes the archive, if it has one. */
 int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err);
-/* True if it has an archive for no purpose; with the lock held. */
+/* With the lock held: it has an archive for no purpose; it has been stopped for long enough. */
 bool archive_is_needless(const struct sandbox *s);
-/* Has it been stopped for long enough? With the lock held. */
 bool archive_is_due(const struct manager *m, const struct sandbox *s);
 
 /* Starts it, from any state in which it does not run. */
@@ -227,8 +228,7 @@ int sampler_start(struct manager *m, struct cay_error *err);
 void sampler_round(struct manager *m, bool with_disk);
 void sampler_note_oom(struct sandbox *s, struct engine_stats *now); /* locked; fills oom_age_ms */
 
-/* ---- manager_reaper.c ---- */
-/* Starts a thread that gets no signals; *running is set first. */
+/* ---- manager_reaper.c: a thread gets no signals; *running is set before it starts ---- */
 int worker_start(struct manager *m, pthread_t *ret, void *(*run)(void *), bool *running,
                  struct cay_error *err);
 /* The end of one: the last thing that it does. */

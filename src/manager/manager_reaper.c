@@ -1,6 +1,7 @@
 /* The clean-up: a thread that looks after sandboxes every interval, and when one has ended. Only
  * monotonic time counts, so that a clock that jumps stops nothing. */
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -92,8 +93,11 @@ static void note_stuck(struct manager *m, struct sandbox *s) {
     if (stuck)
         s->deadline = 0;
     (void)pthread_mutex_unlock(&m->lock);
-    if (stuck)
-        turn_fail(m, s, &why);
+    if (!stuck)
+        return;
+    log_event(LOG_LEVEL_WARN, "sandbox stuck", "why", "%s (%s): %s", s->record.id, s->record.name,
+              why.message);
+    turn_fail(m, s, &why);
 }
 
 /* ---- one sandbox ---- */
@@ -149,13 +153,34 @@ static bool still_may_stop(struct manager *m, const struct sandbox *s) {
     return may;
 }
 
+/* The reason is written before it stops, so that a crash in between does not lose it. */
+static int stop_idle(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    char why[SANDBOX_TEXT_SIZE];
+    (void)pthread_mutex_lock(&m->lock);
+    int64_t minutes = s->record.auto_stop_minutes;
+    bool by_interval =
+        minutes > 0 && clock_ms() - s->active_at >= limits_minutes_ms(&m->limits, minutes);
+    int64_t idle_s = m->limits.idle_timeout_ms / 1000;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (by_interval)
+        (void)snprintf(why, sizeof why, "nothing was done in it for %lld min (auto-stop)",
+                       (long long)minutes);
+    else
+        (void)snprintf(why, sizeof why, "nothing was done in it for %lld s (idle_timeout)",
+                       (long long)idle_s);
+    int r = change_stop(m, s, why, may_stop, settings_grace(m), err);
+    if (r == 0)
+        log_event(LOG_LEVEL_INFO, "sandbox stopped", "why", "%s (%s): %s", s->record.id,
+                  s->record.name, why);
+    return r;
+}
+
 static int do_chore(struct manager *m, struct sandbox *s, enum chore what, struct cay_error *err) {
     switch (what) {
     case CHORE_STOP:
         if (!activity_learn(m, s) || !still_may_stop(m, s))
             return -CAY_CONFLICT;
-        event_note(m, s, "nothing was done in it for long enough: stopping");
-        return change_stop(m, s, may_stop, settings_grace(m), err);
+        return stop_idle(m, s, err);
     case CHORE_REMOVE:
         return change_remove(m, s, may_remove, err);
     case CHORE_DESTROY:

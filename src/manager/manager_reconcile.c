@@ -1,6 +1,7 @@
 /* Table and engines, compared. An engine is right about what runs, the table about what should. Of
  * one that is away nothing is known, so nothing is changed about its sandboxes. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,11 +59,13 @@ static int compare_ids(const void *a, const void *b) {
     return strcmp(((const struct engine_sandbox *)a)->id, ((const struct engine_sandbox *)b)->id);
 }
 
-static enum seen look(const struct view *view, const char *id) {
+static const struct engine_sandbox *find(const struct view *view, const char *id) {
     struct engine_sandbox key = {0};
     memcpy(key.id, id, sizeof key.id);
-    const struct engine_sandbox *found =
-        view->count == 0 ? NULL : bsearch(&key, view->v, view->count, sizeof key, compare_ids);
+    return view->count == 0 ? NULL : bsearch(&key, view->v, view->count, sizeof key, compare_ids);
+}
+
+static enum seen seen_as(const struct engine_sandbox *found) {
     if (found == NULL)
         return SEEN_NOTHING;
     return found->state == ENGINE_RUNNING  ? SEEN_RUNNING
@@ -81,6 +84,8 @@ static void note_loss(struct manager *m, struct sandbox *s) {
                            clock_iso8601(s->record.backup_ms, time));
     else
         (void)error_remedy(&why, "restore them from a backup, or begin with empty ones");
+    log_event(LOG_LEVEL_WARN, "sandbox lost", "why", "%s (%s): %s", s->record.id, s->record.name,
+              why.message);
     turn_fail(m, s, &why);
 }
 
@@ -92,6 +97,32 @@ static int note_unfinished(struct manager *m, struct sandbox *s, struct cay_erro
     error_set(&why, CAY_UNAVAILABLE, "the daemon ended while it was being made");
     turn_fail(m, s, &why);
     return 0;
+}
+
+/* A transition that was cut off. One that was on its way to stop keeps its reason. */
+static int be_stopped(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    char why[SANDBOX_TEXT_SIZE];
+    (void)pthread_mutex_lock(&m->lock);
+    if (s->record.state == SANDBOX_STOPPING)
+        memcpy(why, s->record.reason, sizeof why);
+    else
+        (void)snprintf(why, sizeof why, "the daemon ended while it was %s",
+                       sandbox_state_name(s->record.state));
+    (void)pthread_mutex_unlock(&m->lock);
+    if (why[0] != '\0')
+        log_event(LOG_LEVEL_WARN, "sandbox stopped", "why", "%s (%s): %s", s->record.id,
+                  s->record.name, why);
+    return turn_become_because(m, s, SANDBOX_STOPPED, why, NULL, err);
+}
+
+/* The same for one that still runs. */
+static int stop(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    char why[SANDBOX_TEXT_SIZE] = "";
+    (void)pthread_mutex_lock(&m->lock);
+    if (s->record.state == SANDBOX_STOPPING || s->record.state == SANDBOX_STOPPED)
+        memcpy(why, s->record.reason, sizeof why);
+    (void)pthread_mutex_unlock(&m->lock);
+    return change_stop(m, s, why, NULL, 0, err);
 }
 
 static int repair(struct manager *m, struct sandbox *s, enum repair what, bool first,
@@ -107,7 +138,7 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
         backup_forget(m, s);
         return 0;
     case BE_STOPPED:
-        return turn_become(m, s, SANDBOX_STOPPED, NULL, err);
+        return be_stopped(m, s, err);
     case BE_ARCHIVED:
         return turn_become(m, s, SANDBOX_ARCHIVED, NULL, err);
     case EMPTY:
@@ -120,7 +151,7 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
     case UNFINISHED:
         return note_unfinished(m, s, err);
     case STOP:
-        return change_stop(m, s, NULL, 0, err);
+        return stop(m, s, err);
     case HALT:
         return drive_stop(m, s->record.id, err);
     case REMOVE:
@@ -138,16 +169,21 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
 struct before {
     struct sandbox *s;
     unsigned turns;
-    bool changing;
+    bool changing; /* what the engine says of it may be of any moment of that change */
 };
 
 /* The end of a sandbox is reported a little after it is seen: worth a second look, for the reason.
  */
-static enum repair choose(struct manager *m, const struct before *b, enum seen seen, bool first) {
+static enum repair choose(struct manager *m, const struct before *b,
+                          const struct engine_sandbox *found, bool first) {
     struct sandbox *s = b->s;
     (void)pthread_mutex_lock(&m->lock);
     bool stale = b->changing || s->changing || s->turns != b->turns;
-    enum repair what = stale ? KEEP : repairs[s->record.state][seen];
+    enum repair what = stale ? KEEP : repairs[s->record.state][seen_as(found)];
+    if (what == ENDED && !s->has_end && found->has_ended) {
+        s->end = found->end;
+        s->has_end = true;
+    }
     if (what == REMOVE && s->record.state == SANDBOX_CREATING && s->record.reason[0] != '\0')
         what = UNFINISHED; /* its progress was shown to somebody */
     if (what == BE_PAUSED && s->record.state == SANDBOX_STARTED && backup_is_under_way(&s->record))
@@ -166,9 +202,9 @@ static enum repair choose(struct manager *m, const struct before *b, enum seen s
 
 /* What cannot be repaired is told, and left as it is; without an engine there is no point in going
  * on. */
-static int settle(struct manager *m, const struct before *b, enum seen seen, bool first,
-                  struct cay_error *err) {
-    enum repair what = choose(m, b, seen, first);
+static int settle(struct manager *m, const struct before *b, const struct engine_sandbox *found,
+                  bool first, struct cay_error *err) {
+    enum repair what = choose(m, b, found, first);
     if (what == KEEP || !turn_try(m, b->s, b->turns))
         return 0;
     int r = repair(m, b->s, what, first, err);
@@ -280,7 +316,7 @@ static int compare(struct manager *m, enum engine_kind kind, const struct view *
     }
     for (size_t i = 0; r == 0 && i < count; i++)
         if (all[i].s->record.engine == kind)
-            r = settle(m, &all[i], look(view, all[i].s->record.id), first, err);
+            r = settle(m, &all[i], find(view, all[i].s->record.id), first, err);
     for (size_t i = 0; r == 0 && i < view->count; i++)
         if (!was_known(all, count, view->v[i].id)) /* or it was removed since */
             r = remove_unknown(m, kind, view->v[i].id, err);

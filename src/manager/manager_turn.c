@@ -192,15 +192,15 @@ static bool runs_in(enum sandbox_state state) {
            state == SANDBOX_STOPPING;
 }
 
-int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
-                struct cay_error *err) {
+int turn_become_because(struct manager *m, struct sandbox *s, enum sandbox_state state,
+                        const char *why, permission may, struct cay_error *err) {
     int r = 0;
     (void)pthread_mutex_lock(&m->lock);
     enum sandbox_state before = s->record.state;
     if (may != NULL && !may(m, s))
         r = refuse_operations(s, err);
     else
-        set_state(m, s, state, "", "");
+        set_state(m, s, state, why, "");
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;
@@ -212,6 +212,11 @@ int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, 
     else if (!runs_in(state))
         network_close(m, s->record.id);
     return r;
+}
+
+int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
+                struct cay_error *err) {
+    return turn_become_because(m, s, state, "", may, err);
 }
 
 void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why) {
@@ -230,7 +235,7 @@ int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err
     const struct sandbox_record *r = &s->record;
     error_set(err, CAY_CONFLICT, "sandbox '%s' is %s: it cannot be %s%s%s", r->name,
               r->state == SANDBOX_ERROR ? "in error" : sandbox_state_name(r->state), done,
-              r->state == SANDBOX_ERROR ? "; " : "", r->reason);
+              r->reason[0] != '\0' ? "; " : "", r->reason);
     switch (r->state) {
     case SANDBOX_STOPPED:
     case SANDBOX_ARCHIVED:

@@ -64,7 +64,7 @@ struct sandbox_record {
     char owner[OWNER_SIZE];      /* the key that made it; "" for who may do everything */
     char name[NAME_MAX_LEN + 1]; /* unique for its owner; the id if none was given */
     enum sandbox_state state;
-    char reason[SANDBOX_TEXT_SIZE];       /* of SANDBOX_ERROR: what went wrong, */
+    char reason[SANDBOX_TEXT_SIZE];       /* why it is in error or was stopped; "": asked for */
     char remedy[SANDBOX_TEXT_SIZE];       /* and what to do */
     char image_name[REFERENCE_TEXT_SIZE]; /* as asked for: "host", "python:3.12-slim" */
     char image[HEX_SIZE];                 /* id in the store; "" for the host image */

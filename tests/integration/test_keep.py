@@ -210,7 +210,9 @@ def test_survives_the_launcher(keep):
         assert c.finish()[:2] == (0, "finished\n")
     assert keep.list() == {box: "running"} and keep.pid(box) == pid
     keep.ask("stop", box)
-    assert keep.ended(box)["status"] == -1 and not is_alive(pid) and not groups_of(box)
+    # kernels before 6.15 do not tell how the child of another process ended
+    assert keep.ended(box)["status"] in (-1, signal.SIGKILL)
+    assert not is_alive(pid) and not groups_of(box)
     keep.start(box)
     assert keep.sh(box, "echo again") == "again\n"
 
@@ -278,7 +280,7 @@ def test_who_dies_after_a_restart_is_told_of(keep):
     keep.restart()
     time.sleep(0.3)
     os.kill(keep.pid(box), 9)
-    assert keep.ended(box)["status"] == -1
+    assert keep.ended(box)["status"] in (-1, signal.SIGKILL)
 
 
 def test_without_a_launcher_it_is_unavailable(keep):

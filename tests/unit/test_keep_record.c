@@ -33,6 +33,9 @@ static const struct keep_record running = {
     .start = UINT64_C(123456789012),
     .boot = BOOT,
     .base = 0x70010000,
+    .has_ended = true,
+    .end_cause = ENGINE_END_HOST_RESTART,
+    .end_status = 9,
 };
 
 static void assert_same(const struct keep_record *a, const struct keep_record *b) {
@@ -43,6 +46,10 @@ static void assert_same(const struct keep_record *a, const struct keep_record *b
     assert_true(a->disk_bytes == b->disk_bytes);
     assert_true(a->cpu_quota_us == b->cpu_quota_us && a->pids == b->pids);
     assert_true(a->pid == b->pid && a->base == b->base);
+    assert_true(a->has_ended == b->has_ended);
+    if (a->has_ended)
+        assert_true(a->end_cause == b->end_cause && a->end_oom == b->end_oom &&
+                    a->end_status == b->end_status);
 }
 
 static void test_round_trip(void **state) {
@@ -50,6 +57,9 @@ static void test_round_trip(void **state) {
     const struct keep_record records[] = {
         running,
         {.id = ID},
+        {.id = ID, .has_ended = true, .end_cause = ENGINE_END_UNASKED, .end_status = 9},
+        {.id = ID, .has_ended = true, .end_cause = ENGINE_END_UNSEEN, .end_status = -1},
+        {.id = ID, .has_ended = true, .end_oom = true, .end_status = INT32_MAX},
         {.id = ID,
          .memory_bytes = INT64_MAX,
          .disk_bytes = INT64_MAX,
@@ -108,6 +118,11 @@ static const struct {
     {"memory = ", "memory ? "},
     {"disk = 5368709120", "disk = -1"},
     {"disk = 5368709120", "disk = \"5g\""},
+    {"end = 2", "end = 4"},
+    {"end = 2", "end = -1"},
+    {"end_oom = 0", "end_oom = 2"},
+    {"end_oom = 0\n", ""},
+    {"end_status = 9", "end_status = -9"},
 };
 
 static void test_refuses_damage(void **state) {

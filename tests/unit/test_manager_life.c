@@ -200,9 +200,9 @@ static void test_ends(void **state) {
         bool oom, told;
         const char *state, *reason;
     } cases[] = {
-        {0, false, true, "stopped", ""},
-        {-1, false, true, "stopped", ""},
-        {0, false, false, "stopped", ""}, /* seen only */
+        {0, false, true, "stopped", "ended with status 0"},
+        {-1, false, true, "error", "has ended; how is not known"},
+        {0, false, false, "stopped", "while nothing watched it"}, /* seen only */
         {3 << 8, false, true, "error", "ended with status 3"},
         {SIGKILL, false, true, "error", "signal 9 (SIGKILL)"},
         {SIGKILL, true, true, "error", "out of memory (limit 64.0 MB)"},

@@ -43,7 +43,8 @@ static int wait_status(int exit_code) {
 }
 
 static void tell(struct docker_engine *d, const char *id, int exit_code) {
-    struct engine_end end = {.status = wait_status(exit_code)};
+    struct engine_end end = {.status = wait_status(exit_code),
+                             .cause = exit_code < 0 ? ENGINE_END_UNSEEN : ENGINE_END_UNASKED};
     struct docker_container c;
     memcpy(end.id, id, ID_SIZE);
     end.oom_killed = docker_inspect(d, id, "/json", &c, NULL) == 0 && c.oom_killed;

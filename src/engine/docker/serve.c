@@ -37,8 +37,10 @@ static void answer(int sock, const struct launcher_answer *a) {
 }
 
 void serve_ended(void *user, const struct engine_end *end) {
-    struct launcher_answer a = {
-        .event = LAUNCHER_KEPT_ENDED, .oom_killed = end->oom_killed, .status = end->status};
+    struct launcher_answer a = {.event = LAUNCHER_KEPT_ENDED,
+                                .oom_killed = end->oom_killed,
+                                .status = end->status,
+                                .cause = end->cause};
     memcpy(a.id, end->id, ID_SIZE);
     answer((int)(intptr_t)user, &a);
 }

@@ -143,15 +143,16 @@ static struct kept *find_running(const struct keep *k, const char *id, struct ca
 
 /* ---- the end of one ---- */
 
-void keep_answer_ended(const struct keep *k, const struct kept *s) {
+void keep_note_end(const struct keep *k, struct kept *s, enum engine_end_cause cause, int status) {
     uint64_t kills = 0;
     if (s->group.host != NULL)
         (void)cgroup_oom_kills(&s->group, &kills); /* 0 if it cannot be told */
+    s->record.has_ended = true;
+    s->record.end_cause = cause;
+    s->record.end_status = status;
+    s->record.end_oom = kills > 0;
     struct launcher_answer a = {
-        .event = LAUNCHER_KEPT_ENDED,
-        .oom_killed = kills > 0,
-        .status = s->reaped ? s->status : -1,
-    };
+        .event = LAUNCHER_KEPT_ENDED, .oom_killed = kills > 0, .status = status, .cause = cause};
     memcpy(a.id, s->record.id, ID_SIZE);
     keep_answer(k, &a);
 }
@@ -195,7 +196,8 @@ static void handle_end(struct keep *k, struct kept *s) {
         s->reaped = true;
     }
     (void)epoll_ctl(k->ended, EPOLL_CTL_DEL, s->pidfd, NULL);
-    keep_answer_ended(k, s);
+    status = s->reaped ? s->status : s->child ? -1 : process_exit_status(s->pidfd);
+    keep_note_end(k, s, s->waiter_count > 0 ? ENGINE_END_ASKED : ENGINE_END_UNASKED, status);
     clean_up(k, s);
     serve_waiters(k, s);
 }
@@ -417,6 +419,10 @@ static void handle_list(const struct keep *k, const struct launcher_request *r) 
         e->pids = record->pids;
         e->memory_bytes = record->memory_bytes;
         e->disk_bytes = record->disk_bytes;
+        e->has_ended = record->pid == 0 && record->has_ended;
+        e->end = (struct engine_end){.oom_killed = record->end_oom,
+                                     .status = record->end_status,
+                                     .cause = record->end_cause};
     }
     keep_answer(k, &a);
 }

@@ -42,6 +42,20 @@ static int adopt(struct keep *k, struct kept *s, struct cay_error *err) {
     return keep_watch(k, s, s->pidfd, err);
 }
 
+/* One that has ended while no launcher ran. Its control group may still know why. */
+static void note_unseen_end(struct keep *k, struct kept *s) {
+    char boot[BOOT_ID_SIZE];
+    struct cay_error other;
+    enum engine_end_cause cause = process_boot_id(boot) < 0           ? ENGINE_END_UNSEEN
+                                  : strcmp(boot, s->record.boot) == 0 ? ENGINE_END_UNASKED
+                                                                      : ENGINE_END_HOST_RESTART;
+    if (k->n->cgroups.version != CGROUP_NONE)
+        (void)cgroup_open(&k->n->cgroups, s->record.id, &s->group, &other); /* it may be gone */
+    keep_note_end(k, s, cause, -1);
+    cgroup_close(&s->group);
+    keep_write_stopped(k, s);
+}
+
 /* A folder without a record, or with one that cannot be read, is a sandbox that never was promised;
  * if it has processes all the same, they end. */
 static int take_over(struct keep *k, const char *id, struct cay_error *err) {
@@ -56,11 +70,9 @@ static int take_over(struct keep *k, const char *id, struct cay_error *err) {
     s->pidfd = open_living(&s->record);
     if (s->pidfd >= 0)
         return adopt(k, s, err);
+    if (s->record.pid != 0)
+        note_unseen_end(k, s);
     (void)cgroup_remove(&k->n->cgroups, id, clock_ms() + KEEP_REMOVE_MS, NULL);
-    if (s->record.pid == 0)
-        return 0;
-    keep_answer_ended(k, s);
-    keep_write_stopped(k, s);
     return 0;
 }
 

@@ -55,8 +55,9 @@ struct kept *keep_add(struct keep *k, const char *id);
 void keep_drop(struct keep *k, struct kept *s);
 /* Until the pidfd is closed. */
 int keep_watch(struct keep *k, struct kept *s, int pidfd, struct cay_error *err);
-/* Both also for one that is found to have ended while nobody looked. */
-void keep_answer_ended(const struct keep *k, const struct kept *s);
+/* Both also for one that is found to have ended while nobody looked. The first notes the end in the
+ * record, which the second writes, and tells the client. */
+void keep_note_end(const struct keep *k, struct kept *s, enum engine_end_cause cause, int status);
 void keep_write_stopped(const struct keep *k, struct kept *s);
 void keep_answer(const struct keep *k, const struct launcher_answer *a);
 void keep_answer_error(const struct keep *k, uint64_t tag, const struct cay_error *err);

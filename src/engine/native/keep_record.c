@@ -21,15 +21,30 @@ enum { FORMAT = 1 }; /* a launcher that knows only this refuses what a later one
 
 /* ---- text ---- */
 
+/* An unknown status is omitted. */
+static int format_end(const struct keep_record *r, char *out, size_t size) {
+    if (!r->has_ended)
+        return str_format(out, size, "%s", "");
+    char status[32] = "";
+    if (r->end_status >= 0)
+        (void)snprintf(status, sizeof status, "end_status = %d\n", r->end_status);
+    return str_format(out, size, "end = %d\nend_oom = %d\n%s", (int)r->end_cause, r->end_oom,
+                      status);
+}
+
 int keep_record_format(const struct keep_record *r, char out[static KEEP_RECORD_SIZE]) {
+    char end[128];
     if (r->memory_bytes > INT64_MAX || r->disk_bytes > INT64_MAX || r->start > INT64_MAX)
         return -ERANGE;
+    int code = format_end(r, end, sizeof end);
+    if (code < 0)
+        return code;
     return str_format(out, KEEP_RECORD_SIZE,
                       "format = %d\nid = \"%s\"\nimage = \"%s\"\nmemory = %" PRIu64
                       "\ndisk = %" PRIu64 "\ncpu = %" PRIu32 "\npids = %" PRIu32
-                      "\npid = %d\nstart = %" PRIu64 "\nboot = \"%s\"\nbase = %u\n",
+                      "\npid = %d\nstart = %" PRIu64 "\nboot = \"%s\"\nbase = %u\n%s",
                       FORMAT, r->id, r->image, r->memory_bytes, r->disk_bytes, r->cpu_quota_us,
-                      r->pids, r->pid, r->start, r->boot, r->base);
+                      r->pids, r->pid, r->start, r->boot, r->base, end);
 }
 
 static int damaged(struct cay_error *err, const char *key) {
@@ -86,6 +101,24 @@ static int read_numbers(const struct toml_value *root, struct keep_record *r,
     return 0;
 }
 
+/* Records of earlier versions have none of these. */
+static int read_end(const struct toml_value *root, struct keep_record *r, struct cay_error *err) {
+    int64_t cause = 0, oom = 0, status = -1;
+    r->has_ended = toml_get(root, "end") != NULL;
+    r->end_status = -1;
+    if (!r->has_ended)
+        return 0;
+    int code = read_number(root, "end", ENGINE_END_CAUSES - 1, &cause, err);
+    if (code == 0)
+        code = read_number(root, "end_oom", 1, &oom, err);
+    if (code == 0 && toml_get(root, "end_status") != NULL)
+        code = read_number(root, "end_status", INT32_MAX, &status, err);
+    r->end_cause = (enum engine_end_cause)cause;
+    r->end_oom = oom != 0;
+    r->end_status = (int)status;
+    return code;
+}
+
 static int read_texts(const struct toml_value *root, struct keep_record *r, struct cay_error *err) {
     int code = read_text(root, "id", r->id, sizeof r->id, err);
     if (code == 0)
@@ -107,6 +140,8 @@ int keep_record_parse(const char *text, size_t len, struct keep_record *ret,
                                        : toml_parse(RECORD, text, len, &root, err);
     if (code == 0)
         code = read_numbers(root, &r, err);
+    if (code == 0)
+        code = read_end(root, &r, err);
     if (code == 0)
         code = read_texts(root, &r, err);
     if (code == 0)

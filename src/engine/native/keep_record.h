@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/id.h"
+#include "engine/engine.h"
 #include "engine/native/process.h"
 #include "image/reference.h"
 
@@ -24,6 +25,11 @@ struct keep_record {
     uint64_t start;
     char boot[BOOT_ID_SIZE];
     uid_t base; /* of its id range; 0: none of its own */
+    /* Of one that does not run, so that no crash loses the reason: */
+    bool has_ended;
+    enum engine_end_cause end_cause;
+    int end_status; /* -1: not known */
+    bool end_oom;
 };
 
 /* As text, and back; whatever the first would not have written the second refuses, but for keys

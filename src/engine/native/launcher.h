@@ -89,6 +89,7 @@ struct launcher_answer {
     uint64_t tag;
     int32_t pid;    /* STARTED: of its PID 1, in the launcher's view */
     int32_t status; /* ENDED, KEPT_ENDED: wait status of its PID 1, -1 if it is not known */
+    uint32_t cause; /* KEPT_ENDED: enum engine_end_cause */
     char id[ID_SIZE];
     union {
         struct cay_error err;      /* FAILED */

@@ -25,7 +25,9 @@ struct call {
 /* ---- the reader ---- */
 
 static void tell_ended(const struct native_engine *n, const struct launcher_answer *a) {
-    struct engine_end end = {.oom_killed = a->oom_killed != 0, .status = a->status};
+    struct engine_end end = {.oom_killed = a->oom_killed != 0,
+                             .status = a->status,
+                             .cause = a->cause < ENGINE_END_CAUSES ? a->cause : ENGINE_END_UNSEEN};
     memcpy(end.id, a->id, ID_SIZE);
     if (n->engine.ended != NULL)
         n->engine.ended(n->engine.user, &end);

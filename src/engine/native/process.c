@@ -3,14 +3,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/fd.h"
 #include "base/str.h"
 
-enum { START_TIME_FIELD = 22, STAT_SIZE = 4096 };
+enum { START_TIME_FIELD = 22, STAT_SIZE = 4096, REAPED_MS = 100 };
+
+/* struct pidfd_info of <linux/pidfd.h>, in its first version: C libraries do not have it yet. */
+struct pidfd_answer {
+    uint64_t mask, cgroup;
+    uint32_t ids[11];
+    int32_t exit_code;
+};
+#define PIDFD_ASK       _IOWR(0xff, 11, struct pidfd_answer)
+#define PIDFD_MASK_EXIT (UINT64_C(1) << 3)
 
 /* The name of the program, in parentheses, may hold anything: fields are counted from the last one.
  */
@@ -35,6 +46,15 @@ bool process_may_live(pid_t pid, uint64_t start) {
     if (pid <= 0 || (kill(pid, 0) < 0 && errno == ESRCH))
         return false;
     return process_start_time(pid, &now) < 0 || now == start;
+}
+
+int process_exit_status(int pidfd) {
+    struct pidfd_answer a = {.mask = PIDFD_MASK_EXIT};
+    struct pollfd reaped = {.fd = pidfd};
+    (void)poll(&reaped, 1, REAPED_MS); /* it hangs up then; the answer tells if it did */
+    if (ioctl(pidfd, PIDFD_ASK, &a) < 0 || (a.mask & PIDFD_MASK_EXIT) == 0)
+        return -1;
+    return a.exit_code;
 }
 
 int process_boot_id(char out[static BOOT_ID_SIZE]) {

@@ -15,5 +15,9 @@ int process_start_time(pid_t pid, uint64_t *ret);
  * one with its number counts as it. */
 bool process_may_live(pid_t pid, uint64_t start);
 
+/* The wait status of a process that has ended, also if it was another process's child; -1 where the
+ * kernel does not tell (before 6.15), or if its parent has not reaped it in a moment. */
+int process_exit_status(int pidfd);
+
 /* Of the machine's current run. 0 or -errno. */
 int process_boot_id(char out[static BOOT_ID_SIZE]);
