@@ -98,11 +98,22 @@ static bool suggest_prefix(const struct parser *p, const char *name, const char 
     return matches > 0;
 }
 
+static const char *find_habit(const struct opt_habit *habits, const char *typed) {
+    for (const struct opt_habit *h = habits; h != NULL && h->typed != NULL; h++)
+        if (strcmp(h->typed, typed) == 0)
+            return h->answer;
+    return NULL;
+}
+
 static int unknown_name(const struct parser *p, const char *name, size_t len) {
-    char text[SHOWN], shown[SHOWN];
+    char text[SHOWN], shown[SHOWN], typed[SHOWN + 2];
     (void)snprintf(text, sizeof text, "%.*s", (int)MIN(len, sizeof text), name);
     int r = error_set(p->err, CAY_INVALID_ARGUMENT, "unknown option '--%s'",
                       str_escape(shown, sizeof shown, text));
+    (void)snprintf(typed, sizeof typed, "--%s", text);
+    const char *answer = find_habit(p->cmd->habits, typed);
+    if (answer != NULL)
+        return error_remedy(p->err, "%s", answer);
     const char *names[NAMES_MAX];
     size_t n = collect_names(p, names);
     if (suggest_prefix(p, text, names, n))
@@ -121,7 +132,9 @@ static int unknown_letter(const struct parser *p, const char *word, char letter)
         error_set(p->err, CAY_INVALID_ARGUMENT, "unknown option '-%c' in '%s'", letter, shown);
     else
         error_set(p->err, CAY_INVALID_ARGUMENT, "unknown option '%s'", shown);
-    return see_help(p);
+    const char typed[] = {'-', letter, '\0'};
+    const char *answer = find_habit(p->cmd->habits, typed);
+    return answer != NULL ? error_remedy(p->err, "%s", answer) : see_help(p);
 }
 
 /* ---- values ---- */
@@ -425,15 +438,18 @@ const struct opt_command *opt_find_command(const struct opt_command *const *tabl
 }
 
 int opt_unknown_command(const char *path, const struct opt_command *const *table, size_t count,
-                        const char *name, struct cay_error *err) {
+                        const struct opt_habit *habits, const char *name, struct cay_error *err) {
     const char *names[NAMES_MAX];
     size_t n = 0;
     for (size_t i = 0; i < count && n < NAMES_MAX; i++)
-        if (!table[i]->hidden)
+        if (!table[i]->hidden && !table[i]->is_destructive)
             names[n++] = table[i]->name;
     char shown[SHOWN];
     error_set(err, CAY_INVALID_ARGUMENT, "'%s' is not a command of %s",
               str_escape(shown, sizeof shown, name), path);
+    const char *answer = find_habit(habits, name);
+    if (answer != NULL)
+        return error_remedy(err, "%s", answer);
     const char *nearest = str_nearest(name, names, n);
     if (nearest == NULL)
         return error_remedy(err, "see '%s --help'", path);

@@ -60,19 +60,28 @@ struct opt {
 
 enum { OPT_OPERANDS_ANY = -1 };
 
+/* A word that users of other programs type, and what to type here. A table of them ends with a row
+ * without a word. */
+struct opt_habit {
+    const char *typed; /* "inspect", "--privileged", "-d" */
+    const char *answer;
+};
+
 /* One command, or one group of commands (`subcommands` set: then it has no options of its own and
  * the caller looks the next word up in it). */
 struct opt_command {
     const char *name;
-    const char *const *aliases; /* NULL-terminated, or NULL */
-    const char *path;           /* what people type to get here: "cay image pull" */
-    const char *synopsis;       /* what follows it: "[OPTIONS] [--] COMMAND [ARG...]" */
-    const char *summary;        /* one line, no full stop */
-    const char *help;           /* paragraphs, separated by an empty line; NULL if none */
-    const char *examples;       /* lines, shown as they are; NULL if none */
-    const char *group;          /* heading in the overview; NULL: "Commands" */
-    const struct opt *options;  /* NULL if none */
-    bool stop_at_operand;       /* all words from the first operand on are operands */
+    const char *const *aliases;     /* NULL-terminated, or NULL */
+    const char *path;               /* what people type to get here: "cay image pull" */
+    const char *synopsis;           /* what follows it: "[OPTIONS] [--] COMMAND [ARG...]" */
+    const char *summary;            /* one line, no full stop */
+    const char *help;               /* paragraphs, separated by an empty line; NULL if none */
+    const char *examples;           /* lines, shown as they are; NULL if none */
+    const char *group;              /* heading in the overview; NULL: "Commands" */
+    const struct opt *options;      /* NULL if none */
+    const struct opt_habit *habits; /* options of other programs; NULL if none */
+    bool stop_at_operand;           /* all words from the first operand on are operands */
+    bool is_destructive;            /* never suggested for a word that was mistyped */
     bool hidden;
     int min_operands, max_operands; /* OPT_OPERANDS_ANY: no upper bound */
     const char *candidates; /* arguments with which the program lists the first operand's candidates
@@ -108,9 +117,10 @@ size_t opt_count_commands(const struct opt_command *const *table);
 const struct opt_command *opt_find_command(const struct opt_command *const *table, size_t count,
                                            const char *name);
 
-/* Fills err for a word that is no command of `path` ("cay"), with the nearest one. */
+/* Fills err for a word that is not a command of `path` ("cay"): with the answer of the habits (NULL
+ * if none), or else with the nearest command that destroys nothing. */
 int opt_unknown_command(const char *path, const struct opt_command *const *table, size_t count,
-                        const char *name, struct cay_error *err);
+                        const struct opt_habit *habits, const char *name, struct cay_error *err);
 
 bool opt_takes_value(const struct opt *o);
 

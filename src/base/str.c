@@ -242,17 +242,20 @@ size_t str_distance(const char *a, const char *b) {
     size_t n = strlen(a), m = strlen(b);
     if (n > LIMIT || m > LIMIT)
         return LIMIT;
-    size_t row[LIMIT + 1];
+    size_t rows[3][LIMIT + 1]; /* this one, the one before, and the one before that */
+    size_t *row = rows[0], *above = rows[1], *before = rows[2];
     for (size_t j = 0; j <= m; j++)
         row[j] = j;
     for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
+        size_t *oldest = before;
+        before = above;
+        above = row;
+        row = oldest;
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            size_t above = row[j];
-            size_t best = MIN(row[j - 1], above) + 1;
-            row[j] = MIN(best, diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = above;
+            row[j] = MIN(MIN(row[j - 1], above[j]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = MIN(row[j], before[j - 2] + 1);
         }
     }
     return row[m];
@@ -260,7 +263,7 @@ size_t str_distance(const char *a, const char *b) {
 
 const char *str_nearest(const char *text, const char *const *candidates, size_t count) {
     const char *best = NULL;
-    size_t best_distance = strlen(text) <= 3 ? 2 : 3; /* nearer than this is a likely typo */
+    size_t best_distance = strlen(text) <= 5 ? 2 : 3; /* nearer than this is a likely typo */
     for (size_t i = 0; i < count; i++) {
         size_t d = str_distance(text, candidates[i]);
         if (d < best_distance) {

@@ -306,6 +306,7 @@ static int run_rm(const struct opt_command *cmd, void *values, int argc, char **
 
 static const struct opt_command rm = {
     .name = "rm",
+    .is_destructive = true,
     .path = "cay context rm",
     .synopsis = "[OPTIONS] SANDBOX CONTEXT...",
     .summary = "end contexts with everything they started",

@@ -5,6 +5,9 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/env.h"
+#include "cli/habits.h"
+#include "cli/paths.h"
 #include "cli/sandbox.h"
 
 enum { MINUTE_MS = 60 * 1000 };
@@ -15,7 +18,7 @@ struct create_options {
     uint64_t memory, disk;
     double cpus;
     int64_t pids, auto_stop_ms, auto_archive_ms, auto_delete_ms; /* -1: as configured */
-    struct strv env, volumes, labels;
+    struct strv env, env_files, volumes, labels;
     int engine, tier, profile, on_failure; /* 0: as the daemon likes */
     bool read_only, wait;
 };
@@ -64,8 +67,13 @@ static const struct opt options[] = {
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct create_options, env),
-     .arg = "KEY=VALUE",
-     .help = "an environment variable of every command"},
+     .arg = "KEY[=VALUE]",
+     .help = "an environment variable of every command; without a value, the caller's"},
+    {.name = "env-file",
+     OPT_TO_STRINGS(struct create_options, env_files),
+     .arg = "FILE",
+     .help = "read environment variables from a file with lines of KEY=VALUE",
+     .complete = OPT_COMPLETE_FILE},
     {.letter = 'l',
      .name = "label",
      OPT_TO_STRINGS(struct create_options, labels),
@@ -136,6 +144,12 @@ static int64_t minutes(int64_t ms) {
 
 static int make_body(const struct create_options *o, struct buf *b, struct cay_error *err) {
     struct cay_create c;
+    _cleanup_(strv_free) struct strv env = {0}, volumes = {0};
+    int r = env_collect(&o->env_files, &o->env, &env, err);
+    if (r == 0)
+        r = paths_of_volumes(&o->volumes, &volumes, err);
+    if (r < 0)
+        return r;
     cay_create_init(&c);
     c.spec.name = o->name;
     c.spec.image = o->image;
@@ -149,9 +163,9 @@ static int make_body(const struct create_options *o, struct buf *b, struct cay_e
     c.spec.disk_bytes = o->disk;
     c.spec.pids = (uint32_t)o->pids;
     c.spec.cpus = o->cpus;
-    c.spec.volumes = (const char *const *)o->volumes.v;
+    c.spec.volumes = (const char *const *)volumes.v;
     c.work_dir = o->workdir;
-    c.env = (const char *const *)o->env.v;
+    c.env = (const char *const *)env.v;
     c.labels = (const char *const *)o->labels.v;
     c.auto_stop_minutes = minutes(o->auto_stop_ms);
     c.auto_archive_minutes = minutes(o->auto_archive_ms);
@@ -172,9 +186,26 @@ static int check_wanted(const char *path, struct cay_error *err) {
     return error_remedy(err, "set it to true; see 'cay config sandbox.use_sandbox'");
 }
 
+/* `cay create NAME` is `cay create --name NAME`. */
+static int take_name(struct create_options *o, int argc, char **argv, struct cay_error *err) {
+    if (argc == 0)
+        return 0;
+    if (o->name != NULL) {
+        error_set(err, CAY_INVALID_ARGUMENT, "two names: '%.80s' and '%.80s'", o->name, argv[0]);
+        return error_remedy(err, "give one, with --name or without");
+    }
+    if (habits_is_image(argv[0])) {
+        error_set(err, CAY_INVALID_ARGUMENT, "'%.80s' looks like an image, not like a name",
+                  argv[0]);
+        return error_remedy(err, "use --image %.80s, or --name %.80s", argv[0], argv[0]);
+    }
+    o->name = argv[0];
+    return 0;
+}
+
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
-    (void)cmd, (void)argc, (void)argv;
-    const struct create_options *o = values;
+    (void)cmd;
+    struct create_options *o = values;
     _cleanup_(buf_free) struct buf body = BUF_INIT(CREATE_BODY_MAX);
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(&o->common);
     const struct sandbox_request req = {.method = "POST",
@@ -182,8 +213,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
                                         .after = o->wait ? NULL : "?wait=false",
                                         .body = &body,
                                         .progress = o->wait};
-    if (check_wanted(o->common.config, &v.err) < 0 || make_body(o, &body, &v.err) < 0 ||
-        sandbox_verb_open(&v) < 0)
+    if (take_name(o, argc, argv, &v.err) < 0 || check_wanted(o->common.config, &v.err) < 0 ||
+        make_body(o, &body, &v.err) < 0 || sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
     return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : sandbox_tell(&v);
 }
@@ -194,7 +225,7 @@ static const struct create_options defaults = {
 const struct opt_command cli_create = {
     .name = "create",
     .path = "cay create",
-    .synopsis = "[OPTIONS]",
+    .synopsis = "[OPTIONS] [NAME]",
     .summary = "make a sandbox that stays, and start it",
     .help = "Prints its name; with --quiet its id. It lives on until 'cay rm', whatever happens to "
             "this program or to the daemon. An image that is not here is pulled.",
@@ -203,6 +234,8 @@ const struct opt_command cli_create = {
                 "cay create -v \"$PWD\":/workspace --auto-stop 1h\n",
     .group = CLI_SANDBOXES,
     .options = options,
+    .habits = habits_options,
+    .max_operands = 1,
     .values_size = sizeof(struct create_options),
     .defaults = &defaults,
     .run = run,

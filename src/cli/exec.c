@@ -8,6 +8,8 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "cli/detach_keys.h"
+#include "cli/env.h"
+#include "cli/habits.h"
 #include "cli/sandbox.h"
 #include "cli/terminal.h"
 #include "client/oom.h"
@@ -19,7 +21,7 @@ struct exec_options {
     const char *name, *detach_keys; /* of a shell that stays */
     int64_t timeout_ms, idle_output_ms;
     uint64_t output_max;
-    struct strv env;
+    struct strv env, env_files;
     bool interactive, tty;
 };
 
@@ -45,12 +47,17 @@ static const struct opt options[] = {
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct exec_options, env),
-     .arg = "KEY=VALUE",
-     .help = "set an environment variable"},
+     .arg = "KEY[=VALUE]",
+     .help = "set an environment variable; without a value, the caller's"},
+    {.name = "env-file",
+     OPT_TO_STRINGS(struct exec_options, env_files),
+     .arg = "FILE",
+     .help = "read environment variables from a file with lines of KEY=VALUE",
+     .complete = OPT_COMPLETE_FILE},
     {.name = "timeout",
      OPT_TO_DURATION(struct exec_options, timeout_ms),
      .arg = "TIME",
-     .help = "end the command after this time, 0 for never (300s)"},
+     .help = "end the command after this time, 0 for never (300s; never with --tty)"},
     {.name = "idle-output-timeout",
      OPT_TO_DURATION(struct exec_options, idle_output_ms),
      .arg = "TIME",
@@ -66,6 +73,7 @@ static const struct opt options[] = {
 struct execution {
     const struct exec_options *o;
     const char *const *argv;
+    struct strv env;
     struct daemon daemon;
     struct daemon_connection connection;
     struct terminal terminal;
@@ -81,7 +89,7 @@ static struct cay_exec make_exec(const struct execution *x) {
     const struct exec_options *o = x->o;
     struct cay_exec exec = CAY_EXEC_INIT;
     exec.argv = x->argv;
-    exec.env = (const char *const *)o->env.v;
+    exec.env = (const char *const *)x->env.v;
     exec.work_dir = o->workdir;
     exec.user = o->user;
     exec.tty = o->tty;
@@ -103,8 +111,13 @@ static int check_options(struct execution *x) {
         return error_remedy(&x->err, "name a user, or leave it away");
     }
     int r = command_check_tty(x->o->tty, &x->err);
-    return r < 0 ? r
-                 : command_find_timeout(&x->o->common, x->o->timeout_ms, &x->timeout_ms, &x->err);
+    if (r == 0)
+        r = env_collect(&x->o->env_files, &x->o->env, &x->env, &x->err);
+    if (r < 0)
+        return r;
+    if (x->o->tty && x->o->timeout_ms < 0)
+        return 0; /* a person who types is not ended in the middle of a word */
+    return command_find_timeout(&x->o->common, x->o->timeout_ms, &x->timeout_ms, &x->err);
 }
 
 /* Signals are the command's as soon as there is a connection: before, they end us. */
@@ -152,7 +165,16 @@ static int print_json(struct execution *x, int failed) {
     return command_print(&b, x->result.exit_code);
 }
 
+/* `cay exec lab 'echo hi'` is a line for a shell. */
+static void suggest_shell(struct execution *x) {
+    const char *word = x->argv[0];
+    if (x->argv[1] == NULL && strpbrk(word, " \t;|&$") != NULL)
+        (void)error_remedy(&x->err, "a line for a shell needs one: sh -c '%.200s'", word);
+}
+
 static int report(struct execution *x, int failed) {
+    if (failed < 0 && x->result.exit_code == 127)
+        suggest_shell(x);
     if (x->o->common.output == OUTPUT_JSON)
         return print_json(x, failed);
     if (failed < 0)
@@ -174,6 +196,7 @@ static int run_in(const struct exec_options *o, const char *who, const char *con
     daemon_disconnect(&x.connection);
     daemon_close(&x.daemon);
     cay_result_free(&x.result);
+    strv_free(&x.env);
     fd_close(&x.signals);
     return code;
 }
@@ -230,6 +253,7 @@ const struct opt_command cli_exec = {
                 "tar c src | cay exec web -- tar x\n",
     .group = CLI_SANDBOXES,
     .options = options,
+    .habits = habits_options,
     .stop_at_operand = true,
     .candidates = CLI_CANDIDATES,
     .min_operands = 1,

@@ -217,6 +217,7 @@ static int run_rm(const struct opt_command *cmd, void *values, int argc, char **
 
 static const struct opt_command rm = {
     .name = "rm",
+    .is_destructive = true,
     .path = "cay key rm",
     .synopsis = "[OPTIONS] NAME...",
     .summary = "remove keys, which do not work any more at once",

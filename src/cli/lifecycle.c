@@ -2,12 +2,13 @@
  * named. */
 #include <stdio.h>
 
+#include "base/error.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 
 struct rm_options {
     struct verb_common common;
-    bool force, wait;
+    bool force, wait, all;
 };
 
 struct stop_options {
@@ -34,6 +35,9 @@ static const struct opt rm_table[] = {
     {.name = "wait",
      OPT_TO_FLAG(struct rm_options, wait),
      .help = "wait until nothing is done in it any more"},
+    {.name = "all",
+     OPT_TO_FLAG(struct rm_options, all),
+     .help = "every sandbox that you can see, stopped and archived ones too"},
     {0},
 };
 
@@ -79,13 +83,37 @@ static int run_resume(const struct opt_command *cmd, void *values, int argc, cha
     return post(values, "/resume", argc, argv);
 }
 
+static int remove_all(const struct verb_common *common, const struct sandbox_request *req) {
+    const struct sandbox_request list = {.method = "GET", .before = "/api/cay/sandbox"};
+    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
+    _cleanup_(table_free) struct table t = {0};
+    if (sandbox_verb_open(&v) < 0)
+        return verb_fail(&v.err);
+    if (sandbox_ask_table(&v, &list, &t) < 0)
+        return sandbox_fail(&v);
+    _cleanup_(strv_free) struct strv ids = {0};
+    for (size_t i = 0; i < t.rows; i++)
+        if (strv_push(&ids, table_get(&t, i, "id")) < 0) {
+            error_set(&v.err, CAY_RESOURCE_EXHAUSTED, "no memory");
+            return verb_fail(&v.err);
+        }
+    return sandbox_each(common, req, (int)ids.len, ids.v);
+}
+
 static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
     const struct rm_options *o = values;
     const char *how = o->force ? "?force=true" : o->wait ? "?wait=true" : NULL;
     const struct sandbox_request req = {
         .method = "DELETE", .before = "/api/cay/sandbox/", .after = how};
-    return sandbox_each(&o->common, &req, argc, argv);
+    struct cay_error err;
+    if (o->all == (argc > 0)) {
+        error_set(&err, CAY_INVALID_ARGUMENT, "%s",
+                  o->all ? "--all takes no names" : "no sandbox given");
+        (void)error_remedy(&err, "name sandboxes, or use --all");
+        return verb_fail(&err);
+    }
+    return o->all ? remove_all(&o->common, &req) : sandbox_each(&o->common, &req, argc, argv);
 }
 
 #define LIFECYCLE(verb, about, more)                                                               \
@@ -107,6 +135,7 @@ static const struct stop_options stop_defaults = {.grace_ms = -1};
 
 const struct opt_command cli_stop = {
     .name = "stop",
+    .is_destructive = true,
     .path = "cay stop",
     .synopsis = "[OPTIONS] SANDBOX...",
     .summary = "end everything that runs in sandboxes; their files stay",
@@ -138,19 +167,19 @@ static const char *const rm_aliases[] = {"delete", NULL};
 
 const struct opt_command cli_rm = {
     .name = "rm",
+    .is_destructive = true,
     .aliases = rm_aliases,
     .path = "cay rm",
-    .synopsis = "[OPTIONS] SANDBOX...",
+    .synopsis = "[OPTIONS] [SANDBOX...]",
     .summary = "remove sandboxes with all of their files",
     .help = "A sandbox that runs is ended first. One in which a command or a copy is under way is "
             "refused, unless --force ends it or --wait waits for it. One that is still being made "
             "is given up.",
     .examples = "cay rm web\n"
-                "cay rm -f $(cay ls -aq)\n",
+                "cay rm --all --force\n",
     .group = CLI_SANDBOXES,
     .options = rm_table,
     .candidates = CLI_CANDIDATES,
-    .min_operands = 1,
     .max_operands = OPT_OPERANDS_ANY,
     .values_size = sizeof(struct rm_options),
     .run = run_rm,

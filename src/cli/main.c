@@ -4,6 +4,7 @@
 
 #include "base/fd.h"
 #include "cli/cli.h"
+#include "cli/habits.h"
 #include "config/config.h"
 
 const struct opt_command *const cli_commands[] = {
@@ -25,6 +26,7 @@ static const struct verb_program program = {
     .path = "cay",
     .about = "Sandboxes for untrusted code, made in milliseconds.",
     .commands = cli_commands,
+    .habits = habits_verbs,
     .failure_code = failure_code,
 };
 

@@ -79,6 +79,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
 
 const struct opt_command cli_prune = {
     .name = "prune",
+    .is_destructive = true,
     .path = "cay prune",
     .synopsis = "[OPTIONS]",
     .summary = "remove all stopped sandboxes",

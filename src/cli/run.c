@@ -10,8 +10,11 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "cli/env.h"
 #include "cli/fresh.h"
+#include "cli/habits.h"
 #include "cli/host_exec.h"
+#include "cli/paths.h"
 #include "cli/terminal.h"
 #include "config/config.h"
 #include "guard/guard.h"
@@ -22,11 +25,11 @@ struct run_options {
     uint64_t memory, disk, output_max;
     double cpus;
     int64_t pids, timeout_ms, idle_output_ms;
-    struct strv env, volumes, labels;
+    struct strv env, env_files, volumes, labels;
     int tier;    /* index into fresh_tiers; 0: by privilege */
     int profile; /* index into profiles */
     int pull;    /* index into fresh_pulls; 0: as configured */
-    bool interactive, tty, read_only, timings, guard, no_daemon;
+    bool interactive, tty, read_only, timings, guard, rm, no_daemon;
 };
 
 static const char *const profiles[] = {"strict", "build", NULL};
@@ -69,7 +72,7 @@ static const struct opt options[] = {
     {.name = "timeout",
      OPT_TO_DURATION(struct run_options, timeout_ms),
      .arg = "TIME",
-     .help = "end the command after this time, 0 for never (300s)"},
+     .help = "end the command after this time, 0 for never (300s; never with --tty)"},
     {.name = "idle-output-timeout",
      OPT_TO_DURATION(struct run_options, idle_output_ms),
      .arg = "TIME",
@@ -86,8 +89,13 @@ static const struct opt options[] = {
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct run_options, env),
-     .arg = "KEY=VALUE",
-     .help = "set an environment variable"},
+     .arg = "KEY[=VALUE]",
+     .help = "set an environment variable; without a value, the caller's"},
+    {.name = "env-file",
+     OPT_TO_STRINGS(struct run_options, env_files),
+     .arg = "FILE",
+     .help = "read environment variables from a file with lines of KEY=VALUE",
+     .complete = OPT_COMPLETE_FILE},
     {.letter = 'v',
      .name = "volume",
      OPT_TO_STRINGS(struct run_options, volumes),
@@ -139,6 +147,10 @@ static const struct opt options[] = {
      .name = "tty",
      OPT_TO_FLAG(struct run_options, tty),
      .help = "give the command a terminal"},
+    {.name = "rm",
+     OPT_TO_FLAG(struct run_options, rm),
+     .help = "nothing of a run stays anyway; accepted for habit",
+     .hidden = true},
     {.name = "guard",
      OPT_TO_FLAG(struct run_options, guard),
      .help = "refuse command lines that look like an accident (rm -rf /)"},
@@ -159,6 +171,7 @@ struct run {
     cay_engine *engine;
     cay_sandbox *box;
     const char **argv; /* with the image's entrypoint in front */
+    struct strv env, volumes;
     struct terminal terminal;
     int signals;
     struct cay_result result;
@@ -219,7 +232,7 @@ static struct cay_spec make_spec(const struct run *r) {
     spec.tier = fresh_tier(o->tier, r->config);
     spec.profile = profiles[o->profile];
     spec.user = o->user;
-    spec.volumes = (const char *const *)o->volumes.v;
+    spec.volumes = (const char *const *)r->volumes.v;
     return spec;
 }
 
@@ -236,7 +249,7 @@ static struct cay_exec make_exec(const struct run *r) {
     const struct run_options *o = r->o;
     struct cay_exec exec = CAY_EXEC_INIT;
     exec.argv = r->argv;
-    exec.env = (const char *const *)o->env.v;
+    exec.env = (const char *const *)r->env.v;
     exec.work_dir = work_dir(r);
     exec.tty = o->tty;
     exec.stdin_fd = STDIN_FILENO;
@@ -245,7 +258,9 @@ static struct cay_exec make_exec(const struct run *r) {
         exec.stderr_fd = STDERR_FILENO;
     }
     exec.signal_fd = r->signals;
-    exec.timeout_ms = o->timeout_ms >= 0 ? o->timeout_ms : r->config->sandbox.timeout_ms;
+    /* A person who types is not ended in the middle of a word. */
+    int64_t usual_ms = o->tty ? 0 : r->config->sandbox.timeout_ms;
+    exec.timeout_ms = o->timeout_ms >= 0 ? o->timeout_ms : usual_ms;
     exec.idle_output_timeout_ms = o->idle_output_ms;
     exec.output_max = o->output_max;
     return exec;
@@ -270,7 +285,11 @@ static int no_command(struct run *r) {
 
 static int load(struct run *r) {
     int code = config_load(r->o->common.config, (const char *const *)environ, &r->config, &r->err);
-    return code < 0 ? code : check_options(r);
+    if (code == 0)
+        code = check_options(r);
+    if (code == 0)
+        code = env_collect(&r->o->env_files, &r->o->env, &r->env, &r->err);
+    return code < 0 ? code : paths_of_volumes(&r->o->volumes, &r->volumes, &r->err);
 }
 
 static int start(struct run *r, int argc) {
@@ -465,8 +484,17 @@ static void print_timings(const struct run *r) {
     (void)fprintf(stderr, "  %-20s %8.2f ms\n", "total", (double)total / 1000);
 }
 
+/* `cay run ubuntu echo hi` is what users of Docker type. */
+static void suggest_image(struct run *r) {
+    if (r->o->image == NULL && r->argv != NULL && habits_is_image(r->argv[0]))
+        (void)error_remedy(&r->err, "images are named with --image: cay run --image %s -- ...",
+                           r->argv[0]);
+}
+
 static int report(struct run *r, int failed) {
     int code = r->result.exit_code;
+    if (failed < 0 && code == 127)
+        suggest_image(r);
     if (r->o->common.output == OUTPUT_JSON)
         return print_json(r, failed, code);
     if (failed < 0)
@@ -496,6 +524,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     int code = report(&r, failed);
     cay_result_free(&r.result);
     free(r.argv);
+    strv_free(&r.env);
+    strv_free(&r.volumes);
     config_free(r.config);
     fd_close(&r.signals);
     return code;
@@ -527,6 +557,7 @@ const struct opt_command cli_run = {
                 "cay run -v \"$PWD\":/workspace --memory 1g -- make test\n"
                 "tar c src | cay run -o json -- tar t\n",
     .options = options,
+    .habits = habits_options,
     .stop_at_operand = true,
     .max_operands = OPT_OPERANDS_ANY,
     .values_size = sizeof(struct run_options),

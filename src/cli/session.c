@@ -336,6 +336,7 @@ static int run_rm(const struct opt_command *cmd, void *values, int argc, char **
 
 static const struct opt_command rm = {
     .name = "rm",
+    .is_destructive = true,
     .path = "cay session rm",
     .synopsis = "[OPTIONS] SANDBOX SESSION...",
     .summary = "end sessions with everything they started",

@@ -142,10 +142,20 @@ static const struct opt_command create = {
 
 static const struct opt_command *const commands[] = {&create, NULL};
 
+static const struct opt_habit habits[] = {
+    {"delete", "snapshots are images: use 'cay image rm NAME'"},
+    {"list", "snapshots are images: use 'cay image ls'"},
+    {"ls", "snapshots are images: use 'cay image ls'"},
+    {"restore", "use 'cay create --image NAME'"},
+    {"rm", "snapshots are images: use 'cay image rm NAME'"},
+    {0},
+};
+
 static const struct verb_program program = {
     .path = "cay snapshot",
     .about = "Images of sandboxes.",
     .commands = commands,
+    .habits = habits,
 };
 
 /* argv are the words after "snapshot". */

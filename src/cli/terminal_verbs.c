@@ -288,6 +288,7 @@ static int run_kill(const struct opt_command *cmd, void *values, int argc, char 
 
 static const struct opt_command kill_verb = {
     .name = "kill",
+    .is_destructive = true,
     .path = "cay terminal kill",
     .synopsis = "[OPTIONS] SANDBOX TERMINAL...",
     .summary = "end everything that was started on terminals",
@@ -310,6 +311,7 @@ static int run_rm(const struct opt_command *cmd, void *values, int argc, char **
 
 static const struct opt_command rm = {
     .name = "rm",
+    .is_destructive = true,
     .path = "cay terminal rm",
     .synopsis = "[OPTIONS] SANDBOX TERMINAL...",
     .summary = "remove terminals with everything that was started there",

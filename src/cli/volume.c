@@ -131,6 +131,7 @@ static int run_rm(const struct opt_command *cmd, void *values, int argc, char **
 
 static const struct opt_command rm = {
     .name = "rm",
+    .is_destructive = true,
     .path = "cay volume rm",
     .synopsis = "[OPTIONS] VOLUME...",
     .summary = "remove volumes with all that is in them",

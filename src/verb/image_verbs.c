@@ -69,6 +69,7 @@ static const struct opt rm_options[] = {
 
 const struct opt_command verb_image_rm = {
     .name = "rm",
+    .is_destructive = true,
     .aliases = (const char *const[]){"remove", NULL},
     .path = "cay image rm",
     .synopsis = "[OPTIONS] IMAGE...",
@@ -111,6 +112,7 @@ static const struct opt prune_options[] = {
 
 const struct opt_command verb_image_prune = {
     .name = "prune",
+    .is_destructive = true,
     .path = "cay image prune",
     .synopsis = "[OPTIONS]",
     .summary = "free what no image needs",

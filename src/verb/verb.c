@@ -125,7 +125,8 @@ static const struct opt_command *find(const struct verb_program *program, const 
     size_t count = opt_count_commands(program->commands);
     const struct opt_command *cmd = opt_find_command(program->commands, count, name);
     if (cmd == NULL)
-        (void)opt_unknown_command(program->path, program->commands, count, name, err);
+        (void)opt_unknown_command(program->path, program->commands, count, program->habits, name,
+                                  err);
     return cmd;
 }
 

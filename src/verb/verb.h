@@ -26,6 +26,7 @@ struct verb_program {
     const char *path; /* what people type to get here: "cay", "cay image" */
     const char *about;
     const struct opt_command *const *commands; /* NULL-terminated */
+    const struct opt_habit *habits;            /* verbs of other programs; NULL if none */
     /* Runs a verb; NULL: its own run(). */
     int (*run)(const struct opt_command *cmd, void *values, int argc, char **argv);
     /* The exit code where the options are wrong; NULL: that of the error's class. */

@@ -49,8 +49,8 @@ static void check(const struct opt_command *cmd, int argc, char *const *words) {
     }
     opt_values_free(cmd, sample_common_options, values);
     if (argc > 0 && opt_find_command(sample_commands, ARRAY_LEN(sample_commands), words[0]) == NULL)
-        (void)opt_unknown_command("cay", sample_commands, ARRAY_LEN(sample_commands), words[0],
-                                  &err);
+        (void)opt_unknown_command("cay", sample_commands, ARRAY_LEN(sample_commands), NULL,
+                                  words[0], &err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -152,6 +152,7 @@ static const struct opt_command sample_run = {
 static const char *const sample_rm_aliases[] = {"remove", "delete", NULL};
 static const struct opt_command sample_rm = {
     .name = "rm",
+    .is_destructive = true,
     .aliases = sample_rm_aliases,
     .path = "cay rm",
     .synopsis = "SANDBOX...",

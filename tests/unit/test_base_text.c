@@ -444,7 +444,8 @@ static void nearness(void **state) {
         const char *text, *nearest;
     } cases[] = {
         {"memroy", "memory"}, {"memory", "memory"}, {"netwrk", "network"}, {"runn", "run"},
-        {"xyz", NULL},        {"", NULL},           {"m", "rm"},           {"memoryyyy", NULL},
+        {"rnu", "run"},       {"unr", NULL},        {"xyz", NULL},         {"", NULL},
+        {"m", "rm"},          {"memoryyyy", NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const char *got = str_nearest(cases[i].text, names, ARRAY_LEN(names));

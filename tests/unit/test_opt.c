@@ -245,10 +245,13 @@ static void commands(void **state) {
     assert_null(opt_find_command(sample_commands, n, ""));
     assert_int_equal(opt_count_commands(sample_image_commands), 2);
     assert_int_equal(opt_count_commands(NULL), 0);
+    static const struct opt_habit habits[] = {{"inspect", "use 'cay info'"}, {0}};
     static const struct {
         const char *name, *message, *remedy;
     } cases[] = {
-        {"rnu", "'rnu' is not a command of cay", "see 'cay --help'"},
+        {"rnu", "'rnu' is not a command of cay", "did you mean 'cay run'? See 'cay --help'"},
+        {"rmm", "'rmm' is not a command of cay", "see 'cay --help'"}, /* it destroys */
+        {"inspect", "'inspect' is not a command of cay", "use 'cay info'"},
         {"exce", "'exce' is not a command of cay", "did you mean 'cay exec'? See 'cay --help'"},
         {"rum", "'rum' is not a command of cay", "did you mean 'cay run'? See 'cay --help'"},
         {"debu", "'debu' is not a command of cay", "see 'cay --help'"},
@@ -256,8 +259,9 @@ static void commands(void **state) {
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct cay_error err = {0};
-        assert_int_equal(opt_unknown_command("cay", sample_commands, n, cases[i].name, &err),
-                         -CAY_INVALID_ARGUMENT);
+        assert_int_equal(
+            opt_unknown_command("cay", sample_commands, n, habits, cases[i].name, &err),
+            -CAY_INVALID_ARGUMENT);
         assert_string_equal(err.message, cases[i].message);
         assert_string_equal(err.remedy, cases[i].remedy);
     }
