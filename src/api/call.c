@@ -320,6 +320,7 @@ static int metrics(struct call *c, struct cay_error *err) {
                   tables, ARRAY_LEN(tables));
     if (c->lender != NULL)
         metrics_page_prepared(&c->answer.body, c->lender);
+    metrics_page_http(&c->answer.body, c);
     return 0;
 }
 

@@ -129,6 +129,13 @@ void call_each_header(const struct call *c, call_header_fn fn, void *user);
  * (http_caller.c) */
 int call_socket(const struct call *c);
 
+/* What the server that a call came by has open, this call included. (http_caller.c) */
+struct call_load {
+    size_t requests;
+    size_t connections[2]; /* on the unix socket, on TCP */
+};
+void call_load(const struct call *c, struct call_load *ret);
+
 /* Whose key a text is, for what carries it elsewhere than in the head; false: nobody's.
  * (http_caller.c) */
 bool call_identify(const struct call *c, const char *text, struct key *ret);

@@ -25,6 +25,8 @@ static int make_measured(struct manager *m, const struct sandbox_record *request
     int r = manager_create(m, request, progress, ret, err);
     if (r == 0)
         metrics_observe(METRICS_CREATE, clock_us() - began);
+    else
+        metrics_create_failed(err->code);
     return r;
 }
 

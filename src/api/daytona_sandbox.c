@@ -53,6 +53,8 @@ static int make(struct call *c, struct sandbox_record *request, struct cay_error
     if (r == 0) {
         metrics_observe(METRICS_CREATE, clock_us() - began);
         answer_record(c, &made, NULL);
+    } else {
+        metrics_create_failed(err->code);
     }
     sandbox_record_free(&made);
     return r;

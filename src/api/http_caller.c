@@ -27,6 +27,13 @@ int call_socket(const struct call *c) {
     return info == NULL ? -1 : info->connect_fd;
 }
 
+void call_load(const struct call *c, struct call_load *ret) {
+    struct http *h = ((const struct http_request *)c)->http;
+    ret->requests = (size_t)MAX(atomic_load(&h->under_way), 0);
+    for (size_t i = 0; i < ARRAY_LEN(ret->connections); i++)
+        ret->connections[i] = http_count_peers(&h->ports[i]);
+}
+
 struct header_visit {
     call_header_fn fn;
     void *user;

@@ -40,12 +40,26 @@ enum metrics_histogram { METRICS_HISTOGRAMS(METRICS_ENUM) METRICS_HISTOGRAM_COUN
 
 enum { METRICS_ROUTES_MAX = 320 };
 
+/* How a command that the daemon ran for a client ended. */
+enum metrics_outcome {
+    METRICS_OK,      /* with exit code 0 */
+    METRICS_FAILED,  /* with another */
+    METRICS_SIGNAL,  /* it was killed */
+    METRICS_OOM,     /* for want of memory; counted in addition, since it shows later */
+    METRICS_TIMEOUT, /* by its time limit, or that of its silence */
+    METRICS_LOST,    /* not known: the client, the sandbox or its connection went away */
+    METRICS_OUTCOMES
+};
+
 void metrics_count(enum metrics_counter which, uint64_t times);
 void metrics_observe(enum metrics_histogram which, int64_t us);
 /* A request or an operation that failed with an error of this class. */
 void metrics_failed(enum cay_code code);
 /* A request is done; route is its row in the table, METRICS_ROUTES_MAX - 1 if it had none. */
-void metrics_request(size_t route, unsigned status);
+void metrics_request(size_t route, unsigned status, int64_t us);
+/* A sandbox could not be made. */
+void metrics_create_failed(enum cay_code code);
+void metrics_command(enum metrics_outcome outcome);
 
 /* Appends the page, with the sandboxes that the caller sees (NULL: all); the tables are those that
  * rows were counted by. */

@@ -1,6 +1,7 @@
 #include "api/metrics_page.h"
 
 #include <cay.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "api/prometheus.h"
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/path.h"
 #include "manager/interpreters.h"
 #include "manager/lender.h"
@@ -114,6 +116,15 @@ static void write_usage(struct buf *out, struct manager *m, const struct key *ca
                  "What a sandbox has written; measured every few minutes.", FIGURE(disk_bytes), 1);
 }
 
+static void write_ends(struct buf *out, const struct manager_totals *t) {
+    static const char name[] = "cay_sandbox_unexpected_ends_total";
+    const struct prometheus_label oom[] = {{"reason", "oom"}, {NULL, NULL}};
+    const struct prometheus_label other[] = {{"reason", "other"}, {NULL, NULL}};
+    prometheus_family(out, name, "counter", "Sandboxes that ended although nobody asked for it.");
+    prometheus_sample(out, name, oom, (double)t->ended_oom);
+    prometheus_sample(out, name, other, (double)t->ended_unasked);
+}
+
 void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key *caller) {
     struct manager_totals t;
     manager_totals(m, caller, &t);
@@ -127,6 +138,7 @@ void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key
     write_queue(out, &t.queue);
     prometheus_counter(out, "cay_audit_failures_total",
                        "Rows that could not be added to the audit.", (double)t.audit_failures);
+    write_ends(out, &t);
     write_usage(out, m, caller);
 }
 
@@ -188,6 +200,37 @@ static bool read_memory(uint64_t *ret_all, uint64_t *ret_resident) {
     return true;
 }
 
+/* When this process began, by the wall clock: field 22 of proc_pid_stat(5) counts from the boot. */
+static double read_start_time(void) {
+    char text[1024];
+    unsigned long long ticks;
+    if (fd_read_file_at(-1, "/proc/self/stat", text, sizeof text) <= 0)
+        return 0;
+    const char *rest = strrchr(text, ')');
+    if (rest == NULL || sscanf(rest + 1,
+                               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
+                               "%*d %*d %*d %llu",
+                               &ticks) != 1)
+        return 0;
+    struct timespec boot;
+    if (clock_gettime(CLOCK_BOOTTIME, &boot) < 0)
+        return 0;
+    double up = (double)boot.tv_sec + (double)boot.tv_nsec / 1e9;
+    return (double)clock_wall_ms() / 1e3 - up + (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* Read once: clocks are set, and the time that a process began must not change. */
+static double start_time(void) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static double seconds_since_1970;
+    (void)pthread_mutex_lock(&lock);
+    if (seconds_since_1970 == 0)
+        seconds_since_1970 = read_start_time();
+    double result = seconds_since_1970;
+    (void)pthread_mutex_unlock(&lock);
+    return result;
+}
+
 void metrics_page_process(struct buf *out) {
     struct rusage use;
     struct rlimit files;
@@ -207,6 +250,8 @@ void metrics_page_process(struct buf *out) {
     if (getrlimit(RLIMIT_NOFILE, &files) == 0)
         prometheus_gauge(out, "process_max_fds", "Descriptors that the front may open.",
                          (double)files.rlim_cur);
+    prometheus_gauge(out, "process_start_time_seconds",
+                     "When the front began, in seconds since 1970.", start_time());
     prometheus_gauge(out, "process_threads", "Threads of the front.",
                      (double)MAX(path_count_entries("/proc/self/task"), (ssize_t)0));
 }

@@ -16,5 +16,12 @@ void metrics_page_space(struct buf *out, struct manager *m);
 void metrics_page_python(struct buf *out, struct interpreters *python);
 /* Sandboxes of `cay run` and `cay python` that came from here. */
 void metrics_page_prepared(struct buf *out, struct lender *lender);
+/* Whether engines answer, and how fast. */
+void metrics_page_engines(struct buf *out, struct manager *m);
+/* Disks and processes of the daemon, as the watcher last measured them. */
+void metrics_page_vitals(struct buf *out);
+/* Requests and connections that are open. */
+struct call;
+void metrics_page_http(struct buf *out, const struct call *c);
 /* This process, by the names that Prometheus' own libraries use. */
 void metrics_page_process(struct buf *out);

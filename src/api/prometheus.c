@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-enum { NAME_SIZE = 128 };
+enum { NAME_SIZE = 128, LABELS_MAX = 4 };
 
 /* Of a label: backslash, quote and newline; other bytes stand for themselves. */
 static void put_escaped(struct buf *out, const char *text) {
@@ -52,21 +52,38 @@ void prometheus_counter(struct buf *out, const char *name, const char *help, dou
     prometheus_sample(out, name, NULL, value);
 }
 
-void prometheus_histogram(struct buf *out, const char *name, const char *help,
-                          const int64_t *bounds_us, size_t bounds, const uint64_t *counts,
-                          uint64_t sum_us) {
+/* Labels and one more. */
+static void put_bucket(struct buf *out, const char *name, const struct prometheus_label *labels,
+                       const char *bound, uint64_t total) {
+    struct prometheus_label all[LABELS_MAX + 2];
+    size_t n = 0;
+    for (; labels != NULL && n < LABELS_MAX && labels[n].name != NULL; n++)
+        all[n] = labels[n];
+    all[n++] = (struct prometheus_label){"le", bound};
+    all[n] = (struct prometheus_label){NULL, NULL};
+    prometheus_sample(out, name, all, (double)total);
+}
+
+void prometheus_histogram_sample(struct buf *out, const char *name,
+                                 const struct prometheus_label *labels, const int64_t *bounds_us,
+                                 size_t bounds, const uint64_t *counts, uint64_t sum_us) {
     char full[NAME_SIZE], bound[32];
     uint64_t total = 0;
-    prometheus_family(out, name, "histogram", help);
     (void)snprintf(full, sizeof full, "%s_bucket", name);
     for (size_t i = 0; i <= bounds; i++) {
         total += counts[i];
         (void)snprintf(bound, sizeof bound, "%.9g", i < bounds ? (double)bounds_us[i] / 1e6 : 0);
-        const struct prometheus_label le[] = {{"le", i < bounds ? bound : "+Inf"}, {NULL, NULL}};
-        prometheus_sample(out, full, le, (double)total);
+        put_bucket(out, full, labels, i < bounds ? bound : "+Inf", total);
     }
     (void)snprintf(full, sizeof full, "%s_sum", name);
-    prometheus_sample(out, full, NULL, (double)sum_us / 1e6);
+    prometheus_sample(out, full, labels, (double)sum_us / 1e6);
     (void)snprintf(full, sizeof full, "%s_count", name);
-    prometheus_sample(out, full, NULL, (double)total);
+    prometheus_sample(out, full, labels, (double)total);
+}
+
+void prometheus_histogram(struct buf *out, const char *name, const char *help,
+                          const int64_t *bounds_us, size_t bounds, const uint64_t *counts,
+                          uint64_t sum_us) {
+    prometheus_family(out, name, "histogram", help);
+    prometheus_histogram_sample(out, name, NULL, bounds_us, bounds, counts, sum_us);
 }

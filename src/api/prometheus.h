@@ -28,3 +28,8 @@ void prometheus_counter(struct buf *out, const char *name, const char *help, dou
 void prometheus_histogram(struct buf *out, const char *name, const char *help,
                           const int64_t *bounds_us, size_t bounds, const uint64_t *counts,
                           uint64_t sum_us);
+
+/* The same of a family that was begun, with labels (or NULL) of which none is "le". */
+void prometheus_histogram_sample(struct buf *out, const char *name,
+                                 const struct prometheus_label *labels, const int64_t *bounds_us,
+                                 size_t bounds, const uint64_t *counts, uint64_t sum_us);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/call.h"
+#include "api/metrics.h"
 #include "api/python_output.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -54,6 +55,7 @@ static int run_over(struct call *c, const struct toolbox *t, const struct toolbo
     out->changed = python_take_change;
     out->changed_arg = ret_report;
     r = toolbox_carry(c, t, command->input, limit, out, ret, err);
+    toolbox_count(r, ret);
     out->report = NULL;
     out->changed = NULL;
     ret_report->files_truncated |= !ret->all_changes;
@@ -287,6 +289,15 @@ static int answer(struct call *c, const struct request *q, struct cay_python_res
     return 0;
 }
 
+static void count(int r, const struct cay_result *run) {
+    metrics_command(r < 0                 ? METRICS_LOST
+                    : run->oom_killed     ? METRICS_OOM
+                    : run->timed_out      ? METRICS_TIMEOUT
+                    : run->signal != 0    ? METRICS_SIGNAL
+                    : run->exit_code == 0 ? METRICS_OK
+                                          : METRICS_FAILED);
+}
+
 static int run_request(struct call *c, const struct request *q, struct cay_error *err) {
     char why_cold[200] = "";
     const struct cay_python program = {.name = q->name != NULL ? q->name : "-c",
@@ -309,6 +320,7 @@ static int run_request(struct call *c, const struct request *q, struct cay_error
     exec.capture_max = CAPTURE;
     _cleanup_(cay_python_result_free) struct cay_python_result result;
     int r = interpreters_run(c->interpreters, &program, &exec, &caller, &result, why_cold, err);
+    count(r, &result.run);
     if (r == 0)
         r = answer(c, q, &result, &prints, why_cold);
     python_prints_end(&prints, r == 0);

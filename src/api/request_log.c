@@ -42,12 +42,13 @@ void request_log_end(const struct request_log *l, const struct route *route, siz
                      const char *caller) {
     char status[16], ms[32];
     (void)snprintf(status, sizeof status, "%u", l->status);
-    (void)snprintf(ms, sizeof ms, "%.3f", (double)(clock_us() - l->began_us) / 1000);
+    int64_t took_us = clock_us() - l->began_us;
+    (void)snprintf(ms, sizeof ms, "%.3f", (double)took_us / 1000);
     const struct log_field fields[] = {
         {"method", l->method}, {"route", route != NULL ? route->pattern : "none"},
         {"status", status},    {"ms", ms},
         {"caller", caller},
     };
-    metrics_request(route != NULL ? row : METRICS_ROUTES_MAX - 1, l->status);
+    metrics_request(route != NULL ? row : METRICS_ROUTES_MAX - 1, l->status, took_us);
     log_line(level_of(l, route), "request", fields, ARRAY_LEN(fields));
 }

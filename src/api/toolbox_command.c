@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "api/metrics.h"
 #include "api/toolbox_command.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -173,6 +174,19 @@ int toolbox_carry(const struct call *c, const struct toolbox *t, const struct bu
     return 0;
 }
 
+void toolbox_count(int r, const struct exec_outcome *o) {
+    if (r < 0)
+        metrics_command(METRICS_LOST);
+    else if (o->running)
+        return; /* a session's command that nobody waited for */
+    else if (o->reason == WIRE_REASON_TIMEOUT || o->reason == WIRE_REASON_QUIET)
+        metrics_command(METRICS_TIMEOUT);
+    else if (o->reason == WIRE_REASON_SIGNAL || o->signal != 0)
+        metrics_command(METRICS_SIGNAL);
+    else
+        metrics_command(o->exit_code == 0 ? METRICS_OK : METRICS_FAILED);
+}
+
 /* ---- running ---- */
 
 const char **toolbox_env(const struct toolbox *t, const char *const *more, bool tty,
@@ -214,8 +228,12 @@ int toolbox_send(const struct toolbox *t, const struct toolbox_command *command,
 bool toolbox_ran_out_of_memory(const struct call *c, int exit_code, int64_t began_ms) {
     struct engine_stats stats;
     struct cay_error ignored;
-    return exit_code == 128 + SIGKILL && manager_stats(c->manager, c->who, &stats, &ignored) == 0 &&
-           stats.oom_age_ms >= 0 && stats.oom_age_ms < clock_ms() - began_ms;
+    bool is_oom = exit_code == 128 + SIGKILL &&
+                  manager_stats(c->manager, c->who, &stats, &ignored) == 0 &&
+                  stats.oom_age_ms >= 0 && stats.oom_age_ms < clock_ms() - began_ms;
+    if (is_oom)
+        metrics_command(METRICS_OOM);
+    return is_oom;
 }
 
 int toolbox_run(struct call *c, const struct toolbox_command *command, struct toolbox_output *out,
@@ -229,5 +247,7 @@ int toolbox_run(struct call *c, const struct toolbox_command *command, struct to
         return r;
     int64_t limit =
         command->timeout_ms > 0 ? clock_deadline(command->timeout_ms + HOST_GRACE_MS) : 0;
-    return toolbox_carry(c, &t, command->input, limit, out, ret, err);
+    r = toolbox_carry(c, &t, command->input, limit, out, ret, err);
+    toolbox_count(r, ret);
+    return r;
 }

@@ -232,7 +232,11 @@ static int try_execute(const struct call *c, struct execution *x, struct cay_err
     toolbox_hurry(&t);
     if (r == 0)
         r = wire_session_exec(&t.wire, x->name, &x->exec, err);
-    return r < 0 ? r : toolbox_carry(c, &t, NULL, 0, &x->out, &x->outcome, err);
+    if (r < 0)
+        return r;
+    r = toolbox_carry(c, &t, NULL, 0, &x->out, &x->outcome, err);
+    toolbox_count(r, &x->outcome);
+    return r;
 }
 
 /* Sees the session's last command to its end, without keeping what it prints. */

@@ -322,5 +322,7 @@ void manager_totals(struct manager *m, const struct key *caller, struct manager_
     pool_total(m, &ret->pool);
     queue_total(m, &ret->queue);
     ret->audit_failures = m->audit_failures;
+    ret->ended_oom = m->ended_oom;
+    ret->ended_unasked = m->ended_unasked;
     (void)pthread_mutex_unlock(&m->lock);
 }

@@ -113,9 +113,12 @@ int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct ca
     if (s->has_end)
         end = s->end;
     enum on_failure policy = s->record.on_failure;
+    bool failed = is_failure(&end, policy, first);
+    if (failed)
+        (*(end.oom_killed ? &m->ended_oom : &m->ended_unasked))++;
     (void)pthread_mutex_unlock(&m->lock);
     tell_end(s, &end, &why);
-    if (!is_failure(&end, policy, first)) {
+    if (!failed) {
         log_event(LOG_LEVEL_WARN, "sandbox stopped", "why", "%s (%s): %s", s->record.id,
                   s->record.name, why.message);
         return turn_become_because(m, s, SANDBOX_STOPPED, why.message, NULL, err);

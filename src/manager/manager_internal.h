@@ -126,6 +126,7 @@ struct manager {
     struct pool pool;
     struct queue queue;
     uint64_t audit_failures;
+    uint64_t ended_oom, ended_unasked; /* sandboxes that ended by themselves: out of memory, else */
 };
 
 /* ---- manager_settings.c ---- */

@@ -35,7 +35,8 @@ struct manager_totals {
     bool shutting_down;
     struct manager_pool_totals pool;
     struct manager_queue_totals queue;
-    uint64_t audit_failures; /* rows that could not be written */
+    uint64_t audit_failures;           /* rows that could not be written */
+    uint64_t ended_oom, ended_unasked; /* sandboxes that ended by themselves: out of memory, else */
 };
 /* Of what the caller sees; NULL: of all. */
 void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret);

@@ -124,7 +124,7 @@ def test_no_descriptors(folder):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (used + 50, used + 50))
         daemon.process = daemon.spawn(preexec_fn=limit)
-        assert until(lambda: os.path.exists(daemon.socket))
+        assert until(daemon.serves)
         assert until(lambda: "descriptors.front" in failed(daemon))
         assert daemon.get("/healthz").status == 503 and daemon.get("/livez").status == 200
         daemon.stop()

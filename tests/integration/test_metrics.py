@@ -2,12 +2,17 @@
 
 import http.client
 import math
+import os
 import re
+import signal
+import time
 
 from daemons import free_port, serving
 from launching import until
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+LABELS = {"class", "engine", "id", "le", "method", "name", "outcome", "place", "process", "reason",
+          "route", "socket", "state", "status", "version"}
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)')
 
 
@@ -65,15 +70,32 @@ class Page:
         for family, kind in self.types.items():
             if kind == "histogram":
                 self.check_histogram(family)
+        self.check_names()
+
+    def check_names(self):
+        """Prometheus' conventions: our prefix, base units, and counters that say so."""
+        for family, kind in self.types.items():
+            assert re.match("(cay|process)_", family), family
+            assert family.endswith("_total") == (kind == "counter"), family
+            assert kind != "histogram" or family.endswith(("_seconds", "_bytes")), family
+            assert not re.search("_(ms|us|milliseconds|kb|mb|percent)(_|$)", family), family
+        for name, labels in self.samples:  # nothing of a client's choosing but a sandbox's own name
+            for key, value in labels:
+                assert key in LABELS and (key in ("id", "name") or len(value) < 80), (name, key)
 
     def check_histogram(self, family):
-        buckets = sorted((float(dict(labels)["le"]), value)
-                         for (_, labels), value in self.all(family + "_bucket").items())
-        counts = [value for _, value in buckets]
-        assert counts == sorted(counts), family
-        assert buckets[0][0] == 0.001 and buckets[-2][0] == 60 and buckets[-1][0] == math.inf
-        assert counts[-1] == self.value(family + "_count"), family
-        assert (self.value(family + "_sum") > 0) == (counts[-1] > 0), family
+        series = {}
+        for (_, labels), value in self.all(family + "_bucket").items():
+            rest = frozenset(pair for pair in labels if pair[0] != "le")
+            series.setdefault(rest, []).append((float(dict(labels)["le"]), value))
+        assert len(series) >= 1 or family == "cay_http_request_seconds"
+        for rest, buckets in series.items():
+            buckets.sort()
+            counts = [value for _, value in buckets]
+            assert counts == sorted(counts), family
+            assert len(buckets) <= 16 and buckets[-1][0] == math.inf, family
+            assert counts[-1] == self.samples[(family + "_count", rest)], family
+            assert (self.samples[(family + "_sum", rest)] > 0) == (counts[-1] > 0), family
 
 
 def page(daemon):
@@ -112,6 +134,56 @@ def test_metrics(folder, clean_host):
         assert len(after.all("cay_build_info")) == 1
         assert after.value("process_open_fds") > 3
         assert after.value("process_resident_memory_bytes") > 1 << 20
+
+
+def test_the_daemon_itself(folder, clean_host):
+    """Its engines, disks, processes and connections."""
+    with serving(folder) as daemon:
+        began = page(daemon).value("process_start_time_seconds")
+        assert abs(time.time() - began) < 3600 * 24
+        assert until(lambda: page(daemon).value("cay_process_open_fds", process="launcher"))
+        now = page(daemon)
+        assert now.value("process_start_time_seconds") == began
+        assert now.value("cay_engine_up", engine="native") == 1
+        assert now.value("cay_engine_up", engine="docker") is None
+        assert now.value("cay_engine_requests_waiting", engine="native") == 0
+        assert now.value("cay_engine_ping_seconds", engine="native") > 0
+        info = os.statvfs(daemon.state)
+        assert now.value("cay_disk_size_bytes", place="state") == info.f_blocks * info.f_frsize
+        assert now.value("cay_disk_free_bytes", place="state") > 0
+        assert now.value("cay_disk_free_inodes", place="state") is not None
+        for process in ("supervisor", "front", "launcher"):
+            assert now.value("cay_process_resident_memory_bytes", process=process) > 1 << 18
+            fds = now.value("cay_process_open_fds", process=process)
+            assert 3 <= fds < now.value("cay_process_max_fds", process=process)
+            assert now.value("cay_process_cpu_seconds_total", process=process) >= 0
+        assert now.value("cay_http_requests_in_flight") >= 1
+        assert now.value("cay_http_connections", socket="unix") >= 1
+        assert now.value("cay_http_connections", socket="tcp") == 0
+        for _ in range(3):
+            assert daemon.get("/api/cay/sandbox/no-such-one").status == 404
+        route = {"method": "GET", "route": "/api/cay/sandbox/{who}"}
+        assert until(lambda: page(daemon).value("cay_http_request_seconds_count", **route) == 3)
+        assert "no-such-one" not in daemon.get("/metrics").text
+
+
+def test_failures_and_outcomes(folder, clean_host):
+    with serving(folder) as daemon:
+        box = daemon.create(name="lab", onFailure="keep")["id"]
+        assert daemon.ask("POST", "/api/cay/sandbox", {"name": "lab"}).status == 409
+        for command in ("true", "false", "kill -9 $$"):
+            body = {"command": f"sh -c '{command}'"}
+            assert daemon.ask("POST", f"/toolbox/{box}/process/execute", body).status == 200
+        body = {"command": "sleep 100", "timeout": 1}
+        daemon.ask("POST", f"/toolbox/{box}/process/execute", body)
+        now = page(daemon)
+        assert now.value("cay_sandbox_create_failures_total", **{"class": "conflict"}) == 1
+        for outcome, count in (("ok", 1), ("failed", 1), ("signal", 1), ("timeout", 1), ("lost", 0)):
+            assert now.value("cay_commands_total", outcome=outcome) == count, outcome
+        assert now.value("cay_sandbox_unexpected_ends_total", reason="other") == 0
+        record = (daemon.state / "sandboxes" / box / "record").read_text()
+        os.kill(int(re.search("^pid = (.*)$", record, re.M)[1]), signal.SIGKILL)
+        assert until(lambda: page(daemon).value("cay_sandbox_unexpected_ends_total", reason="other"))
 
 
 def test_restarts_are_counted(folder, clean_host):
