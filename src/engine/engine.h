@@ -83,6 +83,29 @@ struct engine_once {
     const char *fingerprint; /* of the host image that it must have; NULL: any */
 };
 
+/* The space for the disks of sandboxes. */
+struct engine_space_marks {
+    uint64_t floor_bytes; /* sandboxes together leave so much of the file system free */
+    uint64_t hold_bytes;  /* when less is left, those that write are reported */
+};
+struct engine_space {
+    uint64_t free_bytes;     /* of the file system that holds the disks, */
+    uint64_t promised_bytes; /* of which sandboxes have written so much that is still in memory */
+    uint32_t disks, limited; /* of running sandboxes; limited: which may not use all they have */
+};
+
+/* News of the disk of a sandbox. */
+enum engine_disk_news {
+    ENGINE_DISK_WRITES = 1,   /* it writes, and there is less left than hold_bytes */
+    ENGINE_DISK_DAMAGED = 2,  /* its file system has errors; it is read-only from then on */
+    ENGINE_DISK_REPAIRED = 3, /* it had, and was repaired before it started */
+};
+struct engine_disk {
+    char id[ID_SIZE];
+    enum engine_disk_news news;
+    uint64_t number; /* of bytes that it has written and that are in memory; of errors */
+};
+
 struct engine_ops {
     /* Starts a sandbox that stays: spec->id names it. Its files are made if it has none yet. image
      * is the id of an image in the store, "" for the host image. listener stays open here. */
@@ -140,6 +163,10 @@ struct engine_ops {
     /* Everything that exists, for recovery. The caller frees the array. */
     int (*list)(struct engine *e, struct engine_sandbox **ret, size_t *ret_count,
                 struct cay_error *err);
+    /* Keeps the disks of running sandboxes from taking more than there is, and measures that. News
+     * come by `disk` before it returns. NULL where an engine has no such disks. */
+    int (*space)(struct engine *e, const struct engine_space_marks *marks, struct engine_space *ret,
+                 struct cay_error *err);
     /* For how long it has not been able to do anything; 0: it is well. May be NULL. */
     int64_t (*gone_ms)(struct engine *e);
     /* Sends a request whose only purpose is its answer, unless one is under way or the engine is
@@ -154,5 +181,7 @@ struct engine {
     const struct engine_ops *ops;
     /* Called by a thread of the engine when a sandbox has ended; must not wait for the engine. */
     void (*ended)(void *user, const struct engine_end *end);
+    /* The same, of the disk of a sandbox; NULL: nobody wants to know. */
+    void (*disk)(void *user, const struct engine_disk *disk);
     void *user;
 };

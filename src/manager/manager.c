@@ -175,6 +175,8 @@ static int start_work(struct manager *m, struct cay_error *err) {
     if (r == 0)
         r = sampler_start(m, err);
     if (r == 0)
+        r = hold_start(m, err);
+    if (r == 0)
         r = pool_start(m, err);
     if (r == 0 && is_awaited)
         wait_for_other(m);
@@ -215,7 +217,7 @@ void manager_ended(void *manager, const struct engine_end *end) {
 
 static bool is_quiet(const struct manager *m) {
     return m->operations == 0 && m->changes == 0 && !m->reaping && !m->sampling &&
-           !m->pool.filling && !m->opening;
+           !m->hold.watching && !m->pool.filling && !m->opening;
 }
 
 void manager_drain(struct manager *m, int64_t wait_ms) {
@@ -247,6 +249,8 @@ void manager_close(struct manager *m, int64_t wait_ms) {
         (void)pthread_join(m->reaper, NULL);
         if (m->has_sampler)
             (void)pthread_join(m->sampler, NULL);
+        if (m->hold.has_watcher)
+            (void)pthread_join(m->hold.watcher, NULL);
         if (m->pool.has_filler)
             (void)pthread_join(m->pool.filler, NULL);
     }

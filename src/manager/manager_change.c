@@ -311,20 +311,32 @@ int manager_stop_sandbox(struct manager *m, const char *who, struct cay_error *e
     return manager_stop_within(m, who, -1, err);
 }
 
-static int do_pause(struct manager *m, struct sandbox *s, struct cay_error *err) {
+int change_pause(struct manager *m, struct sandbox *s, const char *reason, const char *remedy,
+                 struct cay_error *err) {
     int r = drive_pause(m, s->record.id, err);
-    return r < 0 ? r : turn_become(m, s, SANDBOX_PAUSED, NULL, err);
+    return r < 0 ? r : turn_become_for(m, s, SANDBOX_PAUSED, reason, remedy, err);
+}
+
+static int do_pause(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    return change_pause(m, s, "", "", err);
 }
 
 int manager_pause(struct manager *m, const char *who, struct cay_error *err) {
     return run_verb(m, who, &verb_pause, do_pause, err);
 }
 
-static int do_resume(struct manager *m, struct sandbox *s, struct cay_error *err) {
+int change_resume(struct manager *m, struct sandbox *s, struct cay_error *err) {
     int r = drive_resume(m, s->record.id, err);
     if (r == 0)
         r = network_open(m, s, err); /* its list may have come while it stood still */
     return r < 0 ? r : turn_become(m, s, SANDBOX_STARTED, NULL, err);
+}
+
+static int do_resume(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    int r = hold_check(m, s, err);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r < 0 ? r : change_resume(m, s, err);
 }
 
 int manager_resume(struct manager *m, const char *who, struct cay_error *err) {

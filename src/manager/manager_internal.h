@@ -13,9 +13,12 @@
 #include "manager/manager.h"
 #include "manager/manager_checks.h"
 #include "manager/manager_drive.h"
+#include "manager/manager_hold.h"
 #include "manager/manager_network.h"
 #include "manager/manager_pool.h"
 #include "manager/manager_queue.h"
+#include "manager/manager_sample.h"
+#include "manager/manager_socket.h"
 #include "manager/manager_table.h"
 #include "manager/volume.h"
 #include "manager/watch.h"
@@ -60,6 +63,8 @@ struct sandbox {
     bool knows_oom;     /* kills from before this process are no news */
     bool adopted;       /* a pooled one that was there before it */
     struct pressure memory_pressure, cpu_pressure;
+    bool is_writing, is_damage_told; /* see manager_hold.c; the first: in this round */
+    uint64_t disk_errors;
 };
 
 /* Hits and misses of the last five minutes, by periods. */
@@ -125,6 +130,7 @@ struct manager {
     unsigned archiving;          /* how many the clean-up archives now */
     struct pool pool;
     struct queue queue;
+    struct hold hold;
     uint64_t audit_failures;
     uint64_t ended_oom, ended_unasked; /* sandboxes that ended by themselves: out of memory, else */
 };
@@ -155,6 +161,8 @@ int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, 
 /* The same, with why; "": it was asked for. */
 int turn_become_because(struct manager *m, struct sandbox *s, enum sandbox_state state,
                         const char *why, permission may, struct cay_error *err);
+int turn_become_for(struct manager *m, struct sandbox *s, enum sandbox_state state,
+                    const char *reason, const char *remedy, struct cay_error *err);
 /* SANDBOX_ERROR, with the reason in words. */
 void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why);
 /* -CAY_CONFLICT: what it is, that it cannot be `done` ("paused") so, and the remedy. */
@@ -169,6 +177,9 @@ int turn_progress(const struct sandbox *s); /* -1: nowhere */
 int change_stop(struct manager *m, struct sandbox *s, const char *why, permission may,
                 int64_t grace_ms, struct cay_error *err);
 int change_remove(struct manager *m, struct sandbox *s, permission may, struct cay_error *err);
+int change_pause(struct manager *m, struct sandbox *s, const char *reason, const char *remedy,
+                 struct cay_error *err);
+int change_resume(struct manager *m, struct sandbox *s, struct cay_error *err);
 
 /* For creations: takes a place in the table, with the turn, for what was asked for; *ret is
  * referenced. Then makes it run. */
@@ -201,13 +212,6 @@ bool archive_is_due(const struct manager *m, const struct sandbox *s);
 /* Starts it, from any state in which it does not run. */
 int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
 
-/* ---- manager_socket.c: run/ID.sock in the work folder ---- */
-enum { CONNECT_MS = 5000 }; /* what a user waits for */
-
-int socket_listen(const char *id, struct cay_error *err);
-int socket_connect(const char *id, int64_t timeout_ms, struct cay_error *err);
-void socket_remove(const char *id);
-
 /* ---- manager_reconcile.c ---- */
 
 /* Makes table and engines agree. first: the configured one only; nothing is under way, and nothing
@@ -222,12 +226,6 @@ void event_note(struct manager *m, const struct sandbox *s, const char *text);
  * none. */
 int change_check_room(struct manager *m, const struct sandbox *s,
                       const struct sandbox_record *wanted, struct cay_error *err);
-
-/* ---- manager_sample.c: a thread that measures what runs ---- */
-int sampler_start(struct manager *m, struct cay_error *err);
-/* One round, for tests; with_disk: also what takes long. */
-void sampler_round(struct manager *m, bool with_disk);
-void sampler_note_oom(struct sandbox *s, struct engine_stats *now); /* locked; fills oom_age_ms */
 
 /* ---- manager_reaper.c: a thread gets no signals; *running is set before it starts ---- */
 int worker_start(struct manager *m, pthread_t *ret, void *(*run)(void *), bool *running,

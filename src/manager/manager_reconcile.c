@@ -131,7 +131,7 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
     case BE_STARTED:
         return turn_become(m, s, SANDBOX_STARTED, NULL, err);
     case BE_PAUSED:
-        return turn_become(m, s, SANDBOX_PAUSED, NULL, err);
+        return hold_adopt(m, s, err);
     case THAW:
         return backup_thaw(m, s, err);
     case UNBACKED:

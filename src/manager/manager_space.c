@@ -45,6 +45,8 @@ static void count_boxes(const struct manager *m, struct manager_space *ret) {
         const struct sandbox *s = m->boxes[i];
         if (s->record.engine == ENGINE_NATIVE && s->record.state != SANDBOX_ARCHIVED)
             ret->limit_bytes += s->record.disk_bytes;
+        ret->held += hold_has(&s->record);
+        ret->damaged += s->disk_errors > 0;
     }
 }
 

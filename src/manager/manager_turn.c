@@ -145,12 +145,16 @@ static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state s
     (void)str_escape(s->record.remedy, sizeof s->record.remedy, remedy);
     s->missed = false;
     s->recover_at = s->record.recover_ms = 0;
-    if (state == SANDBOX_STARTED)
+    if (state == SANDBOX_STARTED) {
         s->active_at = now;
+        hold_look(m);
+    }
     if (state == SANDBOX_STARTING || state == SANDBOX_STOPPED)
         s->has_end = false; /* of an earlier life */
-    if (state == SANDBOX_STARTING)
+    if (state == SANDBOX_STARTING) {
         s->knows_oom = true; /* there were none yet */
+        s->disk_errors = s->is_damage_told = 0;
+    }
     if (state == SANDBOX_STOPPED)
         s->stopped_at = now;
     if (state != before)
@@ -181,10 +185,12 @@ static enum db_flush flush_of(enum sandbox_state state) {
     return passing ? DB_FLUSH_LATER : DB_FLUSH;
 }
 
-/* To end things is what frees a full disk. An older row leads to the same: what does not run is
- * stopped, and a removal is promised only when the row is gone. */
+/* To end things is what frees a full disk, and to pause them is what keeps it from getting full. An
+ * older row leads to the same: what does not run is stopped, what stands still is paused, and a
+ * removal is promised only when the row is gone. */
 static bool is_ending(enum sandbox_state state) {
-    return state == SANDBOX_STOPPING || state == SANDBOX_STOPPED || state == SANDBOX_DESTROYING;
+    return state == SANDBOX_STOPPING || state == SANDBOX_STOPPED || state == SANDBOX_DESTROYING ||
+           state == SANDBOX_PAUSED;
 }
 
 static bool runs_in(enum sandbox_state state) {
@@ -192,15 +198,15 @@ static bool runs_in(enum sandbox_state state) {
            state == SANDBOX_STOPPING;
 }
 
-int turn_become_because(struct manager *m, struct sandbox *s, enum sandbox_state state,
-                        const char *why, permission may, struct cay_error *err) {
+static int become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
+                  const char *reason, const char *remedy, struct cay_error *err) {
     int r = 0;
     (void)pthread_mutex_lock(&m->lock);
     enum sandbox_state before = s->record.state;
     if (may != NULL && !may(m, s))
         r = refuse_operations(s, err);
     else
-        set_state(m, s, state, why, "");
+        set_state(m, s, state, reason, remedy);
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;
@@ -216,7 +222,17 @@ int turn_become_because(struct manager *m, struct sandbox *s, enum sandbox_state
 
 int turn_become(struct manager *m, struct sandbox *s, enum sandbox_state state, permission may,
                 struct cay_error *err) {
-    return turn_become_because(m, s, state, "", may, err);
+    return become(m, s, state, may, "", "", err);
+}
+
+int turn_become_because(struct manager *m, struct sandbox *s, enum sandbox_state state,
+                        const char *why, permission may, struct cay_error *err) {
+    return become(m, s, state, may, why, "", err);
+}
+
+int turn_become_for(struct manager *m, struct sandbox *s, enum sandbox_state state,
+                    const char *reason, const char *remedy, struct cay_error *err) {
+    return become(m, s, state, NULL, reason, remedy, err);
 }
 
 void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why) {
@@ -241,6 +257,8 @@ int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err
     case SANDBOX_ARCHIVED:
         return error_remedy(err, "start it with: cay start %s", r->name);
     case SANDBOX_PAUSED:
+        if (hold_has(r))
+            return error_remedy(err, "%.240s", r->remedy);
         return error_remedy(err, "resume it with: cay resume %s", r->name);
     case SANDBOX_ERROR:
         return error_remedy(err, "%.240s", r->remedy);

@@ -4,10 +4,14 @@ acknowledged is lost, and what happened is reported."""
 import contextlib
 import os
 import subprocess
+import threading
+import time
 
 import pytest
 import support
 from daemons import Refused, serving
+from launching import until
+from stressing import FULL
 
 pytestmark = support.as_root_only
 
@@ -116,3 +120,117 @@ def test_overcommitment_is_in_the_metrics(small_disk):
         assert float(values["cay_disk_limit_bytes"]) == 640 * MB
         assert float(values["cay_disk_overcommit_ratio"]) == 2
         assert float(values["cay_disk_reserve_bytes"]) == 16 * MB
+
+
+# ---- what was acknowledged is there afterwards ----
+
+@pytest.fixture
+def real_disk(folder):
+    """The same with ext4 on a loop device, as hosts have it."""
+    file, disk = folder / "file", folder / "disk"
+    disk.mkdir()
+    with open(file, "wb") as f:
+        f.truncate((1000 if FULL else 256) * MB)
+    subprocess.run(["mke2fs", "-q", "-F", file], check=True)
+    subprocess.run(["mount", "-o", "loop", file, disk], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+class Writers:
+    """Threads that write files into sandboxes, each by a command of its own, and remember which
+    were acknowledged: the command has ended with 0."""
+
+    SCRIPT = "dd if=/dev/urandom of=$0 bs=64k count=16 2>/dev/null && sha256sum <$0"
+
+    def __init__(self, daemon, boxes):
+        self.daemon = daemon
+        self.sums = {}
+        self.refused = 0
+        self.ended = threading.Event()
+        self.threads = [threading.Thread(target=self.write, args=(box,)) for box in boxes]
+        for thread in self.threads:
+            thread.start()
+
+    def write(self, box):
+        number = 0
+        while not self.ended.is_set():
+            name = f"/workspace/f{number}"
+            try:
+                code, output = self.daemon.exec(box, "sh", "-c", self.SCRIPT, name)
+            except (AssertionError, OSError):  # it was paused just then
+                code = -1
+            if code == 0:
+                self.sums[box, name] = output.split()[0]
+                number += 1
+            else:
+                self.refused += 1
+                time.sleep(0.05)
+
+    def end(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(120)
+
+
+def info(daemon, box):
+    return daemon.call("GET", f"/api/cay/sandbox/{box}")
+
+
+def states(daemon, boxes):
+    return [info(daemon, box)["state"] for box in boxes]
+
+
+def missing(daemon, sums):
+    """Files that are not as they were acknowledged."""
+    bad = []
+    for box in sorted({box for box, _ in sums}):
+        code, output = daemon.exec(box, "sh", "-c", "cd /workspace && sha256sum f*")
+        found = {f"/workspace/{line.split()[1]}": line.split()[0] for line in output.splitlines()}
+        bad += [(box, name) for (of, name), digest in sums.items()
+                if of == box and found.get(name) != digest]
+    return bad
+
+
+def fill_slowly(disk, ended):
+    """From outside, as fast as the host can, until nothing is left."""
+    with contextlib.suppress(OSError), open(disk / "ballast", "wb", buffering=0) as f:
+        while not ended.is_set():
+            f.write(os.urandom(MB))
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("from_outside", [False, True] if FULL else [True])
+def test_what_was_acknowledged_survives_a_full_disk(real_disk, from_outside):
+    """Without the reserve, hundreds of files are lost here."""
+    env = {"CAY_MANAGER_DISK_RESERVE": "64m", "CAY_MANAGER_POOL_SIZE": "0"}
+    with serving(real_disk, env=env) as daemon:
+        boxes = [daemon.create(memory="96m", disk="200m")["id"] for _ in range(8 if FULL else 4)]
+        writers = Writers(daemon, boxes)
+        ended = threading.Event()
+        if from_outside:
+            outside = threading.Thread(target=fill_slowly, args=(real_disk, ended))
+            outside.start()
+        try:
+            assert until(lambda: "paused" in states(daemon, boxes), 60), daemon.log.read_text()
+            time.sleep(10 if FULL else 3)
+        finally:
+            writers.ended.set()
+            ended.set()
+            if from_outside:
+                outside.join(60)
+        held = [box for box in boxes if info(daemon, box)["state"] == "paused"]
+        assert all("nearly full" in info(daemon, box)["errorReason"] for box in held)
+        with contextlib.suppress(FileNotFoundError):
+            (real_disk / "ballast").unlink()
+        room = daemon.ask("DELETE", f"/api/cay/sandbox/{boxes[-1]}?force=true")
+        kept = boxes[:-1]
+        assert room.status < 300
+        assert until(lambda: states(daemon, kept) == ["started"] * len(kept), 60), daemon.log.read_text()
+        writers.end()
+        sums = {key: digest for key, digest in writers.sums.items() if key[0] in kept}
+        assert len(sums) > 10
+        for box in kept:
+            daemon.call("POST", f"/api/cay/sandbox/{box}/stop?grace=0")
+            daemon.call("POST", f"/api/cay/sandbox/{box}/start")
+        assert missing(daemon, sums) == []

@@ -96,6 +96,11 @@ bool keep_job_ended(struct keep *k, pid_t pid, int status);
 pid_t keep_fork_job(struct keep *k, const uint64_t *tags, size_t count);
 void keep_fail_tags(const struct keep *k, const uint64_t *tags, size_t count);
 
+/* ---- keep_space.c ---- */
+
+/* LAUNCHER_SPACE: done, and answered, by a job. */
+void keep_divide_space(struct keep *k, const struct launcher_request *r);
+
 /* ---- keep_volume.c ---- */
 
 /* LAUNCHER_VOLUME_*: done, or begun, and answered. */

@@ -41,6 +41,7 @@ enum launcher_op {
     LAUNCHER_VOLUME_MAKE = 30,   /* the named volume spec.id; there already is fine */
     LAUNCHER_VOLUME_REMOVE = 31, /* with all that is in it; gone already is fine */
     LAUNCHER_USAGE = 20,         /* STATS at once, without disk_bytes */
+    LAUNCHER_SPACE = 50, /* SPACE; spec.disk_bytes is floor_bytes, spec.memory_bytes hold_bytes */
     /* Of an engine that keeps by itself what sandboxes have written; with image: */
     LAUNCHER_ARCHIVE = 40, /* STATS, with disk_bytes alone */
     LAUNCHER_UNARCHIVE = 41,
@@ -77,6 +78,8 @@ enum launcher_event {
     LAUNCHER_HAS_STATS = 5,
     LAUNCHER_HAS_LIST = 6,
     LAUNCHER_HAS_IMAGE = 8,
+    LAUNCHER_HAS_SPACE = 9,
+    LAUNCHER_DISK = 10,      /* without a tag: news of the disk of one that stays */
     LAUNCHER_KEPT_ENDED = 7, /* without a tag: one that stays has ended, asked or not, or did so
                               * before this launcher began */
 };
@@ -95,6 +98,8 @@ struct launcher_answer {
         struct cay_error err;      /* FAILED */
         struct engine_stats stats; /* HAS_STATS */
         char image[HEX_SIZE];      /* HAS_IMAGE: id in the store */
+        struct engine_space space; /* HAS_SPACE */
+        struct engine_disk disk;   /* DISK */
         struct {
             uint32_t count; /* fewer than LAUNCHER_PAGE: these are the last */
             struct engine_sandbox entries[LAUNCHER_PAGE];

@@ -59,7 +59,7 @@ static bool start_is_sane(const struct launcher_request *r, size_t len) {
 /* What names a sandbox that stays and brings nothing; LIST may begin anywhere. */
 static bool bare_is_sane(const struct launcher_request *r, size_t len) {
     return len == launcher_request_size(0) && r->fds == 0 && spec_is_sane(&r->spec) &&
-           (r->spec.id[0] != '\0' || r->op == LAUNCHER_LIST);
+           (r->spec.id[0] != '\0' || r->op == LAUNCHER_LIST || r->op == LAUNCHER_SPACE);
 }
 
 /* The same, with an image. */
@@ -84,6 +84,7 @@ int launcher_check(const struct launcher_request *r, size_t len) {
     case LAUNCHER_STATS:
     case LAUNCHER_USAGE:
     case LAUNCHER_LIST:
+    case LAUNCHER_SPACE:
     case LAUNCHER_VOLUME_MAKE:
     case LAUNCHER_VOLUME_REMOVE:
     case LAUNCHER_UNARCHIVE:

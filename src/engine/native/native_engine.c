@@ -94,6 +94,19 @@ static int engine_usage(struct engine *e, const char *id, struct engine_stats *r
     return measure(e, LAUNCHER_USAGE, id, ret, err);
 }
 
+static int engine_space(struct engine *e, const struct engine_space_marks *marks,
+                        struct engine_space *ret, struct cay_error *err) {
+    struct launcher_answer answer;
+    struct sandbox_spec spec = {.disk_bytes = marks->floor_bytes,
+                                .memory_bytes = marks->hold_bytes};
+    _cleanup_(freep) struct launcher_request *r = native_new_request(LAUNCHER_SPACE, &spec, err);
+    int code =
+        r == NULL ? -CAY_RESOURCE_EXHAUSTED : native_ask(native_of(e), r, 0, -1, &answer, err);
+    if (code == 0)
+        *ret = answer.space;
+    return code;
+}
+
 /* ---- what engines keep by themselves ---- */
 
 static int ask_with_image(struct engine *e, enum launcher_op op, const char *id, const char *image,
@@ -372,6 +385,7 @@ static const struct engine_ops ops = {
     .volume_remove = engine_volume_remove,
     .stats = engine_stats,
     .usage = engine_usage,
+    .space = engine_space,
     .once = engine_once,
     .once_watch = engine_once_watch,
     .once_wait = engine_once_wait,

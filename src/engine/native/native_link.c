@@ -33,6 +33,13 @@ static void tell_ended(const struct native_engine *n, const struct launcher_answ
         n->engine.ended(n->engine.user, &end);
 }
 
+static void tell_disk(const struct native_engine *n, const struct launcher_answer *a) {
+    struct engine_disk disk = a->disk;
+    disk.id[ID_SIZE - 1] = '\0';
+    if (n->engine.disk != NULL)
+        n->engine.disk(n->engine.user, &disk);
+}
+
 void native_once_started(struct once *o) {
     o->started = true;
     if (o->watcher.started != NULL)
@@ -128,6 +135,8 @@ static void *read_answers(void *arg) {
     while (receive(n, &a, &fd)) {
         if (a.event == LAUNCHER_KEPT_ENDED)
             tell_ended(n, &a);
+        else if (a.event == LAUNCHER_DISK)
+            tell_disk(n, &a);
         else
             hand_over(n, &a, &fd);
         fd_close(&fd);
