@@ -117,6 +117,17 @@ def test_an_image_that_only_docker_has(engine, make):
         assert which(make(image="only-here")) == f"{content}\n"
 
 
+def test_a_name_of_the_store_stays(engine):
+    """What Docker calls so is used by its engine, and is nothing else to the others."""
+    support.ok(engine.cay("image load", "-i", archive(engine, "both-have", "of cay")))
+    engine.docker.load(archive(engine, "both-have", "of docker"))
+
+    def run(by):
+        return support.ok(engine.cay("run", "--engine", by, "--image", "both-have", "--", "sh", "-c", "echo $WHICH"))
+    assert run("docker") == "of docker\n"
+    assert run("native") == "of cay\n"
+
+
 def test_names_of_ours_are_nobody_s(engine, make):
     """Somebody's archive is no image for others, by its name or by the beginning of its id."""
     engine.docker.load(archive(engine, "cay-archive", "secret"))

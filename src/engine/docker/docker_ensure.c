@@ -40,14 +40,18 @@ static int find_in_store(const struct docker_wish *w, const char *text, char id[
     return r == 0;
 }
 
-/* An image of Docker's, which has this id there. */
+/* An image of Docker's, which has this id there. It comes with its name unless the store has an
+ * image of that name already: what Docker calls so must not change what the name means to cay. */
 static int take(struct docker_api *api, const struct docker_wish *w, const char *name,
                 char id[static HEX_SIZE], struct cay_error *err) {
-    char known[HEX_SIZE];
+    char known[HEX_SIZE], by_id[HEX_SIZE + sizeof "sha256:"];
     if (find_in_store(w, id, known) != 0)
         return 0;
+    if (str_format(by_id, sizeof by_id, "sha256:%s", id) < 0)
+        return error_set(err, CAY_INTERNAL, "Docker gave no id");
+    bool is_free = find_in_store(w, name, known) == 0;
     progress_note(w->progress, "%s: taken over from Docker", w->name);
-    return docker_image_fetch(api, w->state_dir, name, id, err);
+    return docker_image_fetch(api, w->state_dir, is_free ? name : by_id, id, err);
 }
 
 /* An image of cay's store, given to Docker. */
