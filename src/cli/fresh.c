@@ -6,6 +6,8 @@
 #include "image/alias.h"
 #include "lib/engine.h"
 
+enum { WALLS_MAX = 32 };
+
 const char *const fresh_tiers[] = {"auto", "full", "rootless", "basic", NULL};
 const char *const fresh_pulls[] = {"auto", "missing", "always", "never", NULL};
 
@@ -34,6 +36,22 @@ bool fresh_take_prepared(const struct verb_common *common, const struct config *
     else
         log_event(LOG_LEVEL_DEBUG, "sandbox made by this process", "why", "%s", why.message);
     return r == 0;
+}
+
+static void tell_unkept(const struct cay_wall *wall, const char *option) {
+    if (!wall->ok)
+        verb_note("%s has no effect in this tier: %s; %s", option, wall->detail, wall->remedy);
+}
+
+void fresh_tell_unkept(const cay_engine *engine, bool has_memory, bool has_cpus) {
+    struct cay_wall walls[WALLS_MAX];
+    size_t count = MIN(cay_engine_walls(engine, walls, WALLS_MAX), (size_t)WALLS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        if (has_memory && str_equal(walls[i].name, "memory limit"))
+            tell_unkept(&walls[i], "--memory");
+        if (has_cpus && str_equal(walls[i].name, "cpu limit"))
+            tell_unkept(&walls[i], "--cpus");
+    }
 }
 
 int fresh_ensure_image(const struct verb_common *common, const struct config *config,

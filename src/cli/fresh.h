@@ -23,6 +23,10 @@ bool fresh_take_prepared(const struct verb_common *common, const struct config *
  * configured; NULL: by privilege. */
 const char *fresh_tier(int chosen, const struct config *config);
 
+/* Tells of each limit that an option asked for and this host cannot keep. Such a sandbox is only
+ * made in a tier that the user chose. */
+void fresh_tell_unkept(const cay_engine *engine, bool has_memory, bool has_cpus);
+
 /* Makes sure that an image is here, fetching it as pull (one of fresh_pulls) says. Nothing happens
  * for the host image. Before the engine, of this name, is opened. */
 int fresh_ensure_image(const struct verb_common *common, const struct config *config,

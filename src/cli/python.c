@@ -311,6 +311,7 @@ static int run_fresh(struct run *r) {
     failed = cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
     if (failed < 0)
         return failed;
+    fresh_tell_unkept(r->engine, r->o->memory != 0, r->o->cpus > 0);
     struct cay_exec exec = make_exec(r);
     const char *of_image = cay_sandbox_image(r->box)->working_dir;
     if (exec.work_dir == NULL && of_image[0] == '\0')

@@ -310,7 +310,11 @@ static int start(struct run *r, int argc) {
     int64_t begin = clock_us();
     code = cay_engine_open_as(engine_name(r), r->o->common.state_dir, &r->engine, &r->err);
     r->open_us = clock_us() - begin;
-    return code < 0 ? code : cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
+    if (code == 0)
+        code = cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
+    if (code == 0)
+        fresh_tell_unkept(r->engine, r->o->memory != 0, r->o->cpus > 0);
+    return code;
 }
 
 static size_t count_words(const char *const *v) {

@@ -92,10 +92,11 @@ static int look(struct sandbox_verb *v, struct subject *s) {
         return r;
     size_t size = sizeof s->text[0];
     put_cpu(s, table_number(&t, 0, "cpuMicros"), s->text[0], size);
+    uint64_t limit = table_number(&t, 0, "memoryLimit");
     (void)snprintf(s->text[1], size, "%s / %s", str_bytes(table_number(&t, 0, "memoryBytes"), a),
-                   str_bytes(table_number(&t, 0, "memoryLimit"), b));
+                   limit == 0 ? "no limit" : str_bytes(limit, b));
     (void)snprintf(s->text[2], size, "%s", str_bytes(table_number(&t, 0, "memoryPeak"), a));
-    uint64_t limit = table_number(&t, 0, "diskLimit");
+    limit = table_number(&t, 0, "diskLimit");
     (void)snprintf(s->text[3], size, "%s / %s", str_bytes(table_number(&t, 0, "diskBytes"), a),
                    limit == 0 ? "no limit" : str_bytes(limit, b));
     (void)snprintf(s->text[4], size, "%s", table_get(&t, 0, "pids"));

@@ -2,6 +2,7 @@
 ids. The user is nobody, who is on every host; his state folder is a temporary one, and his
 subordinate ids are given in a mount namespace of the test's own."""
 
+import json
 import os
 import re
 import shutil
@@ -113,3 +114,20 @@ def test_nothing_of_the_user_is_seen(build, folder):
     assert b"No such file" in done.stdout and b"XDG" not in done.stdout
     seen = done.stdout.decode().splitlines()[-1].split()
     assert set(seen) <= {"cay-init", "cay-op", "ps", "sh", "sort", "tr"}
+
+
+def test_limits_that_are_not_kept_are_told(build, folder):
+    """The tier was chosen, so the command runs; that its limits mean nothing is no secret."""
+    need_namespaces("one-id", build, folder)
+    judged = json.loads(as_account("one-id", folder, build / "cay", "doctor", "-o", "json").stdout)
+    walls = {w["name"]: w for w in judged["walls"]}
+    if walls["memory limit"]["ok"] or walls["cpu limit"]["ok"]:
+        pytest.skip("this user has control groups")
+
+    def said(*options):
+        done = as_account("one-id", folder, build / "cay", "run", "--tier", "basic", *options, "--", "true")
+        assert done.returncode == 0, done.stderr
+        return done.stderr.decode()
+    assert said() == ""
+    assert said("--memory", "64m").startswith("cay: --memory has no effect in this tier: ")
+    assert said("--memory", "64m", "--cpus", "1").count("has no effect") == 2

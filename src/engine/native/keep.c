@@ -385,7 +385,7 @@ static void handle_stats(struct keep *k, const struct launcher_request *r) {
     memcpy(a.id, r->spec.id, ID_SIZE);
     a.stats = (struct engine_stats){
         .memory_bytes = now.memory_bytes,
-        .memory_limit = s->record.memory_bytes,
+        .memory_limit = k->n->cgroups.support[CGROUP_MEMORY].usable ? s->record.memory_bytes : 0,
         .memory_peak = now.memory_peak_bytes,
         .cpu_us = now.cpu_us,
         .pids = now.pids,
