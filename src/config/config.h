@@ -42,7 +42,8 @@ struct config_key {
     const char *fallback; /* the default, as it would stand in the environment */
     size_t offset;        /* in struct config */
     double min, max;      /* of integers, numbers, sizes (bytes) and durations (milliseconds) */
-    int (*check)(const char *what, const char *text, struct cay_error *err); /* of strings */
+    int (*check)(const char *what, const char *text,
+                 struct cay_error *err);                      /* of strings and elements */
     bool (*is_narrower)(const char *now, const char *wanted); /* of strings that narrow */
     const char *help;
     bool secret; /* not to be shown */
@@ -99,7 +100,8 @@ struct config {
         uint64_t disk; /* bytes */
     } sandbox;
     struct {
-        const char *network_max;
+        const char *network_max, *profile_max, *tier_min;
+        struct strv engines;
         int64_t max_sandboxes;
         int64_t creating_max; /* 0: by the number of processors */
         int64_t queue_size;

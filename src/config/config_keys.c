@@ -111,6 +111,15 @@ static int check_network_max(const char *what, const char *text, struct cay_erro
     return error_remedy(err, "use none, public or private");
 }
 
+static int check_profile(const char *what, const char *text, struct cay_error *err) {
+    if (str_equal(text, "strict") || str_equal(text, "build"))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is not a profile", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use strict or build");
+}
+
 static int check_reserve(const char *what, const char *text, struct cay_error *err) {
     struct config_reserve ignored;
     return config_parse_reserve(what, text, &ignored, err);
@@ -173,6 +182,13 @@ static const struct config_key keys[] = {
     {"manager", "network_max", CONFIG_STRING, CONFIG_TRUSTED, "public", FIELD(manager.network_max),
      .check = check_network_max,
      .help = "what a key may ask for that is not an admin's: none, public or private addresses"},
+    {"manager", "engines", CONFIG_LIST, CONFIG_TRUSTED, "", FIELD(manager.engines),
+     .check = check_engine, .help = "engines that such a key may choose besides [sandbox] engine"},
+    {"manager", "profile_max", CONFIG_STRING, CONFIG_TRUSTED, "strict", FIELD(manager.profile_max),
+     .check = check_profile, .help = "the profile that such a key may choose: strict or build"},
+    {"manager", "tier_min", CONFIG_STRING, CONFIG_TRUSTED, "auto", FIELD(manager.tier_min),
+     .check = check_tier,
+     .help = "the least isolation that such a key may choose; auto: what sandboxes get by default"},
     {"manager", "idle_timeout", CONFIG_DURATION, CONFIG_TRUSTED, "3600",
      FIELD(manager.idle_timeout_ms), RANGE(0, 3650 * day_ms),
      .help = "remove a sandbox after this time without use; 0: never"},

@@ -157,7 +157,10 @@ int config_value_parse(struct config *config, const struct config_key *key, cons
     case CONFIG_DURATION:
         return parse_duration(key, what, text, field, err);
     case CONFIG_LIST:
-        return parse_list(what, text, field, err);
+        r = parse_list(what, text, field, err);
+        for (size_t i = 0; r == 0 && key->check != NULL && i < ((struct strv *)field)->len; i++)
+            r = key->check(what, ((struct strv *)field)->v[i], err);
+        return r;
     case CONFIG_MAP:
         return parse_map(what, text, field, err);
     }

@@ -32,6 +32,15 @@ static enum network_reach reach_of(const char *name) {
                                        : NETWORK_REACH_PRIVATE;
 }
 
+static struct manager_policy policy_of(const struct config *c) {
+    struct manager_policy p = {
+        .profile_max = str_equal(c->manager.profile_max, "build") ? PROFILE_BUILD : PROFILE_STRICT,
+        .tier_min = tier_from_name(c->manager.tier_min)}; /* auto is not a tier */
+    for (size_t i = 0; i < c->manager.engines.len; i++)
+        p.engines[engine_kind_from_name(c->manager.engines.v[i])] = true; /* loading checked them */
+    return p;
+}
+
 struct manager_limits front_limits(const struct config *c) {
     struct config_reserve reserve = {0};
     (void)config_parse_reserve("disk_reserve", c->manager.disk_reserve, &reserve,
@@ -40,6 +49,7 @@ struct manager_limits front_limits(const struct config *c) {
                                    .creating_max = c->manager.creating_max,
                                    .queue_max = c->manager.queue_size,
                                    .idle_timeout_ms = c->manager.idle_timeout_ms,
+                                   .policy = policy_of(c),
                                    .network_max = reach_of(c->manager.network_max),
                                    .cleanup_interval_ms = c->manager.cleanup_interval_ms,
                                    .stop_grace_ms = c->manager.stop_timeout_ms,

@@ -20,6 +20,13 @@
 struct cay_error;
 struct manager;
 
+/* What a key may choose that does not see all. Besides, everybody may have what is the default. */
+struct manager_policy {
+    bool engines[ENGINE_KINDS];
+    enum profile profile_max;
+    enum tier tier_min; /* TIER_NONE: what a sandbox gets that does not say */
+};
+
 struct manager_limits {
     int64_t max_sandboxes;
     int64_t creating_max;    /* created and started at a time; 0: by the number of processors */
@@ -35,6 +42,7 @@ struct manager_limits {
     int64_t warn_after_ms;      /* a warning if it is above 90 % of a limit for so long; 0: never */
     unsigned reserve_percent;   /* of the state folder's file system is kept free, if not 0, */
     uint64_t reserve_max_bytes; /* but at most so much; else just that. 0: nothing is refused */
+    struct manager_policy policy;
     enum network_reach network_max; /* the most that a key may ask for which does not see all */
     int64_t minute_ms; /* of the intervals of sandboxes; 0: 60 s, as all but tests have it */
 };

@@ -32,6 +32,11 @@ uint64_t quota_disk_left(struct manager *m, const struct sandbox *s);
  */
 int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err);
 
+/* ---- manager_policy.c ---- */
+
+/* Whether the record's owner may choose its engine, tier and profile. Takes the lock. */
+int policy_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err);
+
 /* ---- manager_request.c ---- */
 int request_complete(struct manager *m, const struct sandbox_record *request,
                      struct sandbox_record *ret, struct cay_error *err);

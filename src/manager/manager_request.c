@@ -266,6 +266,8 @@ static int complete(struct manager *m, const struct sandbox_record *request,
     if (e == 0)
         e = network_check(m, &r, err);
     if (e == 0)
+        e = policy_check(m, &r, err);
+    if (e == 0)
         e = check_disk(m, &r, err);
     if (e == 0)
         e = take_words(m, request, defaults, &r, err);

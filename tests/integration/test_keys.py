@@ -161,6 +161,43 @@ def test_keys_without_any_network_where_bridge_is_the_default():
         assert daemon.list() == []
 
 
+# ---- isolation ----
+
+def refused_policy(client, key, **wishes):
+    answer = client.ask("POST", "/api/cay/sandbox", wishes)
+    assert answer.status == 403 and "may not use" in answer.json()["message"], answer.text
+    assert key in answer.json()["remedy"]
+
+
+def test_a_key_does_not_choose_its_isolation():
+    """S5: any key could ask for Docker, a lower tier or the profile build."""
+    with serving_tcp() as daemon:
+        tenant, admin = (make_key(daemon, f"of-{name}", permissions=[name]) for name in ("sandboxes", "admin"))
+        refused_policy(tenant, "engines", engine="docker", image="x")
+        refused_policy(tenant, "profile_max", profile="build")
+        refused_policy(tenant, "tier_min", tier="basic")
+        assert tenant.create(profile="strict", engine="native")["profile"] == "strict"
+        assert admin.create(profile="build", tier="basic")["profile"] == "build"
+        assert daemon.create(profile="build")["profile"] == "build"  # by the socket
+
+
+def test_a_key_chooses_what_it_is_let():
+    env = {"CAY_MANAGER_ENGINES": "docker", "CAY_MANAGER_PROFILE_MAX": "build", "CAY_MANAGER_TIER_MIN": "rootless"}
+    with serving_tcp(env=env) as daemon:
+        tenant = make_key(daemon, "tenant", permissions=["sandboxes"])
+        assert tenant.create(profile="build", tier="rootless")["profile"] == "build"
+        refused_policy(tenant, "tier_min", tier="basic")
+        refused_policy(tenant, "tier_min", engine="docker", image="x")  # Docker gives basic
+
+
+@pytest.mark.parametrize("name, value, says", [
+    ("ENGINES", "docker,lxc", "lxc"), ("PROFILE_MAX", "root", "strict or build"), ("TIER_MIN", "best", "basic"),
+])
+def test_a_policy_that_is_not_understood(name, value, says):
+    done = support.cay("config", env={f"CAY_MANAGER_{name}": value})
+    assert done.returncode == 2 and says in done.stderr.decode()
+
+
 # ---- keys themselves ----
 
 def written_to(file):
