@@ -39,7 +39,7 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_optional(s, "progress", r->state == SANDBOX_CREATING ? r->reason : "");
     bool rests = r->state == SANDBOX_STOPPING || r->state == SANDBOX_STOPPED;
     sheet_optional(s, "stopReason", rests ? r->reason : "");
-    sheet_optional(s, "errorReason", r->state == SANDBOX_ERROR ? r->reason : "");
+    sheet_optional(s, "errorReason", rests || r->state == SANDBOX_CREATING ? "" : r->reason);
     sheet_optional(s, "errorRemedy", r->remedy);
 }
 
