@@ -64,6 +64,8 @@ void http_end_runs(void);
 /* Waits at most wait_ms for these, too. If true, nothing that http_options point to is used any
  * more. */
 bool http_wait(struct http *h, int64_t wait_ms);
+/* True if no connection is left. */
+bool http_is_left(struct http *h);
 /* Waits at most wait_ms for clients to close their connections, and tells those that ask instead to
  * try again; then accepts no more, and lets answers go out. The process has to end next: threads go
  * on. */

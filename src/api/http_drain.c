@@ -69,7 +69,7 @@ void http_end_runs(void) {
     ws_end_all(WS_RUNS);
 }
 
-static bool is_left(struct http *h) {
+bool http_is_left(struct http *h) {
     return http_count_peers(&h->ports[0]) + http_count_peers(&h->ports[1]) == 0;
 }
 
@@ -82,7 +82,7 @@ bool http_wait(struct http *h, int64_t wait_ms) {
 }
 
 void http_linger(struct http *h, int64_t wait_ms) {
-    (void)wait_until(h, wait_ms, is_left);
+    (void)wait_until(h, wait_ms, http_is_left);
     close_doors(h);
-    (void)wait_until(h, ANSWER_MS, is_left);
+    (void)wait_until(h, ANSWER_MS, http_is_left);
 }

@@ -12,6 +12,7 @@ struct serve_options {
     const char *socket;
     const char *log_level;
     bool insecure_listen;
+    bool replace;
 };
 
 static const struct opt options[] = {
@@ -31,6 +32,10 @@ static const struct opt options[] = {
     {.name = "insecure-listen",
      OPT_TO_FLAG(struct serve_options, insecure_listen),
      .help = "let --listen name an address that others reach, without TLS"},
+    {.name = "replace",
+     OPT_TO_FLAG(struct serve_options, replace),
+     .help = "make a daemon that runs restart as the installed version, with its own options and "
+             "without refusing anybody, and return when it serves; without one, run"},
     {0},
 };
 
@@ -55,6 +60,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     add(words, &n, "--config", o->common.config);
     if (o->insecure_listen)
         words[n++] = "--insecure-listen";
+    if (o->replace)
+        words[n++] = "--replace";
     if (o->common.verbose)
         words[n++] = "--verbose";
     if (program_find("cayd", path, sizeof path, &err) < 0)
@@ -72,10 +79,11 @@ const struct opt_command cli_serve = {
     .summary = "run the daemon in the foreground",
     .help = "Verbs on sandboxes that stay start a daemon by themselves; this is for service "
             "managers, for TCP, and for seeing what it logs. SIGTERM and Ctrl-C end it; sandboxes "
-            "stay.",
+            "stay. After an upgrade, --replace takes the new version into use.",
     .group = CLI_SANDBOXES,
     .examples = "cay serve\n"
-                "cay serve --listen 127.0.0.1:3986",
+                "cay serve --listen 127.0.0.1:3986\n"
+                "cay serve --replace",
     .options = options,
     .values_size = sizeof(struct serve_options),
     .run = run,

@@ -32,11 +32,22 @@ enum control_op {
     CONTROL_ENGINE = 13, /* start the program of engine `number` (enum engine_kind), in place of one
                           * that there may be; with its socket */
     CONTROL_FIGURES = 14, /* measure the daemon's processes; with a socket for figures.h's answer */
+    CONTROL_RELEASED = 15, /* it has let go of database, launcher and sockets; what is left are
+                            * connections that it serves to their ends */
+    CONTROL_KEY_GONE = 19, /* a key was removed: whoever serves connections of it has to end them */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
-    CONTROL_DRAIN = 17,    /* finish; `number` is not 0: somebody else goes on with the sockets */
+    CONTROL_DRAIN = 17,    /* finish; `number` is enum drain_how */
     CONTROL_RELOAD = 18, /* configuration `number`, packed, and perhaps a certificate; or only err:
                           * it is broken, and everything stays as it is */
+};
+
+/* Of CONTROL_DRAIN. */
+enum drain_how {
+    DRAIN_STOP,      /* clients who connect are told to try again */
+    DRAIN_LEAVE,     /* they wait: the sockets are somebody else's, who will start another daemon */
+    DRAIN_HAND_OVER, /* they wait for the next front; this one says CONTROL_RELEASED as soon as that
+                      * can start */
 };
 
 /* Of CONTROL_PULL. */

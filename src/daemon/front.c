@@ -20,6 +20,7 @@
 #include "engine/native/idrange.h"
 #include "engine/native/native_engine.h"
 #include "engine/native/seccomp.h"
+#include "manager/retire.h"
 
 enum {
     DRAIN_MS = 10 * 1000,
@@ -27,6 +28,7 @@ enum {
     CHANGES_MS = 2 * 1000,   /* of DRAIN_MS, for what waits in the manager to be given up */
     ANSWER_MS = 500,         /* for the last answers to go out */
     LINGER_MS = 1000,        /* for clients to come and be told to try again */
+    LOOK_US = 20 * 1000,
 };
 
 /* ---- giving up privilege ---- */
@@ -39,9 +41,19 @@ static void raise_descriptor_limit(void) {
     (void)setrlimit(RLIMIT_NOFILE, &limit); /* fewer connections then */
 }
 
+/* Of a front that is retired: a key was removed. */
+static volatile sig_atomic_t wants_cut;
+
+static void on_cut(int number) {
+    (void)number;
+    wants_cut = 1;
+}
+
 /* A terminal's Ctrl-C reaches us too; what it means is the supervisor's business. */
 static void reset_signals(void) {
-    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR2};
+    const struct sigaction cut = {.sa_handler = on_cut, .sa_flags = SA_RESTART};
+    (void)sigaction(SIGUSR1, &cut, NULL);
     for (size_t i = 0; i < ARRAY_LEN(ignored); i++)
         (void)signal(ignored[i], SIG_IGN);
     (void)signal(SIGCHLD, SIG_DFL);
@@ -68,6 +80,15 @@ static int drop(const struct settings *s, struct cay_error *err) {
 static void proxy_lost(void *user) {
     const struct front *f = user;
     manager_network_again(f->manager);
+}
+
+/* Those before us may serve connections of it. */
+static void key_gone(void *user) {
+    const struct front *f = user;
+    const struct control_message m = {.op = CONTROL_KEY_GONE};
+    int r = control_send(f->options->control, &m, NULL, 0);
+    if (r < 0)
+        log_event(LOG_LEVEL_WARN, "connections of a removed key may go on", "errno", "%d", -r);
 }
 
 /* When a state folder had one engine, what lay in it told which. */
@@ -113,6 +134,7 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .describe = front_describe,
         .archives = &front_archives,
         .network = &front_networks,
+        .key_gone = key_gone,
         .user = f,
         .no_disk_limits = s->no_disk_limits,
         .engine = s->engine,
@@ -235,8 +257,8 @@ static int take_launcher(struct front *f, int sock) {
 
 /* How to finish. */
 struct end {
-    int64_t wait_ms;    /* for what is under way */
-    bool has_successor; /* who serves the same sockets */
+    int64_t wait_ms; /* for what is under way */
+    enum drain_how how;
 };
 
 /* Until it is time to finish. */
@@ -251,24 +273,60 @@ static struct end serve(struct front *f) {
             return (struct end){.wait_ms = ABANDONED_MS};
         if (m.op == CONTROL_LAUNCHER) {
             if (take_launcher(f, TAKE_FD(fds[0])) < 0)
-                return (struct end){.has_successor = true};
+                return (struct end){.how = DRAIN_LEAVE}; /* to the next front */
         }
         if (m.op == CONTROL_RELOAD)
             front_take_reload(f, &m, fds);
         for (size_t i = 0; i < CONTROL_FDS_MAX; i++)
             fd_close(&fds[i]);
         if (m.op == CONTROL_DRAIN)
-            return (struct end){.wait_ms = DRAIN_MS, .has_successor = m.number != 0};
+            return (struct end){.wait_ms = DRAIN_MS, .how = (enum drain_how)m.number};
     }
+}
+
+/* A retired front has no manager that could tell of whom a connection is that lasts. */
+static void serve_to_the_end(struct front *f) {
+    (void)prctl(PR_SET_NAME, "cayd-retired", 0, 0, 0);
+    if (tie_to(f->options->supervisor, NULL) < 0)
+        return;
+    while (!http_is_left(f->http)) {
+        if (wants_cut) {
+            wants_cut = 0;
+            manager_key_end_uses(f->manager);
+        }
+        (void)usleep(LOOK_US);
+    }
+}
+
+/* Everything that the next front needs is let go of: database, launcher, threads of the manager.
+ * Connections that became something else need none of it; they and those that are idle are served
+ * to their ends, by a process that does nothing else any more. */
+static void hand_over(struct front *f, int64_t deadline) {
+    const struct control_message m = {.op = CONTROL_RELEASED};
+    front_watch_stop(f);
+    lender_close(f->lender, MAX(deadline - CHANGES_MS - clock_ms(), (int64_t)0));
+    interpreters_close(f->interpreters);
+    bool is_quiet = manager_retire(f->manager, MAX(deadline - clock_ms(), (int64_t)0));
+    if (!is_quiet) /* requests are cut off, and the end of this process lets go of everything */
+        return;
+    native_engine_hang_up(f->engine);
+    native_engine_hang_up(f->other);
+    manager_release_database(f->manager);
+    if (control_send(f->options->control, &m, NULL, 0) == 0)
+        serve_to_the_end(f);
 }
 
 /* Requests that do not end in time are cut off: what was promised is on disk. Nothing is freed
  * then, since they may use it until the process has ended. */
 static void finish(struct front *f, struct end end) {
     int64_t deadline = clock_ms() + end.wait_ms;
-    http_drain(f->http, end.has_successor);
+    http_drain(f->http, end.how != DRAIN_STOP);
     lender_stop(f->lender);
     (void)http_settle(f->http, MAX(end.wait_ms - CHANGES_MS, (int64_t)0));
+    if (end.how == DRAIN_HAND_OVER) {
+        hand_over(f, deadline);
+        return;
+    }
     http_end_runs();
     front_watch_stop(f);
     manager_drain(f->manager, MAX(deadline - clock_ms(), (int64_t)0));

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/state.h"
+#include "daemon/replace.h"
 #include "daemon/settings.h"
 #include "daemon/supervisor.h"
 #include "engine/native/disk.h"
@@ -30,6 +31,8 @@ struct daemon_options {
     const char *log_level;
     bool insecure_listen;
     bool background;
+    bool replace;
+    bool check;
 };
 
 static const struct opt options[] = {
@@ -52,6 +55,13 @@ static const struct opt options[] = {
     {.name = "background",
      OPT_TO_FLAG(struct daemon_options, background),
      .help = "return as soon as it serves; log to daemon/log in the state folder"},
+    {.name = "replace",
+     OPT_TO_FLAG(struct daemon_options, replace),
+     .help = "make a daemon that runs restart as the installed version, with its own options and "
+             "without refusing anybody, and return when it serves; without one, run"},
+    {.name = "check",
+     OPT_TO_FLAG(struct daemon_options, check),
+     .help = "only read options and configuration, and say what is wrong with them"},
     {0},
 };
 
@@ -201,15 +211,21 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     const struct daemon_options *o = values;
     static struct settings settings;
     struct cay_error err;
+    struct replace_kept kept;
     int report = -1;
+    bool is_next = replace_inherit(&kept);
     int r = read_settings(o, &settings, &err);
-    bool is_daemon = r == 0;
-    if (r == 0 && o->background) {
+    bool is_daemon = r == 0 && !o->check;
+    if (is_daemon && o->replace && !is_next) {
+        r = replace_ask(settings.state_dir, &err);
+        is_daemon = r == 1;
+    }
+    if (is_daemon && o->background && !is_next) {
         r = detach(&settings, &report, &err);
         is_daemon = r == 1;
     }
     if (is_daemon)
-        r = supervisor_run(&settings, report, &err);
+        r = supervisor_run(&settings, report, is_next ? &kept : NULL, &err);
     config_free(settings.config);
     /* who waits for a background daemon tells what went wrong */
     return r >= 0 ? 0 : report >= 0 ? cay_code_exit(err.code) : verb_fail(&err);
@@ -231,5 +247,6 @@ int main(int argc, char **argv) {
     if (fd_open_standard() < 0)
         return 1;
     (void)prctl(PR_SET_NAME, "cayd", 0, 0, 0);
+    replace_remember(argv);
     return verb_run(&program, &command, argc - 1, argv + 1);
 }

@@ -119,6 +119,17 @@ int places_lock(struct cay_error *err) {
     return TAKE_FD(lock);
 }
 
+pid_t places_lock_holder(const char *path) {
+    _cleanup_(closep) int lock = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (lock < 0 || flock(lock, LOCK_SH | LOCK_NB) == 0)
+        return 0;
+    return holder(lock);
+}
+
+void places_lock_renew(int lock) {
+    (void)futimens(lock, NULL); /* else whoever waits gives up after a while */
+}
+
 void places_lock_ending(int lock) {
     struct stat st;
     if (fstat(lock, &st) == 0) /* else the next daemon is refused and not kept waiting */

@@ -1,6 +1,8 @@
 /* The daemon's folder in the state folder, what lies in it, and the sockets it listens on. */
 #pragma once
 
+#include <sys/types.h>
+
 #include "daemon/settings.h"
 
 struct cay_error;
@@ -13,6 +15,10 @@ int places_make(const struct settings *s, struct cay_error *err);
  * -CAY_CONFLICT names the process that has it. Returns a descriptor that holds it, also in
  * children. */
 int places_lock(struct cay_error *err);
+/* Who holds the lock at this path and means to go on; 0 if nobody does. */
+pid_t places_lock_holder(const char *path);
+/* Shows who waits for a replacement (replace_ask) that it serves. */
+void places_lock_renew(int lock);
 /* Notes in it that we are ending, so that the next daemon waits instead of giving up. */
 void places_lock_ending(int lock);
 

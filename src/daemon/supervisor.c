@@ -26,6 +26,8 @@
 #include "daemon/places.h"
 #include "daemon/pulls.h"
 #include "daemon/reload.h"
+#include "daemon/replace.h"
+#include "daemon/retired.h"
 #include "engine/docker/docker_program.h"
 #include "engine/native/launcher_client.h"
 #include "image/archives.h"
@@ -33,11 +35,11 @@
 #define NO_SLOTS "0" /* throw-away sandboxes are not kept ready by the launcher */
 
 enum {
-    PAUSE_MIN_MS = 100,
-    PAUSE_MAX_MS = 10 * 1000,
-    LIVED_MS = 30 * 1000,   /* who lived that long was well, and is started again at once */
-    FINISH_MS = 12 * 1000,  /* what a front may take to finish, and some more */
-    HANG_UP_MS = 10 * 1000, /* what a launcher may take to go after its front */
+    PAUSE_MIN_MS = 50,
+    PAUSE_MAX_MS = 2 * 1000, /* clients wait meanwhile */
+    LIVED_MS = 10 * 1000,    /* who lived that long was well, and is started again at once */
+    FINISH_MS = 12 * 1000,   /* what a front may take to finish, and some more */
+    HANG_UP_MS = 10 * 1000,  /* what a launcher may take to go after its front */
     LOG_MAX = 16 << 20,
     LOG_LOOK_MS = 60 * 1000, /* how long a log may be larger */
 };
@@ -53,26 +55,30 @@ struct supervisor {
     struct places_sockets sockets;
     int control; /* to the front */
     struct child front, launcher;
-    struct child other; /* the program of the other engine, if the front has asked for it */
-    pid_t egress;       /* 0: there is none, or it has ended */
+    struct child other;         /* the program of the other engine, if the front has asked for it */
+    pid_t retired[RETIRED_MAX]; /* fronts before it, as in struct replace_kept */
+    pid_t egress;               /* 0: there is none, or it has ended */
     struct pulls pulls;
     struct archive_jobs archives;
     struct reload reload;       /* which the front has not answered yet */
     unsigned fronts, launchers; /* started so far */
     int64_t pause, start_at;    /* how long, and until when, nothing is started */
+    bool has_paused;            /* something has failed before */
     int64_t log_at;             /* when to look at the log's size; 0: it is not ours */
     int report;
-    int lock;        /* of the state folder, ours from the start to the end */
-    bool has_served; /* once, in which case failures are tried again */
+    int lock;          /* of the state folder, ours from the start to the end */
+    bool is_successor; /* of a program that was replaced */
+    bool has_served;   /* once, in which case failures are tried again */
     bool is_stopping;
-    bool has_failed; /* before it ever served: failure says why */
+    bool is_replacing; /* as soon as nothing runs but retired fronts, another program follows */
+    bool has_failed;   /* before it ever served: failure says why */
     struct cay_error failure;
 };
 
 /* ---- signals ---- */
 
 static int wake[2] = {-1, -1};
-static volatile sig_atomic_t wants_end, wants_reload;
+static volatile sig_atomic_t wants_end, wants_reload, wants_replacement;
 
 static void on_signal(int number) {
     int saved = errno;
@@ -80,6 +86,8 @@ static void on_signal(int number) {
         wants_end = 1;
     if (number == SIGHUP)
         wants_reload = 1;
+    if (number == SIGUSR2)
+        wants_replacement = 1;
     ssize_t ignored = write(wake[1], "", 1); /* full: it wakes anyway */
     (void)ignored;
     errno = saved;
@@ -87,13 +95,14 @@ static void on_signal(int number) {
 
 /* Handlers, not a mask: what is started here must not inherit blocked signals. */
 static int catch_signals(struct cay_error *err) {
-    static const int caught[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    static const int caught[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
         return error_errno(err, "making a pipe");
     for (size_t i = 0; i < ARRAY_LEN(caught); i++)
         (void)sigaction(caught[i], &action, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
+    replace_admit_signals();
     return 0;
 }
 
@@ -249,22 +258,33 @@ static void fail(struct supervisor *s, const struct cay_error *err) {
     s->failure = *err;
 }
 
+/* At once after the first failure; then after 50, 100, 200 ms and so on. */
 static void grow_pause(struct supervisor *s, const struct child *c) {
     bool was_well = clock_ms() - c->born > LIVED_MS;
-    s->pause = was_well || s->pause == 0 ? PAUSE_MIN_MS : MIN(2 * s->pause, PAUSE_MAX_MS);
+    if (was_well || !s->has_paused)
+        s->pause = 0;
+    else
+        s->pause = MIN(MAX(2 * s->pause, (int64_t)PAUSE_MIN_MS), (int64_t)PAUSE_MAX_MS);
+    s->has_paused = true;
     s->start_at = clock_ms() + s->pause;
 }
 
-static void front_ended(struct supervisor *s, int status) {
-    struct cay_error err;
-    if (!s->is_stopping)
-        log_event(LOG_LEVEL_WARN, "the front has ended", "status", "%#x", (unsigned)status);
-    grow_pause(s, &s->front);
+/* Nothing that worked for it may work beside the next one. */
+static void let_front_go(struct supervisor *s) {
     s->front.pid = 0;
     fd_close(&s->control);
     lose_reload(s);
     archive_jobs_kill(&s->archives); /* what the next front finds must not change under it */
     s->launcher.kill_at = s->other.kill_at = clock_ms() + HANG_UP_MS;
+}
+
+static void front_ended(struct supervisor *s, int status) {
+    struct cay_error err;
+    if (!s->is_stopping && !(s->is_replacing && status == 0))
+        log_event(LOG_LEVEL_WARN, "the front has ended", "status", "%#x", (unsigned)status);
+    if (!s->is_replacing)
+        grow_pause(s, &s->front);
+    let_front_go(s);
     if (s->has_served || s->is_stopping)
         return;
     error_set(&err, CAY_INTERNAL, "the front ended before it served (status %#x)",
@@ -274,11 +294,20 @@ static void front_ended(struct supervisor *s, int status) {
 }
 
 static void launcher_ended(struct supervisor *s, int status) {
-    if (!s->is_stopping && s->front.pid != 0)
+    if (!s->is_stopping && !s->is_replacing && s->front.pid != 0)
         log_event(LOG_LEVEL_WARN, "the launcher has ended", "status", "%#x", (unsigned)status);
-    if (s->front.pid != 0) /* else it followed its front, which has been counted */
+    if (s->front.pid != 0 &&
+        !s->is_replacing) /* else it followed its front, which has been counted */
         grow_pause(s, &s->launcher);
     s->launcher.pid = 0;
+}
+
+/* It has let go of everything that the next front needs. */
+static void retire(struct supervisor *s) {
+    if (!s->is_replacing || s->front.pid == 0)
+        return;
+    retired_add(s->retired, s->front.pid);
+    let_front_go(s);
 }
 
 static void reap(struct supervisor *s) {
@@ -293,6 +322,8 @@ static void reap(struct supervisor *s) {
             s->other.pid = 0;
         else if (pid == s->egress)
             s->egress = 0;
+        else if (retired_ended(s->retired, pid))
+            continue;
         else if (!pulls_ended(&s->pulls, pid))
             (void)archive_jobs_ended(&s->archives, pid);
     }
@@ -304,6 +335,8 @@ static void served(struct supervisor *s) {
     struct cay_error none = {.code = CAY_OK};
     s->has_served = true;
     notify_send("READY=1");
+    if (s->is_successor)
+        places_lock_renew(s->lock);
     tell(s, &none);
     fd_close(&s->report);
 }
@@ -335,6 +368,10 @@ static void take_message(struct supervisor *s) {
         served(s);
     else if (m.op == CONTROL_FAILED)
         fail(s, &m.err);
+    else if (m.op == CONTROL_RELEASED)
+        retire(s);
+    else if (m.op == CONTROL_KEY_GONE)
+        retired_end_keys(s->retired);
     else if ((m.op == CONTROL_PULL || m.op == CONTROL_STORE || m.op == CONTROL_BUILD) &&
              fds[0] >= 0)
         pulls_start(&s->pulls, s->settings, &m, fds);
@@ -357,8 +394,10 @@ static void take_message(struct supervisor *s) {
 /* ---- the loop ---- */
 
 static void begin_stop(struct supervisor *s) {
-    struct control_message m = {.op = CONTROL_DRAIN, .number = !s->sockets.is_ours};
+    struct control_message m = {.op = CONTROL_DRAIN,
+                                .number = s->sockets.is_ours ? DRAIN_STOP : DRAIN_LEAVE};
     s->is_stopping = true;
+    s->is_replacing = false;
     places_lock_ending(s->lock);
     notify_send("STOPPING=1");
     pulls_cancel(&s->pulls);
@@ -367,6 +406,43 @@ static void begin_stop(struct supervisor *s) {
     s->front.kill_at = clock_ms() + FINISH_MS;
     if (control_send(s->control, &m, NULL, 0) < 0)
         (void)kill(s->front.pid, SIGKILL);
+}
+
+/* The front is told to let go of everything; what follows is in `follow`. */
+static void begin_replacement(struct supervisor *s) {
+    struct control_message m = {.op = CONTROL_DRAIN, .number = DRAIN_HAND_OVER};
+    int r = replace_check(&m.err);
+    if (r < 0) {
+        log_event(LOG_LEVEL_ERROR, "the daemon is not replaced", "why", "%s; %s", m.err.message,
+                  m.err.remedy);
+        return;
+    }
+    log_event(LOG_LEVEL_INFO, "the daemon is being replaced", "process", "%d", (int)getpid());
+    s->is_replacing = true;
+    if (s->front.pid == 0)
+        return;
+    s->front.kill_at = clock_ms() + FINISH_MS;
+    if (control_send(s->control, &m, NULL, 0) < 0)
+        (void)kill(s->front.pid, SIGKILL);
+}
+
+/* Becomes the next program once nothing is left that it would not know of. If it cannot, this one
+ * goes on. */
+static void follow(struct supervisor *s) {
+    struct replace_kept kept = {.lock = s->lock,
+                                .sockets = s->sockets,
+                                .fronts = s->fronts - 1, /* not a restart that would count */
+                                .launchers = s->launchers - 1};
+    struct cay_error err;
+    if (s->front.pid != 0 || s->launcher.pid != 0 || s->other.pid != 0 ||
+        archive_jobs_are_busy(&s->archives))
+        return;
+    pulls_cancel(&s->pulls);
+    memcpy(kept.retired, s->retired, sizeof kept.retired);
+    (void)replace_exec(&kept, &err);
+    log_event(LOG_LEVEL_ERROR, "the daemon goes on as it was", "why", "%s; %s", err.message,
+              err.remedy);
+    s->is_replacing = false;
 }
 
 static void kill_late(struct child *c) {
@@ -379,7 +455,7 @@ static void kill_late(struct child *c) {
 static void start_missing(struct supervisor *s) {
     struct cay_error err;
     int r = 0;
-    if (s->is_stopping || clock_ms() < s->start_at)
+    if (s->is_stopping || s->is_replacing || clock_ms() < s->start_at)
         return;
     if (s->front.pid == 0 && s->launcher.pid == 0 && s->other.pid == 0 &&
         !archive_jobs_are_busy(&s->archives))
@@ -394,7 +470,8 @@ static void start_missing(struct supervisor *s) {
 
 static int64_t next_deadline(const struct supervisor *s) {
     int64_t at = 0;
-    if (!s->is_stopping && s->launcher.pid == 0 && !archive_jobs_are_busy(&s->archives))
+    if (!s->is_stopping && !s->is_replacing && s->launcher.pid == 0 &&
+        !archive_jobs_are_busy(&s->archives))
         at = s->start_at;
     if (s->launcher.pid != 0)
         at = clock_earlier(at, s->launcher.kill_at);
@@ -439,6 +516,12 @@ static void loop(struct supervisor *s) {
             wants_reload = 0;
             begin_reload(s);
         }
+        if (wants_replacement && s->has_served && !s->is_stopping && !s->is_replacing) {
+            wants_replacement = 0;
+            begin_replacement(s);
+        }
+        if (s->is_replacing)
+            follow(s);
         tend_log(s);
         kill_late(&s->front);
         kill_late(&s->launcher);
@@ -452,9 +535,11 @@ static int prepare(struct supervisor *s, struct cay_error *err) {
         r = places_make(s->settings, err);
     if (r < 0)
         return r;
-    s->lock = places_lock(err);
-    if (s->lock < 0)
-        return s->lock;
+    if (!s->is_successor) {
+        s->lock = places_lock(err);
+        if (s->lock < 0)
+            return s->lock;
+    }
     archives_sweep(s->settings->state_dir);
     if (s->settings->in_background) {
         r = places_log_to_file(err);
@@ -464,17 +549,29 @@ static int prepare(struct supervisor *s, struct cay_error *err) {
         r = places_read_key(s->settings, err);
     if (r == 0)
         r = tls_read(s->settings->config, &s->settings->tls, err);
-    if (r == 0)
+    if (r == 0 && !s->is_successor)
         r = places_listen(s->settings, &s->sockets, err);
     return r < 0 ? r : catch_signals(err);
 }
 
-int supervisor_run(struct settings *settings, int report, struct cay_error *err) {
+static void take_over(struct supervisor *s, const struct replace_kept *kept) {
+    s->is_successor = s->has_served = true;
+    s->lock = kept->lock;
+    s->sockets = kept->sockets;
+    s->fronts = kept->fronts;
+    s->launchers = kept->launchers;
+    memcpy(s->retired, kept->retired, sizeof s->retired);
+}
+
+int supervisor_run(struct settings *settings, int report, const struct replace_kept *kept,
+                   struct cay_error *err) {
     struct supervisor s = {.settings = settings,
                            .sockets = {.local = -1, .tcp = -1},
                            .control = -1,
                            .report = report,
                            .lock = -1};
+    if (kept != NULL)
+        take_over(&s, kept);
     int r = prepare(&s, err);
     if (r == 0) {
         loop(&s);

@@ -200,12 +200,18 @@ int db_open_or_salvage(const char *path, const char *folder, const char *mark, s
                  : db_open(path, ret, err);
 }
 
+void db_release(struct db *db) {
+    (void)pthread_mutex_lock(&db->lock);
+    for (int i = 0; i < DB_QUERIES; i++)
+        (void)sqlite3_finalize(TAKE_PTR(db->queries[i]));
+    (void)sqlite3_close(TAKE_PTR(db->sql));
+    (void)pthread_mutex_unlock(&db->lock);
+}
+
 void db_close(struct db *db) {
     if (db == NULL)
         return;
-    for (int i = 0; i < DB_QUERIES; i++)
-        (void)sqlite3_finalize(db->queries[i]);
-    (void)sqlite3_close(db->sql);
+    db_release(db);
     (void)pthread_mutex_destroy(&db->lock);
     free(db);
 }

@@ -23,6 +23,8 @@ int db_open(const char *path, struct db **ret, struct cay_error *err);
  * is there before the new database is. err is not NULL. */
 int db_open_or_salvage(const char *path, const char *folder, const char *mark, struct db **ret,
                        struct cay_error *err);
+/* Closes the file; whatever needs it fails from then on. */
+void db_release(struct db *db);
 void db_close(struct db *db);
 
 /* Whether it can be used: its file is there, can be read, and, if the last change failed, can be

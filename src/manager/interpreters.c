@@ -422,9 +422,7 @@ int interpreters_set_rules(struct interpreters *all, const struct interpreters_r
     return 0;
 }
 
-void interpreters_free(struct interpreters *all) {
-    if (all == NULL)
-        return;
+void interpreters_close(struct interpreters *all) {
     (void)pthread_mutex_lock(&all->lock);
     all->closing = true;
     if (all->making_fd >= 0)
@@ -432,6 +430,12 @@ void interpreters_free(struct interpreters *all) {
     (void)pthread_cond_broadcast(&all->changed);
     (void)pthread_mutex_unlock(&all->lock);
     (void)pthread_join(all->worker, NULL);
+}
+
+void interpreters_free(struct interpreters *all) {
+    if (all == NULL)
+        return;
+    interpreters_close(all);
     once_empty(all);
     for (size_t i = 0; i < all->frozen_count; i++)
         clear(&all->frozen[i]);

@@ -37,6 +37,8 @@ int interpreters_new(const struct interpreters_options *options, struct interpre
                      struct cay_error *err);
 int interpreters_set_rules(struct interpreters *all, const struct interpreters_rules *rules,
                            struct cay_error *err);
+/* Makes no more of them. Those that wait end with the launcher. */
+void interpreters_close(struct interpreters *all);
 /* Ends what waits. Nobody may be in here any more. */
 void interpreters_free(struct interpreters *all);
 

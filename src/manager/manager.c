@@ -15,6 +15,7 @@
 #include "manager/manager_backup.h"
 #include "manager/manager_internal.h"
 #include "manager/manager_rescue.h"
+#include "manager/retire.h"
 
 enum {
     TRANSITION_MS = 60 * 1000,
@@ -115,6 +116,7 @@ int manager_open(const struct manager_options *options, struct manager **ret,
     m->describe = options->describe;
     m->archives = options->archives;
     m->network = options->network;
+    m->key_gone = options->key_gone;
     m->user = options->user;
     int r = init_locks(m, err);
     if (r == 0 && sandbox_record_copy(&options->defaults, &m->defaults) < 0)
@@ -215,12 +217,18 @@ void manager_ended(void *manager, const struct engine_end *end) {
 
 /* ---- closing ---- */
 
-static bool is_quiet(const struct manager *m) {
-    return m->operations == 0 && m->changes == 0 && !m->reaping && !m->sampling &&
-           !m->hold.watching && !m->pool.filling && !m->opening;
+static bool is_idle(const struct manager *m) {
+    return m->changes == 0 && !m->reaping && !m->sampling && !m->hold.watching &&
+           !m->pool.filling && !m->opening;
 }
 
-void manager_drain(struct manager *m, int64_t wait_ms) {
+static bool is_quiet(const struct manager *m) {
+    return m->operations == 0 && is_idle(m);
+}
+
+/* True if it came to rest in time. */
+static bool come_to_rest(struct manager *m, int64_t wait_ms,
+                         bool (*is_at_rest)(const struct manager *m)) {
     int64_t until = clock_ms() + wait_ms;
     (void)pthread_mutex_lock(&m->lock);
     m->closing = true;
@@ -230,10 +238,37 @@ void manager_drain(struct manager *m, int64_t wait_ms) {
     (void)pthread_mutex_unlock(&m->lock);
     backup_give_up_all(m); /* what stands still for it must not stay so */
     (void)pthread_mutex_lock(&m->lock);
-    while (!is_quiet(m) && clock_ms() < until)
+    while (!is_at_rest(m) && clock_ms() < until)
         table_wait(m, until);
+    bool rests = is_at_rest(m);
     (void)pthread_mutex_unlock(&m->lock);
     audit_log_head(m);
+    return rests;
+}
+
+void manager_drain(struct manager *m, int64_t wait_ms) {
+    (void)come_to_rest(m, wait_ms, is_quiet);
+}
+
+static void join_threads(struct manager *m) {
+    (void)pthread_join(m->reaper, NULL);
+    if (m->has_sampler)
+        (void)pthread_join(m->sampler, NULL);
+    if (m->hold.has_watcher)
+        (void)pthread_join(m->hold.watcher, NULL);
+    if (m->pool.has_filler)
+        (void)pthread_join(m->pool.filler, NULL);
+}
+
+bool manager_retire(struct manager *m, int64_t wait_ms) {
+    bool rests = come_to_rest(m, wait_ms, is_idle);
+    if (rests && !m->is_rescue)
+        join_threads(m);
+    return rests;
+}
+
+void manager_release_database(struct manager *m) {
+    db_release(m->db);
 }
 
 void manager_close(struct manager *m, int64_t wait_ms) {
@@ -245,15 +280,8 @@ void manager_close(struct manager *m, int64_t wait_ms) {
     (void)pthread_mutex_unlock(&m->lock);
     if (!quiet) /* somebody is still in here */
         return;
-    if (ready && !m->is_rescue) {
-        (void)pthread_join(m->reaper, NULL);
-        if (m->has_sampler)
-            (void)pthread_join(m->sampler, NULL);
-        if (m->hold.has_watcher)
-            (void)pthread_join(m->hold.watcher, NULL);
-        if (m->pool.has_filler)
-            (void)pthread_join(m->pool.filler, NULL);
-    }
+    if (ready && !m->is_rescue)
+        join_threads(m);
     release(m);
 }
 

@@ -78,6 +78,7 @@ struct manager_options {
     describe_image describe;            /* NULL: images say nothing */
     const struct archive_ops *archives; /* NULL: there are none */
     const struct network_ops *network;  /* NULL: nothing is reached by anybody */
+    void (*key_gone)(void *user);       /* a key was removed; NULL: nobody has to know */
     void *user;
 };
 

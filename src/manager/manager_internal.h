@@ -121,11 +121,11 @@ struct manager {
     bool closing, reaping, wake, is_rescue; /* the last: see manager_rescue.c */
     bool has_tidied;                        /* the reaper has looked at everything once */
     int64_t look_at;                        /* when the clean-up looks next, at the latest */
-    pthread_t reaper;
+    pthread_t reaper, sampler;
     bool sampling, has_sampler;
-    pthread_t sampler;
     const struct archive_ops *archives; /* NULL: there are none */
     const struct network_ops *network;
+    void (*key_gone)(void *user);
     bool opening, network_again; /* see manager_network.c */
     unsigned archiving;          /* how many the clean-up archives now */
     struct pool pool;

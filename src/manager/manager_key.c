@@ -9,6 +9,7 @@
 #include "base/id.h"
 #include "manager/intent.h"
 #include "manager/manager_internal.h"
+#include "manager/retire.h"
 
 enum { KEYS_MAX = 10000 };
 
@@ -220,6 +221,14 @@ static void end_uses(struct manager *m, const char *id) {
             (void)shutdown(u->sock, SHUT_RDWR); /* gone already is fine */
 }
 
+void manager_key_end_uses(struct manager *m) {
+    (void)pthread_mutex_lock(&m->lock);
+    for (const struct key_use *u = m->key_uses; u != NULL; u = u->next)
+        if (u->id[0] != '\0')
+            (void)shutdown(u->sock, SHUT_RDWR);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
 /* Out of the memory first: whatever the disk says, it does not work any more. */
 int manager_key_remove(struct manager *m, const char *name, struct cay_error *err) {
     struct key k;
@@ -230,6 +239,8 @@ int manager_key_remove(struct manager *m, const char *name, struct cay_error *er
     drop(m, k.id);
     end_uses(m, k.id);
     (void)pthread_mutex_unlock(&m->lock);
+    if (m->key_gone != NULL)
+        m->key_gone(m->user);
     struct intent_write w = intent_open(m, DB_FLUSH, INTENT_KEY);
     do
         r = db_key_remove(m->db, k.id, err);

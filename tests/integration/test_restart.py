@@ -1,11 +1,15 @@
 """Stops and restarts under traffic: clients with keep-alive connections, an oracle outside."""
 
+import json
+import signal
+import socket
+import subprocess
 import threading
 
 import pytest
 import support
-from daemons import CAYD, serving_tcp
-from launching import until
+from daemons import CAYD, children, name_of, serving, serving_tcp
+from launching import STDOUT, until
 from stressing import amount, random_numbers
 from traffic import Counts, Wire, running, workers_for
 from websocket import open_unix
@@ -84,3 +88,96 @@ def test_a_request_on_an_open_connection_is_told_to_wait(daemon):
     assert answers[0].headers["Connection"] == "close"
     assert daemon.process.wait(60) == 0
     daemon.start()
+
+
+# ---- replacing ----
+
+def replace(daemon):
+    """Lets the daemon become the installed program, which is itself; waits until it serves."""
+    done = subprocess.run([CAYD, "--state-dir", daemon.state, "--replace"], capture_output=True,
+                          text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr + daemon.log.read_text(errors="replace")[-4000:]
+
+
+def retired(daemon):
+    return [name_of(pid) for pid in children(daemon.process.pid)].count("cayd-retired")
+
+
+def test_replacing_under_keep_alive_traffic(daemon):
+    """The process, its sockets and its sandboxes stay: nobody is refused, nothing breaks."""
+    seed = random_numbers().randrange(1 << 30)
+    counts = Counts()
+    boxes = [daemon.create(memory="64m", pids=64)["id"] for _ in range(2)]
+    workers = workers_for(daemon, counts, amount(8, 50), seed, boxes)
+    pid = daemon.process.pid
+    with running(workers):
+        for _ in range(amount(6, 200)):
+            go_on(workers, counts)
+            before = daemon.front()
+            replace(daemon)
+            assert daemon.process.poll() is None and daemon.front() not in (0, before)
+        go_on(workers, counts)
+    assert int((daemon.state / "daemon/lock").read_text()) == pid
+    no_damage(daemon)
+    for w in workers:
+        w.check(daemon)
+    print(counts)
+    assert counts.broken == counts.unaccepted == counts.refused == 0, str(counts)
+    assert sum(w.wire.reused for w in workers) > 0
+
+
+def test_what_lasts_outlives_the_front(daemon):
+    """A command that runs does not notice; a connection that was idle is told to try again."""
+    box = daemon.create(memory="64m", pids=64)["id"]
+    idle = Wire(path=daemon.socket)
+    assert idle.ask("GET", "/healthz").status == 200
+    with daemon.connect(box) as command:
+        command.exec("sh", "-c", "echo begun; until [ -e go ]; do sleep 0.1; done; echo end; exit 7")
+        command.receive()  # that it has started
+        assert command.expect(STDOUT) == b"begun\n"
+        replace(daemon)
+        assert idle.ask("GET", "/healthz").status == 503
+        assert idle.ask("GET", "/healthz").status == 200  # on another connection
+        assert retired(daemon) == 1
+        assert daemon.exec(box, "touch", "go")[0] == 0
+        assert command.finish()[:2] == (7, "end\n")
+    assert until(lambda: retired(daemon) == 0)
+
+
+def test_a_removed_key_ends_what_lasts_of_it(daemon):
+    key = daemon.call("POST", "/api/cay/api-keys",
+                      {"name": "k", "permissions": ["sandboxes"]})["value"]
+    wire = Wire(port=daemon.port, key=key)
+    box = json.loads(wire.ask("POST", "/api/cay/sandbox", {"memory": "64m"}).text)["id"]
+    sock = socket.create_connection(("127.0.0.1", daemon.port), 60)
+    sock.sendall(f"GET /api/cay/sandbox/{box}/connect HTTP/1.1\r\nHost: localhost\r\nAuthorization: "
+                 f"Bearer {key}\r\nConnection: Upgrade\r\nUpgrade: cay-init\r\n\r\n".encode())
+    assert b" 101 " in sock.recv(4096)
+    wire.close()
+    replace(daemon)
+    assert retired(daemon) == 1
+    daemon.call("DELETE", "/api/cay/api-keys/k")
+    assert sock.recv(1) == b""
+    assert until(lambda: retired(daemon) == 0)
+
+
+def test_a_program_of_no_use_is_not_taken(daemon):
+    """What is installed by then refuses its options: the daemon goes on as it was."""
+    config = daemon.state / "broken.toml"
+    daemon.stop()
+    config.write_text("")
+    daemon.options += ("--config", str(config))
+    daemon.start()
+    front = daemon.front()
+    config.write_text("nonsense = = 1")
+    daemon.process.send_signal(signal.SIGUSR2)
+    assert until(lambda: "the daemon is not replaced" in daemon.log.read_text())
+    assert daemon.front() == front and daemon.get("/healthz").status == 200
+
+
+def test_replacing_where_nobody_serves_is_a_start(folder):
+    support.need_cay()
+    with serving(folder, "--replace") as daemon:
+        front = daemon.front()
+        replace(daemon)
+        assert daemon.front() not in (0, front)

@@ -363,11 +363,16 @@ static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *re
 
 /* ---- life ---- */
 
-static void engine_close(struct engine *e) {
+void native_engine_hang_up(struct engine *e) {
     struct native_engine *n = native_of(e);
     (void)pthread_mutex_lock(&n->sending);
     native_disconnect(n);
     (void)pthread_mutex_unlock(&n->sending);
+}
+
+static void engine_close(struct engine *e) {
+    struct native_engine *n = native_of(e);
+    native_engine_hang_up(e);
     (void)pthread_mutex_destroy(&n->lock);
     (void)pthread_mutex_destroy(&n->sending);
     (void)pthread_cond_destroy(&n->changed);

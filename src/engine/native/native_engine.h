@@ -12,6 +12,10 @@ int native_engine_open(int sock, void (*ended)(void *user, const struct engine_e
 /* A new launcher in place of one that died. What was under way has failed with -CAY_UNAVAILABLE. */
 int native_engine_reconnect(struct engine *e, int sock, struct cay_error *err);
 
+/* Lets go of its launcher, for a process that goes on without it: whatever is asked of the engine
+ * from now on fails. */
+void native_engine_hang_up(struct engine *e);
+
 /* The same for an engine whose launcher is started when it is first needed, and again whenever it
  * has ended. */
 struct native_engine_source {
