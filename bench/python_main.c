@@ -19,14 +19,14 @@
 #include "python_http.h"
 #include "python_rows.h"
 
-enum { WAITING = 4, SETTLE_NS = 20000000, ROW_COUNT = 9, WORKERS = 2 };
+enum { WAITING = 4, SETTLE_NS = 20000000, ROW_COUNT = 11, WORKERS = 2 };
 
 static const char hello[] = "print(1)";
 static const char groupby[] =
     "import pandas\n"
     "print(pandas.DataFrame({'a': [1, 2, 1], 'b': [1, 2, 3]}).groupby('a').b.sum().sum())";
 
-enum kind { BARE, ON_DEMAND, WAITS, HTTP, COMMAND };
+enum kind { BARE, ON_DEMAND, WAITS, HTTP, COMMAND, PREPARED };
 
 struct python_row {
     const char *name;
@@ -34,6 +34,7 @@ struct python_row {
     const char *code;
     double weight;
     struct python_host *host;
+    struct command command;
     struct series times;
     int64_t spent_us;
     char why[160];
@@ -45,6 +46,8 @@ enum {
     R_WAITS,
     R_HTTP_DEMAND,
     R_HTTP,
+    R_CAY,
+    R_PREPARED,
     R_DOCKER,
     R_BIG,
     R_BIG_DEMAND,
@@ -56,6 +59,8 @@ static struct python_row rows[ROW_COUNT] = {
     [R_WAITS] = {"launcher: one waits", WAITS, hello, 3},
     [R_HTTP_DEMAND] = {"HTTP, keep-alive: woken on demand", HTTP, hello, 1},
     [R_HTTP] = {"HTTP, keep-alive: one waits", HTTP, hello, 3},
+    [R_CAY] = {"cay python, without a daemon", COMMAND, hello, 2},
+    [R_PREPARED] = {"cay python, with a daemon", PREPARED, hello, 2},
     [R_DOCKER] = {"docker run … python3 -c 'print(1)'", COMMAND, hello, 3},
     [R_BIG] = {"bare: import pandas, groupby", BARE, groupby, 4},
     [R_BIG_DEMAND] = {"launcher, pandas: woken on demand", ON_DEMAND, groupby, 1},
@@ -63,7 +68,6 @@ static struct python_row rows[ROW_COUNT] = {
 };
 
 static struct python_http http;
-static struct command docker;
 static double rates[2]; /* bare, ours */
 
 static void settle(void) {
@@ -77,7 +81,10 @@ static int run_once(struct python_row *r, int64_t *us, struct cay_error *err) {
     case BARE:
         return command_run(&bare, us, err);
     case COMMAND:
-        return command_run(&docker, us, err);
+        return command_run(&r->command, us, err);
+    case PREPARED:
+        settle();
+        return command_run(&r->command, us, err);
     case ON_DEMAND:
         return python_on_demand(r->host, r->code, us, err);
     case WAITS:
@@ -199,6 +206,9 @@ static void report(void) {
     goal("pandas, one waits, times faster than bare (30)", ratio(R_BIG, R_BIG_WAITS), 30, false);
     goal("per second, of the rate of bare python (1)", rates[0] > 0 ? rates[1] / rates[0] : 0, 1,
          false);
+    goal("cay python with a daemon, times faster than bare (3)", ratio(R_BARE, R_PREPARED), 3,
+         false);
+    goal("cay python without a daemon, times bare (1)", ratio(R_CAY, R_BARE), 1, true);
     goal("milliseconds that HTTP adds (1)",
          p50(R_HTTP) > 0 ? MAX(p50(R_HTTP) - p50(R_WAITS), 1) / 1000 : 0, 1, true);
 }
@@ -206,9 +216,9 @@ static void report(void) {
 /* ---- from the outside ---- */
 
 static int usage(void) {
-    (void)fprintf(
-        stderr, "usage: cay-bench-python --programs DIR --scratch DIR [--socket PATH]\n"
-                "                        [--latency-ms N] [--rate-ms N] [--only TEXT] [DOCKER…]\n");
+    (void)fprintf(stderr, "usage: cay-bench-python --programs DIR --scratch DIR [--socket PATH]\n"
+                          "                        [--daemon STATE] [--latency-ms N] [--rate-ms N] "
+                          "[--only TEXT] [DOCKER…]\n");
     return 2;
 }
 
@@ -224,13 +234,10 @@ static void skip_all_but(const char *text) {
 
 static int parse(int argc, char **argv, struct bench_options *o, const char **socket) {
     static const struct option options[] = {
-        {"programs", required_argument, NULL, 'p'},
-        {"scratch", required_argument, NULL, 's'},
-        {"socket", required_argument, NULL, 'u'},
-        {"latency-ms", required_argument, NULL, 'l'},
-        {"rate-ms", required_argument, NULL, 'r'},
-        {"only", required_argument, NULL, 'o'},
-        {0},
+        {"programs", required_argument, NULL, 'p'},   {"scratch", required_argument, NULL, 's'},
+        {"socket", required_argument, NULL, 'u'},     {"daemon", required_argument, NULL, 'a'},
+        {"latency-ms", required_argument, NULL, 'l'}, {"rate-ms", required_argument, NULL, 'r'},
+        {"only", required_argument, NULL, 'o'},       {0},
     };
     int letter, r = 0;
     while (r == 0 && (letter = getopt_long(argc, argv, "+", options, NULL)) != -1) {
@@ -240,6 +247,8 @@ static int parse(int argc, char **argv, struct bench_options *o, const char **so
             o->scratch = optarg;
         else if (letter == 'u')
             *socket = optarg;
+        else if (letter == 'a')
+            o->daemon = optarg;
         else if (letter == 'l')
             r = str_to_i64(optarg, 0, 3600000, &o->latency_ms);
         else if (letter == 'r')
@@ -250,8 +259,23 @@ static int parse(int argc, char **argv, struct bench_options *o, const char **so
             r = -1;
     }
     for (int i = 0; r == 0 && optind + i < argc && i < COMMAND_ARGS_MAX; i++)
-        docker.argv[i] = argv[optind + i];
+        rows[R_DOCKER].command.argv[i] = argv[optind + i];
     return r < 0 || o->programs == NULL || o->scratch == NULL ? -1 : 0;
+}
+
+/* Whole commands, as people type them. */
+static int prepare_commands(const struct bench_options *o, struct cay_error *err) {
+    static char cay[256], state[256];
+    if (str_format(cay, sizeof cay, "%s/cay", o->programs) < 0 ||
+        str_format(state, sizeof state, "%s/state", o->scratch) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT, "the folder names are too long");
+    rows[R_CAY].command =
+        (struct command){.argv = {cay, "python", "--state-dir", state, "-c", hello}};
+    rows[R_PREPARED].command =
+        (struct command){.argv = {cay, "python", "--state-dir", o->daemon, "-c", hello}};
+    if (o->daemon == NULL)
+        skip(R_PREPARED, "no daemon");
+    return 0;
 }
 
 static int prepare(const struct bench_options *o, struct python_host *plain,
@@ -271,9 +295,9 @@ static int prepare(const struct bench_options *o, struct python_host *plain,
         skip(R_HTTP, socket == NULL ? "no daemon" : why.message);
         skip(R_HTTP_DEMAND, socket == NULL ? "no daemon" : why.message);
     }
-    if (docker.argv[0] == NULL)
+    if (rows[R_DOCKER].command.argv[0] == NULL)
         skip(R_DOCKER, "not there");
-    return 0;
+    return prepare_commands(o, err);
 }
 
 int main(int argc, char **argv) {

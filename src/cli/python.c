@@ -20,7 +20,9 @@
 #include "client/oom.h"
 #include "client/python.h"
 #include "lib/code.h"
+#include "lib/engine.h"
 #include "lib/language.h"
+#include "lib/prepared.h"
 #include "lib/python.h"
 #include "lib/python_choice.h"
 #include "lib/python_options.h"
@@ -295,23 +297,7 @@ static struct cay_program make_code(const struct run *r) {
                                 .compile_timeout_ms = r->o->compile_ms};
 }
 
-static int run_fresh(struct run *r) {
-    int failed = fresh_ensure_image(&r->o->common, r->config, "native", image_name(r),
-                                    fresh_pulls[r->o->pull], r->image, &r->err);
-    if (failed == 0)
-        failed = command_catch_signals(&r->signals, &r->err);
-    if (failed < 0)
-        return failed;
-    struct cay_spec spec = make_spec(r);
-    failed = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
-    if (failed < 0)
-        return failed;
-    if (is_python(r))
-        find_warm(r, &spec);
-    failed = cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
-    if (failed < 0)
-        return failed;
-    fresh_tell_unkept(r->engine, r->o->memory != 0, r->o->cpus > 0);
+static int run_in_box(struct run *r) {
     struct cay_exec exec = make_exec(r);
     const char *of_image = cay_sandbox_image(r->box)->working_dir;
     if (exec.work_dir == NULL && of_image[0] == '\0')
@@ -320,6 +306,73 @@ static int run_fresh(struct run *r) {
         return cay_sandbox_python(r->box, &r->program, &exec, &r->result.program, &r->err);
     const struct cay_program code = make_code(r);
     return cay_sandbox_program(r->box, &code, &exec, &r->result, &r->err);
+}
+
+/* ---- in a sandbox that the daemon has prepared ---- */
+
+static bool take_prepared(struct run *r, const struct cay_spec *spec) {
+    const struct python_options *o = r->o;
+    const char *why = is_python(r) ? why_cold(r) : NULL;
+    const struct prepared_wish wish = {
+        .may_wait = o->env.len == 0,
+        .preload = (const char *const *)r->config->python.preload.v,
+        .work_dir = o->workdir != NULL ? o->workdir : r->config->sandbox.work_dir,
+    };
+    bool wants_warm = is_python(r) && why == NULL;
+    if (!fresh_take_prepared(&o->common, r->config, "native", o->no_daemon, spec,
+                             wants_warm ? &wish : NULL, &r->box))
+        return false;
+    const struct prepared *p = sandbox_prepared(r->box);
+    if (why != NULL)
+        note_cold(r, why);
+    r->program.waits = p->waits;
+    r->program.warm = p->frozen > 0 ? fcntl(p->frozen, F_DUPFD_CLOEXEC, 3) : 0;
+    return true;
+}
+
+/* Nothing was run: the interpreter does not fit any more, or the daemon ended before it began. */
+static bool was_asleep(const struct run *r, int failed) {
+    return failed == -CAY_UNAVAILABLE && r->program.waits && r->result.program.version == NULL;
+}
+
+static void forget_prepared(struct run *r) {
+    cay_program_result_free(&r->result);
+    cay_sandbox_destroy(r->box);
+    r->box = NULL;
+    r->program.waits = false;
+    r->err = (struct cay_error){0};
+}
+
+/* ---- in one that is made here ---- */
+
+static int run_made(struct run *r, const struct cay_spec *spec) {
+    int failed = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
+    if (failed < 0)
+        return failed;
+    if (is_python(r))
+        find_warm(r, spec);
+    failed = cay_sandbox_create(r->engine, spec, &r->box, &r->err);
+    if (failed < 0)
+        return failed;
+    fresh_tell_unkept(r->engine, r->o->memory != 0, r->o->cpus > 0);
+    return run_in_box(r);
+}
+
+static int run_fresh(struct run *r) {
+    int failed = fresh_ensure_image(&r->o->common, r->config, "native", image_name(r),
+                                    fresh_pulls[r->o->pull], r->image, &r->err);
+    if (failed == 0)
+        failed = command_catch_signals(&r->signals, &r->err);
+    if (failed < 0)
+        return failed;
+    struct cay_spec spec = make_spec(r);
+    if (!take_prepared(r, &spec))
+        return run_made(r, &spec);
+    failed = run_in_box(r);
+    if (!was_asleep(r, failed))
+        return failed;
+    forget_prepared(r);
+    return run_made(r, &spec);
 }
 
 /* Why the daemon is not asked to wake one in a sandbox that stays; NULL if it is. */

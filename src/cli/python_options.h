@@ -11,7 +11,7 @@ struct python_options {
     int64_t pids, timeout_ms, idle_output_ms;
     struct strv env, volumes, packages;
     int tier, pull; /* indices into fresh_tiers and fresh_pulls */
-    bool cold, svg;
+    bool cold, svg, no_daemon;
     int type;     /* index into python_types, an enum cay_python_type */
     int language; /* index into language_names */
     int64_t compile_ms;

@@ -476,7 +476,10 @@ int cay_sandbox_python(cay_sandbox *box, const struct cay_python *python,
     if (r < 0)
         return r;
     const struct command_defaults defaults = defaults_of(box);
-    r = python_exec(&box->connection, python, exec, &defaults, ret, err);
+    bool asleep; /* the caller finds it in *ret */
+    r = box->prepared.waits
+            ? python_exec_woken(&box->connection, python, exec, &defaults, &asleep, ret, err)
+            : python_exec(&box->connection, python, exec, &defaults, ret, err);
     return finish(box, r, &ret->run, err);
 }
 

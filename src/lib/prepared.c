@@ -175,10 +175,9 @@ static int take_answer(const struct prepared_answer *a, struct fds *fds, struct 
     size_t python = a->python == PREPARED_FROZEN || a->python == PREPARED_WAITING;
     size_t counter = a->has_counter != 0;
     if (a->event != PREPARED_STARTED || memchr(a->id, '\0', sizeof a->id) == NULL ||
-        memchr(a->why_cold, '\0', sizeof a->why_cold) == NULL || fds->count != python + counter)
+        fds->count != python + counter)
         return refuse(why, "the daemon's answer makes no sense");
     memcpy(p->id, a->id, sizeof p->id);
-    memcpy(p->why_cold, a->why_cold, sizeof p->why_cold);
     p->waits = a->python == PREPARED_WAITING;
     if (p->waits) {
         fd_close(&p->connection);

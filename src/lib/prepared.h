@@ -14,7 +14,6 @@ struct prepared {
     uint64_t kills; /* what it said at the beginning */
     bool waits;     /* one has been woken */
     char id[ID_SIZE];
-    char why_cold[PREPARED_WHY_SIZE];
     int64_t start_us; /* how long it took to get it */
 };
 

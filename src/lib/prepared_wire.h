@@ -18,7 +18,7 @@
 
 #define PREPARED_SOCKET "prepared.sock"
 
-enum { PREPARED_VERSION_SIZE = 64, PREPARED_CPUS_SIZE = 128, PREPARED_WHY_SIZE = 200 };
+enum { PREPARED_VERSION_SIZE = 64, PREPARED_CPUS_SIZE = 128 };
 
 /* What a sandbox inherits from whoever makes it: it must be the same here and there. */
 struct prepared_place {
@@ -29,7 +29,7 @@ struct prepared_place {
 
 enum prepared_what {
     PREPARED_COMMAND = 1,
-    PREPARED_PYTHON = 2, /* with an interpreter that waits, or one that is frozen, if there is */
+    PREPARED_PYTHON = 2, /* with an interpreter that waits, or else one that is frozen */
 };
 
 struct prepared_request {
@@ -48,7 +48,7 @@ enum prepared_event { PREPARED_STARTED = 1, PREPARED_REFUSED = 2, PREPARED_ENDED
 
 /* PYTHON: what the client gets, as a descriptor. */
 enum prepared_python {
-    PREPARED_COLD,    /* nothing */
+    PREPARED_NOTHING, /* as for a command */
     PREPARED_FROZEN,  /* an interpreter to be woken */
     PREPARED_WAITING, /* a connection, in place of the client's own, where one waits */
 };
@@ -61,7 +61,6 @@ struct prepared_answer {
     uint32_t has_counter; /* STARTED: a file with a line "oom_kill N", kills for want of memory */
     uint32_t oom_killed;  /* ENDED */
     char id[ID_SIZE];     /* STARTED */
-    char why_cold[PREPARED_WHY_SIZE];
     struct cay_error err; /* REFUSED; ENDED: it never ran to its end, if the code is not CAY_OK */
 };
 

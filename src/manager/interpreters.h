@@ -72,6 +72,24 @@ int interpreters_run(struct interpreters *all, const struct cay_python *program,
                      struct cay_python_result *ret, char why_cold[static 200],
                      struct cay_error *err);
 
+/* What a client who speaks to the sandbox himself wants. */
+struct interpreters_wish {
+    const struct sandbox_spec *spec;
+    bool may_wait; /* one that has been woken in work_dir with no variables of its own will do */
+    const char *work_dir;
+    uint64_t preload; /* prepared_preload() of the modules that it must have */
+};
+
+/* One interpreter: a connection to the sandbox where it waits, which is the caller's to end by the
+ * tag, or one that is frozen, a descriptor. */
+struct interpreters_loan {
+    bool waits;
+    int fd;
+    uint64_t tag;
+};
+int interpreters_lend(struct interpreters *all, const struct interpreters_wish *wish,
+                      struct interpreters_loan *ret, struct cay_error *why);
+
 struct interpreters_totals {
     size_t frozen;                  /* images of which there is one */
     size_t waiting, target;         /* sandboxes */

@@ -18,7 +18,7 @@ static int open_once(const struct interpreters *all, const struct sandbox_spec *
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making a connection");
-    const struct engine_once once = {.spec = spec};
+    const struct engine_once once = {.spec = spec, .wants_counter = true};
     int r = e->ops->once(e, &once, pair[1], &ret->tag, err);
     (void)close(pair[1]);
     if (r < 0)

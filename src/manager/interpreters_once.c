@@ -11,6 +11,8 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "engine/engine.h"
+#include "lib/prepared_wire.h"
 #include "lib/python.h"
 #include "lib/python_choice.h"
 #include "manager/interpreters_internal.h"
@@ -81,6 +83,25 @@ bool once_is_missing(const struct interpreters *all, int64_t *ret_at) {
     return now >= *ret_at;
 }
 
+/* What it will find in HOSTNAME is the sandbox's own. */
+static int open_waiting(struct interpreters *all, struct once_kind *kind, int frozen,
+                        struct python_box *ret, struct cay_error *err) {
+    const struct engine_ops *ops = all->options.engine->ops;
+    char name[ID_SIZE];
+    int r = python_box_open(all, &kind->spec, "", ret, err);
+    if (r < 0)
+        return r;
+    memcpy(name, ret->id, sizeof name);
+    if (name[0] == '\0')
+        r = ops->once_wait(all->options.engine, ret->tag, name, err);
+    kind->defaults.hostname = name;
+    if (r == 0)
+        r = python_wake(ret->fd, frozen, &kind->defaults, err);
+    if (r < 0)
+        (void)python_box_end(all, ret, NULL, NULL);
+    return r;
+}
+
 void once_fill(struct interpreters *all) {
     struct cay_error err = {0};
     _cleanup_(closep) int fd = -1;
@@ -94,9 +115,7 @@ void once_fill(struct interpreters *all) {
     bool soon = r < 0 && frozen_next(all) != NULL; /* it is made next */
     (void)pthread_mutex_unlock(&all->lock);
     if (r == 0)
-        r = python_box_open(all, &kind.spec, "", &box, &err);
-    if (r == 0 && (r = python_wake(box.fd, fd, &kind.defaults, &err)) < 0)
-        (void)python_box_end(all, &box, NULL, NULL);
+        r = open_waiting(all, &kind, fd, &box, &err);
     (void)pthread_mutex_lock(&all->lock);
     if (r == 0 && rules == all->rules && all->waiting_count < all->target) {
         box.made_of = made_of;
@@ -108,6 +127,47 @@ void once_fill(struct interpreters *all) {
         log_event(LOG_LEVEL_WARN, "no interpreter waits", "why", "%s", err.message);
     }
     (void)pthread_mutex_unlock(&all->lock);
+}
+
+/* ---- for a client who runs his program himself ---- */
+
+static bool is_same(const struct interpreters *all, const struct interpreters_wish *wish) {
+    const struct sandbox_spec *a = &all->spec, *b = wish->spec;
+    return a->memory_bytes == b->memory_bytes && a->cpu_quota_us == b->cpu_quota_us &&
+           a->pids == b->pids && a->disk_bytes == b->disk_bytes && a->profile == b->profile &&
+           !b->read_only && b->hostname[0] == '\0' && str_equal(all->work_dir, wish->work_dir);
+}
+
+static int find_loan(struct interpreters *all, const struct interpreters_wish *wish,
+                     struct interpreters_loan *ret, struct cay_error *why) {
+    uint64_t made_of = 0;
+    struct python_box box;
+    if (wish->preload != prepared_preload((const char *const *)all->preload.v))
+        return error_set(why, CAY_UNSUPPORTED, "the daemon preloads other modules");
+    all->is_used = true;
+    all->asked_at = clock_ms();
+    int r = frozen_get(all, "", &ret->fd, &made_of, why);
+    if (r < 0 || all->target == 0 || !wish->may_wait || !is_same(all, wish))
+        return r;
+    ret->waits = take_waiting(all, made_of, &box);
+    all->hits += ret->waits;
+    all->misses += !ret->waits;
+    if (!ret->waits)
+        return 0;
+    fd_close(&ret->fd);
+    ret->fd = box.fd;
+    ret->tag = box.tag;
+    return 0;
+}
+
+int interpreters_lend(struct interpreters *all, const struct interpreters_wish *wish,
+                      struct interpreters_loan *ret, struct cay_error *why) {
+    *ret = (struct interpreters_loan){.fd = -1};
+    (void)pthread_mutex_lock(&all->lock);
+    int r = find_loan(all, wish, ret, why);
+    (void)pthread_cond_broadcast(&all->changed); /* one may be missing now */
+    (void)pthread_mutex_unlock(&all->lock);
+    return r;
 }
 
 /* ---- a program ---- */

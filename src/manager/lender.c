@@ -40,7 +40,7 @@ struct guest {
     atomic_bool has_ended; /* the sandbox */
     uint64_t tag;
     struct prepared_answer started; /* what is said once it runs; */
-    int python;                     /* with this descriptor; -1: none */
+    int python;                     /* with this descriptor; -1: none, or it was sent */
 };
 
 struct lender {
@@ -78,6 +78,7 @@ static void tell_started(void *user, const char *id, int counter) {
     if (counter >= 0)
         fds[count++] = counter;
     tell(g->fd, &g->started, fds, count);
+    fd_close(&g->python); /* the client's now: a sandbox ends when its last connection does */
 }
 
 static void tell_ended(void *user, bool oom_killed, const struct cay_error *err) {
@@ -137,6 +138,25 @@ static void watch(struct guest *g) {
     e->ops->once_watch(e, g->tag, &watcher);
 }
 
+/* One where an interpreter waits, or one like any other with an interpreter to be woken there. */
+static int lend_python(struct guest *g, const struct prepared_request *req, int connection,
+                       struct cay_error *err) {
+    struct interpreters_loan loan;
+    const struct interpreters_wish wish = {.spec = &req->spec,
+                                           .may_wait = req->may_wait != 0,
+                                           .work_dir = req->work_dir,
+                                           .preload = req->preload};
+    int r = interpreters_lend(g->lender->options.interpreters, &wish, &loan, err);
+    if (r < 0)
+        return r;
+    g->python = loan.fd;
+    g->started.python = loan.waits ? PREPARED_WAITING : PREPARED_FROZEN;
+    if (!loan.waits)
+        return lend(g, req, connection, err);
+    g->tag = loan.tag;
+    return 0;
+}
+
 static int serve_request(struct guest *g, const struct prepared_request *req, ssize_t len,
                          int connection, struct cay_error *err) {
     struct lender *l = g->lender;
@@ -144,10 +164,11 @@ static int serve_request(struct guest *g, const struct prepared_request *req, ss
     if (r < 0)
         return r;
     g->started.event = PREPARED_STARTED;
-    r = lend(g, req, connection, err);
+    bool is_python = req->what == PREPARED_PYTHON;
+    r = is_python ? lend_python(g, req, connection, err) : lend(g, req, connection, err);
     if (r < 0)
         return r;
-    atomic_fetch_add(req->what == PREPARED_PYTHON ? &l->programs : &l->commands, 1);
+    atomic_fetch_add(is_python ? &l->programs : &l->commands, 1);
     watch(g);
     return 0;
 }

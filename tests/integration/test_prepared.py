@@ -1,7 +1,8 @@
-"""`cay run` with a daemon that prepares sandboxes: the same results as without, and a way back to making one
+"""`cay run` and `cay python` with a daemon that prepares sandboxes: the same results as without, and a way back to making one
 itself wherever the daemon's would not be the same."""
 
 import concurrent.futures
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+import stressing
 from daemons import children, serving_alone
 from launching import need_launcher
 from support import CAY, as_root_only, is_sanitized, until
@@ -314,14 +316,129 @@ def test_sandboxes_that_are_ready_are_few_and_only_after_the_first_run():
         assert re.search(r'cay_prepared_total\{kind="command"\} [1-9]', totals), totals
 
 
-# ---- the tests of `cay run` themselves ----
+# ---- Python ----
+
+def python(d, *args, **more):
+    more.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([CAY, "python", "--state-dir", d.state, *args], capture_output=True, timeout=60, **more)
+
+
+def python_way(d, *options):
+    """The event, the reason if it made its sandbox itself, and whether the interpreter was warm."""
+    done = python(d, "--verbose", "-o", "json", *options, "-c", "print(1)")
+    told, text = json.loads(done.stdout), done.stderr.decode()
+    assert told["stdout"] == "1\n", told
+    found = re.search(rf'event="{MADE}" why="?([^"\n]*)', text)
+    assert TAKEN in text or found, text
+    return (MADE if found else TAKEN), found[1] if found else "", told["interpreter"]["warm"]
+
+
+def hits(d):
+    return int(re.search(r"^cay_python_hits_total (\d+)", d.get("/metrics").text, re.M)[1])
+
+
+def python_is_ready(d):
+    """Whether interpreters wait: one was taken."""
+    def takes():
+        before = hits(d)
+        return python_way(d) == (TAKEN, "", True) and hits(d) > before
+    return until(takes)
+
+
+PROGRAMS = [
+    "print(1)",
+    "import sys; print(sys.argv, sys.flags, sys.path[:2], sys.version); sys.exit(3)",
+    "import os, socket; print(os.getcwd(), os.getpid() > 1, os.getuid(), socket.gethostname() == os.environ['HOSTNAME'])",
+    "import os; e = dict(os.environ); e.pop('HOSTNAME'); print(sorted(e.items()))",
+    "import sys; print(sys.stdin.read())",
+    "open('a', 'w').write('x'); 1/0",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "import resource; print([resource.getrlimit(i) for i in range(16)])",
+    "import os; os.write(1, b'x' * 3000000)",
+    "import threading, subprocess; t = threading.Thread(target=print, args=('t',)); t.start(); t.join(); print(subprocess.run(['id'], capture_output=True))",
+    "x = bytearray(900 << 20)",
+    "def f(",
+]
+
+
+def plain_python(done):
+    """Without what differs from run to run."""
+    told = json.loads(done.stdout)
+    told.pop("duration_ms")
+    told.pop("phases", None)
+    for name in ("stdout_file", "stderr_file"):
+        if told.get(name):
+            text = name.removesuffix("_file")
+            told[text] = told[text].replace(told[name], "FILE")
+            os.unlink(told[name])
+            told[name] = "FILE"
+    return done.returncode, told, done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["-e", "A=1"], ["-w", "/x/y"], ["--cold"], ["-u", "user"], ["-m", "300m"]],
+                         ids=lambda o: " ".join(o) or "none")
+def test_programs_are_the_same(daemon, options):
+    assert python_is_ready(daemon)
+    assert until(lambda: python_way(daemon, *options)[0] == TAKEN), python_way(daemon, *options)
+    for program in PROGRAMS:
+        both = [plain_python(python(daemon, "-o", "json", *options, *way, "-c", program, "a", "b", input=None,
+                                    stdin=open("/etc/hostname"))) for way in ([], ["--no-daemon"])]
+        assert both[0] == both[1], program
+
+
+@pytest.mark.parametrize("options, why", [
+    (["--no-daemon"], "--no-daemon"),
+    (["-v", "/tmp:/mnt"], "it has volumes"),
+    (["--network", "allow=example.org"], "it has a network"),
+])
+def test_options_of_python_that_need_a_sandbox_of_ones_own(daemon, options, why):
+    assert python_is_ready(daemon)
+    assert python_way(daemon, *options)[:2] == (MADE, why)
+
+
+def test_other_modules_than_the_daemons_are_not_preloaded(daemon):
+    assert python_is_ready(daemon)
+    done = python(daemon, "--verbose", "-c", "import sys; print('fractions' in sys.modules)",
+                  env={**os.environ, "CAY_PYTHON_PRELOAD": "fractions"})
+    assert b"the daemon preloads other modules" in done.stderr and done.stdout == b"True\n", done
+
+
+def test_an_interpreter_is_used_once(daemon):
+    assert python_is_ready(daemon)
+    for _ in range(8):
+        done = python(daemon, "-c", "import sys, os; print(hasattr(sys, 'x'), os.listdir()); sys.x = 1; open('f', 'w')")
+        assert done.stdout == b"False []\n", done
+
+
+def test_a_killed_client_of_python_leaves_nothing(daemon):
+    assert python_is_ready(daemon)
+    number = f"1000.{time.monotonic_ns()}"
+    box = subprocess.Popen([CAY, "python", "--state-dir", daemon.state, "-c",
+                            f"import subprocess; subprocess.run(['sleep', '{number}'])"], stdin=subprocess.DEVNULL)
+    assert until(lambda: find("sleep", number))
+    box.kill()
+    box.wait()
+    assert until(lambda: not find("sleep", number))
+
+
+def test_other_languages(daemon):
+    assert is_ready(daemon)
+    words = [CAY, "run-code", "--state-dir", daemon.state, "--verbose", "--language", "bash", "-c", "echo $1; exit 4", "x"]
+    done = subprocess.run(words, capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (4, b"x\n") and TAKEN.encode() in done.stderr, done
+
+
+# ---- the tests of `cay run` and `cay python` themselves ----
 
 @pytest.mark.skipif(is_sanitized(), reason="it takes too long")
-@pytest.mark.parametrize("name", ["test_run.py", "test_tty.py"])
-def test_the_suite_passes_with_a_daemon(name):
+@pytest.mark.parametrize("name, some", [("test_run.py", "exit or stream or signal"), ("test_tty.py", "terminal or size"),
+                                        ("test_python.py", "argv or exit or exception")])
+def test_the_suite_passes_with_a_daemon(name, some):
+    """All of it by `make stress`."""
     need_launcher()
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__).parent / name],
+    chosen = [] if stressing.FULL else ["-k", some]
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__).parent / name, *chosen],
                           env={**os.environ, "CAY_TEST_DAEMON": "1"}, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     served = re.search(r"prepared by the daemon: (\d+)", done.stdout + done.stderr)
-    assert served and int(served[1]) > 10, done.stdout[-1000:]
+    assert served and int(served[1]) > 1, done.stdout[-1000:]
