@@ -42,8 +42,11 @@ struct client {
     struct samples samples[STEPS];
     unsigned failures[STATUS_MAX]; /* by status; 0: the connection broke */
     char answer[ANSWER_MAX + 1];
-    char first[200]; /* failure, as it was told */
 };
+
+/* The first failure with each status, as it was told. */
+static char first[STATUS_MAX][200];
+static pthread_mutex_t first_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static atomic_bool stop;
 static atomic_uint left_alive; /* still to be created and kept */
@@ -129,6 +132,15 @@ static unsigned ask(struct client *c, const char *method, const char *path, cons
     return status;
 }
 
+static void note_failure(const struct client *c, enum step which, unsigned status) {
+    const char *text = status == 0 ? "the connection broke" : head_end(c->answer);
+    (void)pthread_mutex_lock(&first_lock);
+    if (first[status][0] == '\0')
+        (void)snprintf(first[status], sizeof first[status], "%s: %u %s", step_names[which], status,
+                       text != NULL ? text : "");
+    (void)pthread_mutex_unlock(&first_lock);
+}
+
 /* Asks, and waits as long as a 429 or 503 says. */
 static bool step(struct client *c, enum step which, const char *method, const char *path,
                  const char *body) {
@@ -138,11 +150,8 @@ static bool step(struct client *c, enum step which, const char *method, const ch
         note(c, which, began);
         return true;
     }
-    if (c->failures[status]++ == 0 && c->first[0] == '\0') {
-        const char *text = status == 0 ? "the connection broke" : head_end(c->answer);
-        (void)snprintf(c->first, sizeof c->first, "%s: %u %s", step_names[which], status,
-                       text != NULL ? text : "");
-    }
+    if (c->failures[status]++ == 0)
+        note_failure(c, which, status);
     const char *after =
         status == 429 || status == 503 ? strcasestr(c->answer, "\r\nRetry-After:") : NULL;
     if (after != NULL) {
@@ -257,11 +266,9 @@ static void report(struct client *all, double seconds) {
             printf(" failed_%u=%u", status, count);
     }
     printf("\n");
-    for (unsigned i = 0; i < options.clients; i++)
-        if (all[i].first[0] != '\0') {
-            (void)fprintf(stderr, "first failure: %s\n", all[i].first);
-            return;
-        }
+    for (unsigned status = 0; status < STATUS_MAX; status++)
+        if (first[status][0] != '\0')
+            (void)fprintf(stderr, "first failure: %s\n", first[status]);
 }
 
 static int usage(void) {

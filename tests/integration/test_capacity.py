@@ -1,17 +1,22 @@
 """Many persistent sandboxes alive at once through the daemon."""
 
+import contextlib
 import os
+import signal
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import support
-from daemons import serving
+from daemons import children, name_of, serving
+from launching import until
 from stressing import amount
 
 ALIVE = amount(200, 5000)
 LOAD = support.BUILD / "bench/cay-load"
+BODY = '{"tier": "basic"}' if support.USER else "{}"
 DESCRIPTORS_EACH = 2  # what a sandbox may cost the launcher
 
 
@@ -52,3 +57,29 @@ def test_many_are_alive_at_once(folder, clean_host):
         assert descriptors(daemon.launcher()) - before <= DESCRIPTORS_EACH * ALIVE
         remove_all(daemon)
         assert not [p for p in Path(daemon.state, "sandboxes").iterdir() if len(p.name) == 16]
+
+
+def workers(daemon):
+    return [int(pid) for pid in children(daemon.launcher()) if name_of(pid) == "cay-worker"]
+
+
+def test_killed_workers_cost_only_what_they_did(folder, clean_host):
+    """A creation fails, with nothing left of it; a removal that was begun is finished later."""
+    with serving(folder, env={"CAY_MANAGER_POOL_SIZE": "0"}) as daemon:
+        stays = daemon.create()["id"]
+        before = len(workers(daemon))
+        with ThreadPoolExecutor(1) as pool:
+            report = pool.submit(load, daemon, "-c", "4", "-t", "4", "-b", BODY)
+            for _ in range(8):
+                time.sleep(0.3)
+                for pid in workers(daemon)[:3]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+            told, why = report.result()
+        assert int(told["cycles"]) > 0, why
+        assert {name for name in told if name.startswith("failed")} <= {"failed_507"}, why
+        assert daemon.exec(stays, "true")[0] == 0
+        assert daemon.exec(daemon.create()["id"], "true")[0] == 0
+        assert before > 0 and until(lambda: len(workers(daemon)) > 0)
+        remove_all(daemon)
+        assert daemon.list() == []

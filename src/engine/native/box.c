@@ -2,6 +2,7 @@
  * undoing them all, last first. A failure in the middle undoes exactly what was done. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -267,6 +268,7 @@ static int start_init(struct native_box *b, struct cay_error *err) {
         .listener = -1,
         .connection = pair[1],
         .die_with_parent = !b->kept,
+        .for_parent = b->kept && b->n->for_parent,
     };
     pid_t pid = start_lean(b, &plan, err);
     (void)close(pair[1]);
@@ -279,11 +281,21 @@ static int start_init(struct native_box *b, struct cay_error *err) {
     return 0;
 }
 
+/* Ends everything in its pid namespace; a child of our parent is reaped there. */
+static void kill_and_wait(pid_t pid, int pidfd) {
+    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+    (void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0); /* it may have ended by itself */
+    while (waitpid(pid, NULL, 0) < 0)
+        if (errno != EINTR) {
+            while (poll(&ended, 1, -1) < 0 && errno == EINTR)
+                ;
+            return;
+        }
+}
+
 /* PID 1 is reaped only after the kernel has ended everything else in its namespace. */
 static void kill_init(struct native_box *b) {
-    (void)pidfd_send_signal(b->pidfd, SIGKILL, NULL, 0); /* it may have ended by itself */
-    while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    kill_and_wait(b->pid, b->pidfd);
     fd_close(&b->pidfd);
     fd_close(&b->connection);
 }
@@ -426,9 +438,7 @@ int native_let_live(struct native_kept *kept, int listener, struct cay_error *er
 }
 
 void native_abandon(struct native *n, struct native_kept *kept) {
-    (void)pidfd_send_signal(kept->pidfd, SIGKILL, NULL, 0); /* it may have ended by itself */
-    while (waitpid(kept->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
+    kill_and_wait(kept->pid, kept->pidfd);
     fd_close(&kept->waiting);
     fd_close(&kept->pidfd);
     char id[ID_SIZE];

@@ -204,6 +204,8 @@ pid_t enter_start(struct enter_plan *plan, int *ret_pidfd, struct cay_error *err
     };
     if (ret_pidfd != NULL)
         args.flags |= CLONE_PIDFD;
+    if (plan->for_parent)
+        args.flags |= CLONE_PARENT;
     if (plan->share_descriptors)
         args.flags |= CLONE_FILES;
     if (plan->netns < 0)

@@ -31,6 +31,7 @@ struct enter_plan {
     int listener;   /* or -1 */
     int connection; /* or -1 */
     bool die_with_parent;
+    bool for_parent;      /* it becomes a child of the caller's parent */
     bool plain_oom_score; /* the caller is not protected from the OOM killer */
     /* Has no terminal to be kept from, every signal at its default, and what
      * privilege_set_common_rlimits sets. */

@@ -25,6 +25,7 @@ struct native {
     struct cgroup_host limiting; /* of these what throw-away sandboxes join */
     bool own_userns;             /* we are root of our own user namespace only */
     bool single_id;              /* and it has one id */
+    bool for_parent;             /* we make persistent sandboxes that are our parent's children */
     int landlock_abi;
     struct host_image image;
     struct proc_masks masks;

@@ -19,6 +19,7 @@
 #include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
+#include "engine/native/keep_worker.h"
 #include "engine/native/syscalls.h"
 
 enum {
@@ -101,12 +102,21 @@ static void let_go(struct kept *s) {
         cgroup_close(&s->group);
 }
 
+static struct keep_deferred *free_deferred(struct keep_deferred *d) {
+    struct keep_deferred *next = d->next;
+    fd_close(&d->listener);
+    free(d);
+    return next;
+}
+
 void keep_drop(struct keep *k, struct kept *s) {
     size_t at = place_of(k, s->record.id);
     k->count--;
     memmove(&k->all[at], &k->all[at + 1], (k->count - at) * sizeof(struct kept *));
     let_go(s);
     free(s->waiters);
+    for (struct keep_deferred *d = s->deferred; d != NULL;)
+        d = free_deferred(d);
     free(s);
 }
 
@@ -164,29 +174,41 @@ void keep_write_stopped(const struct keep *k, struct kept *s) {
         (void)keep_record_write(folder, &s->record, NULL);
 }
 
-/* First those who stopped it, then those who remove it, all at once. */
-static void serve_waiters(struct keep *k, struct kept *s) {
+static void answer_waiters(struct keep *k, struct kept *s) {
     _cleanup_(freep) struct keep_waiter *waiters = TAKE_PTR(s->waiters);
-    size_t count = s->waiter_count, removing = 0;
-    _cleanup_(freep) uint64_t *tags = calloc(count + 1, sizeof *tags);
+    size_t count = s->waiter_count;
     s->waiter_count = 0;
     for (size_t i = 0; i < count; i++)
-        if (waiters[i].removes && tags != NULL)
-            tags[removing++] = waiters[i].tag;
-        else
-            answer_done(k, waiters[i].tag);
-    if (removing > 0)
-        keep_remove(k, s, tags, removing);
+        answer_done(k, waiters[i].tag);
 }
 
-/* All of its processes are gone: the kernel ends the first one last. */
-static void clean_up(struct keep *k, struct kept *s) {
-    if (s->record.base != 0)
-        idrange_unmark(s->record.base, s->record.pid);
-    let_go(s);
-    (void)cgroup_remove(&k->n->cgroups, s->record.id, clock_ms() + KEEP_REMOVE_MS, NULL);
-    s->paused = false;
-    keep_write_stopped(k, s);
+void keep_settle(struct keep *k, struct kept *s) {
+    s->busy = false;
+    answer_waiters(k, s);
+    keep_replay(k, TAKE_PTR(s->deferred));
+}
+
+/* Those who stopped it wait for the removal, too. */
+static bool is_to_be_removed(const struct kept *s) {
+    for (size_t i = 0; i < s->waiter_count; i++)
+        if (s->waiters[i].removes)
+            return true;
+    return false;
+}
+
+static bool remove_ended(struct keep *k, struct kept *s) {
+    _cleanup_(freep) struct keep_waiter *waiters = s->waiters;
+    _cleanup_(freep) uint64_t *tags = calloc(s->waiter_count + 1, sizeof *tags);
+    size_t count = s->waiter_count;
+    if (tags == NULL) {
+        (void)TAKE_PTR(waiters);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++)
+        tags[i] = waiters[i].tag;
+    s->waiters = NULL;
+    s->waiter_count = 0;
+    return keep_remove(k, s, tags, count);
 }
 
 static void handle_end(struct keep *k, struct kept *s) {
@@ -198,23 +220,64 @@ static void handle_end(struct keep *k, struct kept *s) {
     (void)epoll_ctl(k->ended, EPOLL_CTL_DEL, s->pidfd, NULL);
     status = s->reaped ? s->status : s->child ? -1 : process_exit_status(s->pidfd);
     keep_note_end(k, s, s->waiter_count > 0 ? ENGINE_END_ASKED : ENGINE_END_UNASKED, status);
-    clean_up(k, s);
-    serve_waiters(k, s);
+    let_go(s);
+    s->paused = false;
+    if (!is_to_be_removed(s) || !remove_ended(k, s))
+        keep_begin_clean_up(k, s);
+}
+
+/* ---- requests that wait ---- */
+
+static bool must_wait(enum launcher_op op) {
+    return op == LAUNCHER_KEEP || op == LAUNCHER_STOP || op == LAUNCHER_REMOVE ||
+           op == LAUNCHER_PAUSE || op == LAUNCHER_RESUME || op == LAUNCHER_RESIZE;
+}
+
+static void defer(const struct keep *k, struct kept *s, const struct launcher_request *r,
+                  int listener) {
+    struct keep_deferred *d = calloc(1, sizeof *d), **at = &s->deferred;
+    if (d == NULL) {
+        keep_fail_tags(k, &r->tag, 1);
+        return;
+    }
+    memcpy(&d->r, r, launcher_request_size(0));
+    if (r->spec.mount_count > 0)
+        memcpy(d->r.mounts, r->spec.mounts, r->spec.mount_count * sizeof r->mounts[0]);
+    d->listener = listener < 0 ? -1 : fcntl(listener, F_DUPFD_CLOEXEC, 0);
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = d;
+}
+
+void keep_replay(struct keep *k, struct keep_deferred *list) {
+    while (list != NULL) {
+        list->r.spec.mounts = list->r.mounts;
+        keep_handle(k, &list->r, list->listener);
+        list = free_deferred(list);
+    }
 }
 
 int keep_descriptor(const struct keep *k) {
     return k->ended;
 }
 
+static bool is_worker(const struct keep *k, const void *p) {
+    return (uintptr_t)p >= (uintptr_t)k->workers &&
+           (uintptr_t)p < (uintptr_t)(k->workers + KEEP_WORKERS_MAX);
+}
+
 void keep_tend(struct keep *k) {
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(k->ended, events, EVENTS_MAX, 0);
     for (int i = 0; i < n; i++)
-        handle_end(k, events[i].data.ptr);
+        if (is_worker(k, events[i].data.ptr))
+            keep_worker_reports(k, events[i].data.ptr);
+        else
+            handle_end(k, events[i].data.ptr);
 }
 
 bool keep_reaped(struct keep *k, pid_t pid, int status) {
-    if (keep_job_ended(k, pid, status))
+    if (keep_job_ended(k, pid, status) || keep_worker_ended(k, pid))
         return true;
     for (size_t i = 0; i < k->count; i++) {
         struct kept *s = k->all[i];
@@ -250,20 +313,19 @@ static int kill_it(struct kept *s, struct cay_error *err) {
 static void handle_keep(struct keep *k, const struct launcher_request *r, int listener) {
     struct cay_error err;
     struct kept *s = find_or_take(k, r->spec.id);
-    int code = 0;
-    if (s != NULL && s->record.pid != 0) {
+    bool is_new = s == NULL;
+    if (!is_new && s->record.pid != 0) {
         error_set(&err, CAY_CONFLICT, "sandbox %s runs already", r->spec.id);
-        code = error_remedy(&err, "use it, or stop it first");
-    }
-    if (code == 0)
-        code = keep_start(k, s, r, listener, &s, &err);
-    if (code < 0) {
+        (void)error_remedy(&err, "use it, or stop it first");
         keep_answer_error(k, r->tag, &err);
         return;
     }
-    struct launcher_answer a = {.event = LAUNCHER_STARTED, .tag = r->tag, .pid = s->record.pid};
-    memcpy(a.id, r->spec.id, ID_SIZE);
-    keep_answer(k, &a);
+    if (is_new)
+        s = keep_add(k, r->spec.id);
+    if (s == NULL)
+        keep_fail_tags(k, &r->tag, 1);
+    else
+        keep_begin_start(k, s, is_new, r, listener);
 }
 
 static void handle_stop(struct keep *k, const struct launcher_request *r, bool removes) {
@@ -274,7 +336,7 @@ static void handle_stop(struct keep *k, const struct launcher_request *r, bool r
         return;
     }
     if (s->record.pid == 0 && removes) {
-        keep_remove(k, s, &r->tag, 1);
+        (void)keep_remove(k, s, &r->tag, 1);
         return;
     }
     int code = s->record.pid == 0 ? 1 : add_waiter(s, r->tag, removes, &err);
@@ -374,7 +436,7 @@ static void handle_stats(struct keep *k, const struct launcher_request *r) {
     struct cay_error err;
     const struct kept *s = keep_find(k, r->spec.id);
     struct cgroup_stats now = {0};
-    int code = s == NULL               ? not_found(r->spec.id, &err)
+    int code = s == NULL || s->making  ? not_found(r->spec.id, &err)
                : s->group.host == NULL ? 0
                                        : cgroup_stats(&s->group, &now, &err);
     if (code < 0) {
@@ -411,6 +473,8 @@ static void handle_list(const struct keep *k, const struct launcher_request *r) 
         at++;
     for (; at < k->count && a.list.count < LAUNCHER_PAGE; at++) {
         const struct keep_record *record = &k->all[at]->record;
+        if (k->all[at]->making)
+            continue; /* it is not promised yet */
         struct engine_sandbox *e = &a.list.entries[a.list.count++];
         memcpy(e->id, record->id, ID_SIZE);
         memcpy(e->image, record->image, HEX_SIZE);
@@ -429,6 +493,11 @@ static void handle_list(const struct keep *k, const struct launcher_request *r) 
 
 void keep_handle(struct keep *k, const struct launcher_request *r, int listener) {
     struct cay_error err;
+    struct kept *s = must_wait(r->op) ? keep_find(k, r->spec.id) : NULL;
+    if (s != NULL && s->busy) {
+        defer(k, s, r, listener);
+        return;
+    }
     switch (r->op) {
     case LAUNCHER_KEEP:
         handle_keep(k, r, listener);
@@ -497,6 +566,9 @@ static int open_parts(struct keep *k, struct cay_error *err) {
     int r = lock_folder(k, err);
     if (r < 0)
         return r;
+    k->home = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (k->home < 0)
+        return error_errno(err, "opening the mount namespace");
     k->ended = epoll_create1(EPOLL_CLOEXEC);
     if (k->ended < 0)
         return error_errno(err, "watching sandboxes");
@@ -508,13 +580,15 @@ int keep_open(struct native *n, int client, const struct spec_host *host, struct
     struct keep *k = malloc(sizeof *k);
     if (k == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    *k = (struct keep){.n = n, .client = client, .host = host, .folder = -1, .ended = -1};
+    *k = (struct keep){
+        .n = n, .client = client, .host = host, .folder = -1, .home = -1, .ended = -1};
     int r = open_parts(k, err);
     if (r < 0) {
         keep_close(k);
         return r;
     }
     keep_sweep(k);
+    keep_workers_start(k);
     *ret = k;
     return 0;
 }
@@ -522,6 +596,7 @@ int keep_open(struct native *n, int client, const struct spec_host *host, struct
 void keep_close(struct keep *k) {
     if (k == NULL)
         return;
+    keep_workers_stop(k);
     while (k->count > 0)
         keep_drop(k, k->all[k->count - 1]);
     for (size_t i = 0; i < k->job_count; i++)
@@ -529,6 +604,7 @@ void keep_close(struct keep *k) {
     free(k->all);
     free(k->jobs);
     fd_close(&k->folder);
+    fd_close(&k->home);
     fd_close(&k->ended);
     free(k);
 }

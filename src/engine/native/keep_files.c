@@ -19,15 +19,13 @@
 #include "engine/native/disk.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
+#include "engine/native/keep_worker.h"
 #include "image/store.h"
-
-#define OLD_PREFIX ".old-"
 
 enum {
     MEASURE_MS = 2000, /* what is counted until then is the answer */
     MEASURE_DEPTH_MAX = 128,
     JOBS_MAX = 64, /* with which measuring begins no more */
-    OLD_SIZE = sizeof OLD_PREFIX + 2 * ID_SIZE,
 };
 
 /* ---- making ---- */
@@ -115,58 +113,44 @@ bool keep_job_ended(struct keep *k, pid_t pid, int status) {
 
 /* ---- removing ---- */
 
-static int rename_old(const struct keep *k, const char *id, char old[static OLD_SIZE],
+static int rename_old(const struct keep *k, const char *id, char old[static KEEP_OLD_SIZE],
                       struct cay_error *err) {
     char random[ID_SIZE];
     int r = id_new(random, err);
     if (r < 0)
         return r;
-    (void)snprintf(old, OLD_SIZE, OLD_PREFIX "%s-%s", id, random);
+    (void)snprintf(old, KEEP_OLD_SIZE, KEEP_OLD_PREFIX "%s-%s", id, random);
     if (renameat(k->folder, id, k->folder, old) < 0 && errno != ENOENT)
         return error_errno(err, "removing sandbox %s", id);
-    (void)image_store_unpin(k->n->state_path, id, NULL); /* a pin too many only costs room */
     return 0;
 }
 
-static void answer_removed(const struct keep *k, const uint64_t *tags, size_t count, int result,
-                           const char *id) {
+bool keep_remove(struct keep *k, struct kept *s, const uint64_t *tags, size_t count) {
     struct cay_error err;
-    if (result < 0)
-        error_sys(&err, -result, "removing the files of sandbox %s", id);
-    for (size_t i = 0; i < count; i++)
-        if (result < 0)
-            keep_answer_error(k, tags[i], &err);
-        else
-            keep_answer(k, &(struct launcher_answer){.event = LAUNCHER_DONE, .tag = tags[i]});
-}
-
-void keep_remove(struct keep *k, struct kept *s, const uint64_t *tags, size_t count) {
-    struct cay_error err;
-    char old[OLD_SIZE], id[ID_SIZE];
-    memcpy(id, s->record.id, sizeof id);
-    if (rename_old(k, id, old, &err) < 0) {
+    char old[KEEP_OLD_SIZE] = "";
+    struct keep_record record = s->record;
+    if (rename_old(k, record.id, old, &err) < 0) {
         for (size_t i = 0; i < count; i++)
             keep_answer_error(k, tags[i], &err);
-        return;
+        return false;
     }
+    struct keep_deferred *deferred = TAKE_PTR(s->deferred);
     keep_drop(k, s);
-    pid_t pid = keep_fork_job(k, tags, count);
-    if (pid == 0) {
-        answer_removed(k, tags, count, path_remove_tree(k->folder, old), id);
-        _exit(0);
-    }
-    if (pid < 0)
-        keep_fail_tags(k, tags, count); /* the next launcher sweeps it */
+    keep_begin_remove(k, &record, old, tags, count);
+    keep_replay(k, deferred);
+    return true;
 }
 
 static void sweep_one(const struct keep *k, const char *name) {
     char id[ID_SIZE] = "";
-    if (strlen(name) < sizeof OLD_PREFIX + ID_LEN)
+    if (strlen(name) < sizeof KEEP_OLD_PREFIX + ID_LEN)
         return;
-    memcpy(id, name + sizeof OLD_PREFIX - 1, ID_LEN);
-    if (keep_find(k, id) == NULL)
+    memcpy(id, name + sizeof KEEP_OLD_PREFIX - 1, ID_LEN);
+    if (keep_find(k, id) == NULL) {
         (void)image_store_unpin(k->n->state_path, id, NULL); /* a pin too many only costs room */
-    (void)path_remove_tree(k->folder, name);                 /* the next launcher tries again */
+        (void)cgroup_remove(&k->n->cgroups, id, clock_ms() + KEEP_REMOVE_MS, NULL);
+    }
+    (void)path_remove_tree(k->folder, name); /* the next launcher tries again */
 }
 
 /* Of a restore that was killed; one that goes on has it locked. */
@@ -183,7 +167,7 @@ void keep_sweep(struct keep *k) {
     _cleanup_(closedirp) DIR *d = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *e;
     while (d != NULL && (e = readdir(d)) != NULL) /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (str_starts(e->d_name, OLD_PREFIX))
+        if (str_starts(e->d_name, KEEP_OLD_PREFIX))
             sweep_one(k, e->d_name);
         else if (str_starts(e->d_name, KEEP_NEW_PREFIX))
             sweep_new(k, e->d_name);

@@ -5,10 +5,18 @@
 #include "engine/native/keep.h"
 #include "engine/native/keep_record.h"
 #include "engine/native/launcher.h"
+#include "engine/native/native.h"
 
 #define KEEP_FOLDER "sandboxes" /* of the state folder */
 
-enum { KEEP_REMOVE_MS = 10000 }; /* for a control group whose processes have ended */
+#define KEEP_OLD_PREFIX ".old-" /* of a folder that is being removed */
+
+enum {
+    KEEP_REMOVE_MS = 10000, /* for a control group whose processes have ended */
+    KEEP_OLD_SIZE = sizeof KEEP_OLD_PREFIX + 2 * ID_SIZE,
+    KEEP_WORKERS_MAX = 16,
+    KEEP_WORKERS_SPARE = 2, /* of these start nothing */
+};
 
 /* A request that is answered when the sandbox has ended. */
 struct keep_waiter {
@@ -16,8 +24,17 @@ struct keep_waiter {
     bool removes;
 };
 
+/* A request about a sandbox on which a worker is busy. */
+struct keep_deferred {
+    struct keep_deferred *next;
+    int listener;
+    struct launcher_request r;
+};
+
 struct kept {
     struct keep_record record; /* pid 0: it does not run */
+    bool busy;                 /* a worker starts it or cleans up after it; requests wait */
+    bool making;               /* it is being started for the first time */
     bool paused;
     bool child; /* started by this launcher, which reaps it */
     bool reaped;
@@ -26,6 +43,18 @@ struct kept {
     struct cgroup group; /* without open descriptors; host NULL: none */
     struct keep_waiter *waiters;
     size_t waiter_count;
+    struct keep_deferred *deferred; /* in their order */
+};
+
+/* keep_worker.h has more. */
+struct keep_worker {
+    pid_t pid; /* 0: none */
+    int sock;
+    struct keep_task *task; /* NULL: idle */
+};
+
+struct keep_queue {
+    struct keep_task *first, *last;
 };
 
 /* A process of ours that does what takes long, and answers. */
@@ -40,11 +69,15 @@ struct keep {
     int client;
     const struct spec_host *host;
     int folder;        /* STATE/sandboxes */
-    int ended;         /* epoll of the pidfds */
+    int home;          /* the mount namespace where all of this is done: the host's */
+    int ended;         /* epoll of the pidfds, and of the workers' sockets */
     struct kept **all; /* sorted by id */
     size_t count, room;
     struct keep_job *jobs;
     size_t job_count, job_room;
+    struct keep_worker workers[KEEP_WORKERS_MAX];
+    size_t worker_count;
+    struct keep_queue starts, endings; /* tasks that no worker has */
 };
 
 /* ---- keep.c ---- */
@@ -59,6 +92,9 @@ int keep_watch(struct keep *k, struct kept *s, int pidfd, struct cay_error *err)
  * record, which the second writes, and tells the client. */
 void keep_note_end(const struct keep *k, struct kept *s, enum engine_end_cause cause, int status);
 void keep_write_stopped(const struct keep *k, struct kept *s);
+/* A worker has finished with it: answers those who wait, and does what was deferred. */
+void keep_settle(struct keep *k, struct kept *s);
+void keep_replay(struct keep *k, struct keep_deferred *list);
 void keep_answer(const struct keep *k, const struct launcher_answer *a);
 void keep_answer_error(const struct keep *k, uint64_t tag, const struct cay_error *err);
 
@@ -71,9 +107,10 @@ struct kept *keep_take_over_new(struct keep *k, const char *id);
 
 /* ---- keep_start.c ---- */
 
-/* s is NULL for one that is new. On failure nothing has changed. */
-int keep_start(struct keep *k, struct kept *s, const struct launcher_request *r, int listener,
-               struct kept **ret, struct cay_error *err);
+/* Makes and starts a sandbox whose cay-init waits for its listener; `had` is its record, NULL for
+ * one that is new. On failure nothing has changed. */
+int keep_start(struct keep *k, const struct keep_record *had, const struct launcher_request *r,
+               struct keep_record *ret, struct native_kept *box, struct cay_error *err);
 
 /* ---- keep_files.c ---- */
 
@@ -83,9 +120,10 @@ int keep_open_folder(const struct keep *k, const char *id);
 /* Takes a folder that is being filled, or half removed, away at once. */
 void keep_unmake_folder(const struct keep *k, const char *id);
 
-/* Both answer, if it takes long from a job of their own. What is removed does not run; its folder
- * loses its name at once, and s is no more, or it is answered why not. */
-void keep_remove(struct keep *k, struct kept *s, const uint64_t *tags, size_t count);
+/* What is removed does not run. Its folder loses its name at once, s is no more, and a worker does
+ * the rest; or it is answered why not, and false is returned. */
+bool keep_remove(struct keep *k, struct kept *s, const uint64_t *tags, size_t count);
+/* Answers, if it takes long from a job. */
 void keep_measure(struct keep *k, const struct kept *s, const struct launcher_answer *stats);
 /* Removes what an earlier launcher did not come to. */
 void keep_sweep(struct keep *k);
@@ -100,6 +138,13 @@ void keep_fail_tags(const struct keep *k, const uint64_t *tags, size_t count);
 
 /* LAUNCHER_SPACE: done, and answered, by a job. */
 void keep_divide_space(struct keep *k, const struct launcher_request *r);
+
+/* ---- keep_worker_run.c ---- */
+
+/* After the end of one: gives its control group and ids back, and notes that it does not run. */
+void keep_clean_up(const struct keep *k, const struct keep_record *r);
+/* Without the note. */
+void keep_clean_up_host(const struct keep *k, const struct keep_record *r);
 
 /* ---- keep_volume.c ---- */
 

@@ -28,10 +28,10 @@ struct starting {
     struct native_kept box;
 };
 
-static int check_image(const struct kept *s, const char *image, struct cay_error *err) {
-    if (s == NULL || strcmp(s->record.image, image) == 0)
+static int check_image(const struct keep_record *had, const char *image, struct cay_error *err) {
+    if (had == NULL || strcmp(had->image, image) == 0)
         return 0;
-    error_set(err, CAY_CONFLICT, "sandbox %s was made from another image", s->record.id);
+    error_set(err, CAY_CONFLICT, "sandbox %s was made from another image", had->id);
     return error_remedy(err, "start it with the image it was made from");
 }
 
@@ -56,9 +56,9 @@ static int finish_spec(struct starting *st, const struct launcher_request *r,
 }
 
 /* One that has a disk keeps it; what was made without a limit stays so. */
-static int prepare_disk(struct starting *st, const struct kept *s, struct cay_error *err) {
+static int prepare_disk(struct starting *st, const struct keep_record *old, struct cay_error *err) {
     uid_t owner = st->k->n->own_userns ? 0 : IMAGE_IDS_FIRST;
-    uint64_t had = s != NULL ? s->record.disk_bytes : 0;
+    uint64_t had = old != NULL ? old->disk_bytes : 0;
     enum disk_kind kind = disk_look(st->folder);
     int r = 0;
     if (kind == DISK_NONE)
@@ -70,7 +70,7 @@ static int prepare_disk(struct starting *st, const struct kept *s, struct cay_er
 }
 
 /* The image is held before it is pinned, so that no prune comes between. */
-static int prepare(struct starting *st, const struct kept *s, struct cay_error *err) {
+static int prepare(struct starting *st, const struct keep_record *had, struct cay_error *err) {
     const char *state = st->k->n->state_path, *image = st->record.image;
     int r = image[0] == '\0' ? 0 : image_open(state, image, &st->image, err);
     if (r < 0)
@@ -81,7 +81,7 @@ static int prepare(struct starting *st, const struct kept *s, struct cay_error *
     st->folder = keep_make_folder(st->k, st->record.id, &st->new_folder, err);
     if (st->folder < 0)
         return st->folder;
-    r = prepare_disk(st, s, err);
+    r = prepare_disk(st, had, err);
     if (r == 0)
         r = keep_record_write(st->folder, &st->record, err);
     return r < 0 || image[0] == '\0' ? r : image_store_pin(state, st->record.id, image, err);
@@ -131,53 +131,24 @@ static void unmake(struct starting *st) {
         (void)keep_record_write(st->folder, &st->record, NULL); /* names a process that is gone */
 }
 
-/* From here on the table owns what was made. The pin keeps the image. */
-static void take(struct starting *st, struct kept *s) {
-    s->record = st->record;
-    s->paused = s->reaped = false;
-    s->child = true;
-    s->pidfd = st->box.pidfd;
-    s->group = st->box.group;
-    if (s->group.host != NULL)
-        cgroup_close_door(&s->group);
-}
-
-static int make(struct starting *st, struct kept *s, int listener, struct kept **ret,
-                struct cay_error *err) {
-    int r = prepare(st, s, err);
-    if (r == 0)
-        r = start_box(st, err);
-    if (r == 0)
-        r = write_down(st, err);
-    if (r < 0)
-        return r;
-    struct kept *entry = s != NULL ? s : keep_add(st->k, st->record.id);
-    if (entry == NULL)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    r = keep_watch(st->k, entry, st->box.pidfd, err);
-    if (r == 0)
-        r = native_let_live(&st->box, listener, err);
-    if (r < 0 && s == NULL)
-        keep_drop(st->k, entry);
-    if (r < 0)
-        return r;
-    take(st, entry);
-    *ret = entry;
-    return 0;
-}
-
-int keep_start(struct keep *k, struct kept *s, const struct launcher_request *r, int listener,
-               struct kept **ret, struct cay_error *err) {
+int keep_start(struct keep *k, const struct keep_record *had, const struct launcher_request *r,
+               struct keep_record *ret, struct native_kept *box, struct cay_error *err) {
     struct starting st = {.k = k, .folder = -1, .image = IMAGE_NONE, .box = {.pidfd = -1}};
-    int code = check_image(s, r->image, err);
+    int code = check_image(had, r->image, err);
     if (code == 0)
         code = finish_spec(&st, r, err);
     if (code < 0)
         return code;
-    code = make(&st, s, listener, ret, err);
+    code = prepare(&st, had, err);
+    if (code == 0)
+        code = start_box(&st, err);
+    if (code == 0)
+        code = write_down(&st, err);
     if (code < 0)
         unmake(&st);
-    image_close(&st.image);
+    image_close(&st.image); /* its pin keeps it */
     fd_close(&st.folder);
+    *ret = st.record;
+    *box = st.box;
     return code;
 }

@@ -45,7 +45,7 @@ pid_t spawn_shared(struct clone_args *args, int (*fn)(void *), void *arg) {
     args->flags |= CLONE_VM | CLONE_VFORK;
     args->stack = (uintptr_t)stack;
     args->stack_size = sizeof stack;
-    args->exit_signal = SIGCHLD;
+    args->exit_signal = (args->flags & CLONE_PARENT) != 0 ? 0 : SIGCHLD; /* it has the caller's */
     /* A signal handler that runs in the child would run on the parent's data. */
     sigset_t all, old;
     (void)sigfillset(&all);
