@@ -14,6 +14,7 @@
 #include "lib/python_options.h"
 #include "lib/python_report.h"
 #include "manager/interpreters.h"
+#include "manager/program.h"
 
 enum {
     GRACE_MS = 5000,
@@ -332,7 +333,17 @@ static int run_fresh(struct call *c, struct cay_error *err) {
     if (c->interpreters == NULL)
         return error_set(err, CAY_UNSUPPORTED, "this daemon runs no programs by itself");
     int r = read_request(c, &q, err);
-    return r < 0 ? r : run_request(c, &q, err);
+    if (r < 0)
+        return r;
+    struct program_use use = {0};
+    interpreters_limits(c->interpreters, &use.memory_bytes, &use.cpu_quota_us);
+    memcpy(use.owner, c->caller.id, sizeof use.owner);
+    r = manager_program_begin(c->manager, &use, err);
+    if (r < 0)
+        return r;
+    r = run_request(c, &q, err);
+    manager_program_end(c->manager, &use);
+    return r;
 }
 
 static const struct route routes[] = {

@@ -311,6 +311,14 @@ void interpreters_note_changed(struct interpreters *all, const struct sandbox_re
     (void)pthread_mutex_unlock(&all->lock);
 }
 
+void interpreters_limits(struct interpreters *all, uint64_t *ret_memory_bytes,
+                         uint64_t *ret_cpu_quota_us) {
+    (void)pthread_mutex_lock(&all->lock);
+    *ret_memory_bytes = all->spec.memory_bytes;
+    *ret_cpu_quota_us = all->spec.cpu_quota_us;
+    (void)pthread_mutex_unlock(&all->lock);
+}
+
 void interpreters_index(struct interpreters *all, char *ret, size_t size) {
     (void)pthread_mutex_lock(&all->lock);
     (void)snprintf(ret, size, "%s", all->index_url);

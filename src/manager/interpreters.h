@@ -55,6 +55,10 @@ void interpreters_note_changed(struct interpreters *all, const struct sandbox_re
 /* Where packages come from; "": not said. */
 void interpreters_index(struct interpreters *all, char *ret, size_t size);
 
+/* What a program in a fresh sandbox may take. */
+void interpreters_limits(struct interpreters *all, uint64_t *ret_memory_bytes,
+                         uint64_t *ret_cpu_quota_us);
+
 /* Whose program it is. */
 struct interpreters_caller {
     int socket;          /* if he hangs up there, it is given up; 0: nobody can */

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/spec.h"
+#include "manager/program.h"
 #include "manager/record.h"
 
 struct cay_error;
@@ -36,6 +37,9 @@ int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err);
 
 /* Whether the record's owner may choose its engine, tier and profile. Takes the lock. */
 int policy_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err);
+
+/* ---- manager_program.c; with the lock held ---- */
+struct program_sums programs_of(const struct manager *m, const char *owner);
 
 /* ---- manager_request.c ---- */
 int request_complete(struct manager *m, const struct sandbox_record *request,

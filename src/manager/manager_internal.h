@@ -16,6 +16,7 @@
 #include "manager/manager_hold.h"
 #include "manager/manager_network.h"
 #include "manager/manager_pool.h"
+#include "manager/program.h"
 #include "manager/manager_queue.h"
 #include "manager/manager_sample.h"
 #include "manager/manager_socket.h"
@@ -113,6 +114,8 @@ struct manager {
     struct key *keys; /* oldest first */
     size_t key_count;
     struct key_use *key_uses;
+    struct program_owner *program_owners; /* see manager_program.c */
+    uint64_t programs;
     struct watch *watches;
     int64_t refusals_since; /* monotonic: the minute in which */
     size_t refusals, refusals_left_out;

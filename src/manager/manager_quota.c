@@ -19,7 +19,10 @@ static void add(struct sums *sums, const struct sandbox_record *r, bool is_awake
 
 static struct sums sum_others(const struct manager *m, const struct sandbox *but,
                               const char *owner) {
-    struct sums sums = {0};
+    const struct program_sums programs = programs_of(m, owner);
+    struct sums sums = {.count = programs.count,
+                        .memory_bytes = programs.memory_bytes,
+                        .cpu_quota_us = programs.cpu_quota_us};
     for (size_t i = 0; i < m->count; i++) {
         const struct sandbox *s = m->boxes[i];
         if (s != but && str_equal(s->record.owner, owner))

@@ -198,6 +198,42 @@ def test_a_policy_that_is_not_understood(name, value, says):
     assert done.returncode == 2 and says in done.stderr.decode()
 
 
+# ---- programs ----
+
+def start_program(client, code):
+    """The future of an answer, from a connection that is the program's alone."""
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    return pool.submit(client.ask, "POST", "/api/cay/python", {"code": code, "timeout": 120})
+
+
+def test_programs_count_for_their_key():
+    """S2: POST /api/cay/python was outside every limit."""
+    with serving_tcp() as daemon:
+        tenant = make_key(daemon, "tenant", permissions=["sandboxes"], maxMemory=600 << 20)
+        sleepers = []
+
+        def one_is_refused():
+            if not sleepers or sleepers[-1].done():  # our question may have been there first
+                sleepers.append(start_program(tenant, "import time; time.sleep(5)"))
+            return tenant.ask("POST", "/api/cay/python", {"code": "1"}).status == 429
+
+        assert support.until(one_is_refused)
+        refused = tenant.ask("POST", "/api/cay/sandbox", {})  # the same budget
+        assert refused.status == 429 and "memory" in refused.json()["message"]
+        assert sleepers[-1].result(60).status == 200
+        assert tenant.call("POST", "/api/cay/python", {"code": "print(1)"})["stdout"] == "1\n"
+
+
+def test_one_key_does_not_take_all_programs():
+    with serving_tcp(env={"CAY_SANDBOX_MEMORY_LIMIT": "64m"}) as daemon:
+        greedy, other = (make_key(daemon, name, permissions=["sandboxes"]) for name in ("greedy", "other"))
+        running = [start_program(greedy, "import time; time.sleep(8)") for _ in range(40)]
+        assert support.until(lambda: any(r.done() for r in running))  # it has its share
+        assert other.call("POST", "/api/cay/python", {"code": "print(1)"})["stdout"] == "1\n"
+        statuses = [r.result(100).status for r in running]
+        assert set(statuses) == {200, 429} and statuses.count(200) >= 32, statuses
+
+
 # ---- keys themselves ----
 
 def written_to(file):
