@@ -25,6 +25,7 @@
 #include "lib/prepared.h"
 #include "lib/python.h"
 #include "lib/python_choice.h"
+#include "lib/python_freeze.h"
 #include "lib/python_options.h"
 
 enum { CODE_MAX = 64 * 1024 * 1024 };
@@ -36,7 +37,8 @@ struct run {
     const struct language *language;
     struct config *config;
     struct cay_python program;
-    struct strv volumes; /* those of the options, and the wheels */
+    struct python_copy copy; /* of the interpreter, on its way */
+    struct strv volumes;     /* those of the options, and the wheels */
     struct buf code;
     bool stdin_is_code;
     char image[CAY_IMAGE_ID_SIZE]; /* id of an image of the store */
@@ -282,7 +284,8 @@ static void find_warm(struct run *r, const struct cay_spec *spec) {
     struct cay_error err;
     const char *why = why_cold(r);
     const char *const *preload = (const char *const *)r->config->python.preload.v;
-    if (why == NULL && cay_python_warm(r->engine, spec, preload, &r->program.warm, &err) < 0)
+    if (why == NULL && r->copy.pid == 0 &&
+        cay_python_warm(r->engine, spec, preload, &r->program.warm, &err) < 0)
         why = err.message;
     if (why != NULL)
         note_cold(r, why);
@@ -345,7 +348,12 @@ static void forget_prepared(struct run *r) {
 
 /* ---- in one that is made here ---- */
 
+/* An interpreter that was frozen before is copied meanwhile, by another process. */
 static int run_made(struct run *r, const struct cay_spec *spec) {
+    struct cay_error err;
+    if (is_python(r) && why_cold(r) == NULL)
+        (void)python_copy_begin(r->o->common.state_dir, spec,
+                                (const char *const *)r->config->python.preload.v, &r->copy);
     int failed = cay_engine_open(r->o->common.state_dir, &r->engine, &r->err);
     if (failed < 0)
         return failed;
@@ -355,6 +363,8 @@ static int run_made(struct run *r, const struct cay_spec *spec) {
     if (failed < 0)
         return failed;
     fresh_tell_unkept(r->engine, r->o->memory != 0, r->o->cpus > 0);
+    if (r->copy.pid != 0 && python_copy_end(&r->copy, &r->program.warm, &err) < 0)
+        note_cold(r, err.message);
     return run_in_box(r);
 }
 
@@ -502,6 +512,7 @@ static void finish(struct run *r) {
             python_output_close(&r->output[i]);
     buf_free(&r->code);
     strv_free(&r->volumes);
+    python_copy_drop(&r->copy);
     if (r->program.warm > 0)
         (void)close(r->program.warm);
     config_free(r->config);
@@ -513,6 +524,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
                     .any_language = cmd == &cli_run_code,
                     .code = BUF_INIT(CODE_MAX),
                     .inside = {.connection = DAEMON_CONNECTION_INIT},
+                    .copy = PYTHON_COPY_NONE,
                     .output = {PYTHON_OUTPUT_NONE, PYTHON_OUTPUT_NONE},
                     .signals = -1,
                     .result = {.program = {.run = {.exit_code = 125, .tier = "none"}}}};

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -158,9 +159,11 @@ static int read_kills(int counter, uint64_t *ret) {
     return -ENODATA;
 }
 
+/* Reading must not wait for anybody: the daemon's front is not trusted that far. */
 static void take_counter(int fd, struct prepared *p) {
+    struct stat st;
     p->counter = fd;
-    if (read_kills(fd, &p->kills) < 0)
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || read_kills(fd, &p->kills) < 0)
         fd_close(&p->counter);
 }
 

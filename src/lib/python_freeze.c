@@ -97,20 +97,23 @@ int python_seal(int memory, struct cay_error *err) {
     return ro < 0 ? error_errno(err, "opening the frozen interpreter again") : ro;
 }
 
-int python_copy_sealed(int file, uint64_t size, struct cay_error *err) {
-    _cleanup_(closep) int copy = python_memory(err);
-    if (copy < 0)
-        return copy;
+int python_copy(int file, int to, uint64_t size, struct cay_error *err) {
     off_t at = 0;
     while ((uint64_t)at < size) {
-        ssize_t n = sendfile(copy, file, &at, (size_t)(size - (uint64_t)at));
+        ssize_t n = sendfile(to, file, &at, (size_t)(size - (uint64_t)at));
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return n == 0 ? error_set(err, CAY_UNAVAILABLE, "the frozen interpreter is cut off")
                           : error_errno(err, "copying the frozen interpreter");
     }
-    return python_seal(copy, err);
+    return 0;
+}
+
+int python_copy_sealed(int file, uint64_t size, struct cay_error *err) {
+    _cleanup_(closep) int copy = python_memory(err);
+    int r = copy < 0 ? copy : python_copy(file, copy, size, err);
+    return r < 0 ? r : python_seal(copy, err);
 }
 
 void python_gather(int sealed) {

@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +16,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/state.h"
 #include "base/str.h"
 #include "lib/engine.h"
 #include "lib/python_freeze.h"
@@ -22,7 +27,8 @@ enum {
 };
 
 struct warm {
-    cay_engine *engine;
+    cay_engine *engine; /* NULL: none is made */
+    const char *state_dir;
     const struct cay_spec *spec;
     enum python_kind kind;
     const char *const *preload;
@@ -43,8 +49,7 @@ static int make_key(struct warm *w, struct cay_error *err) {
 /* ---- the folder ---- */
 
 static int open_folder(struct warm *w, struct cay_error *err) {
-    _cleanup_(closep) int state =
-        open(engine_state_dir(w->engine), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closep) int state = open(w->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (state < 0)
         return error_errno(err, "opening the state folder");
     if (mkdirat(state, "python", 0700) < 0 && errno != EEXIST)
@@ -86,14 +91,22 @@ static void keep_refusal(const struct warm *w, const char *why) {
         (void)fd_write_all(fd, why, MIN(strlen(why), (size_t)255)); /* else it is tried again */
 }
 
-static int find(const struct warm *w, int *ret, struct cay_error *err) {
+/* The file of one that is fresh; -1: there is none. */
+static int open_fresh(const struct warm *w, uint64_t *ret_size) {
     struct stat st;
     _cleanup_(closep) int fd = openat(w->folder, w->key, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0)
+    if (fd < 0 || fstat(fd, &st) < 0 || !is_younger(&st, PYTHON_AGE_MAX_S))
+        return -1;
+    *ret_size = (uint64_t)st.st_size;
+    return TAKE_FD(fd);
+}
+
+static int find(const struct warm *w, int *ret, struct cay_error *err) {
+    uint64_t size;
+    _cleanup_(closep) int fd = open_fresh(w, &size);
+    if (fd < 0)
         return 0;
-    if (!is_younger(&st, PYTHON_AGE_MAX_S))
-        return 0;
-    int copy = python_copy_sealed(fd, (uint64_t)st.st_size, err);
+    int copy = python_copy_sealed(fd, size, err);
     if (copy < 0)
         return copy;
     *ret = copy;
@@ -186,8 +199,12 @@ int cay_python_warm(cay_engine *engine, const struct cay_spec *spec, const char 
 
 int python_warm(cay_engine *engine, const struct cay_spec *spec, enum python_kind kind,
                 const char *const *preload, int *ret, struct cay_error *err) {
-    struct warm w = {
-        .engine = engine, .spec = spec, .kind = kind, .preload = preload, .folder = -1};
+    struct warm w = {.engine = engine,
+                     .state_dir = engine_state_dir(engine),
+                     .spec = spec,
+                     .kind = kind,
+                     .preload = preload,
+                     .folder = -1};
     int r = make_key(&w, err);
     if (r == 0)
         r = open_folder(&w, err);
@@ -204,4 +221,66 @@ int python_warm(cay_engine *engine, const struct cay_spec *spec, enum python_kin
     }
     fd_close(&w.folder);
     return MIN(r, 0);
+}
+
+/* ---- copying it meanwhile ---- */
+
+static _noreturn_ void copy_and_exit(int file, int memory, uint64_t size) {
+    struct cay_error ignored; /* the caller tries again, and has its own */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    _exit(python_copy(file, memory, size, &ignored) < 0);
+}
+
+static bool begin_copy(const struct warm *w, struct python_copy *ret) {
+    uint64_t size;
+    struct cay_error ignored;
+    _cleanup_(closep) int file = open_fresh(w, &size);
+    _cleanup_(closep) int memory = file < 0 ? -1 : python_memory(&ignored);
+    if (memory < 0)
+        return false;
+    pid_t pid = fork();
+    if (pid == 0)
+        copy_and_exit(file, memory, size);
+    if (pid > 0)
+        *ret = (struct python_copy){.pid = pid, .memory = TAKE_FD(memory)};
+    return pid > 0;
+}
+
+bool python_copy_begin(const char *state_dir, const struct cay_spec *spec,
+                       const char *const *preload, struct python_copy *ret) {
+    struct cay_error ignored; /* whoever makes one has it too */
+    char path[PATH_MAX];
+    struct warm w = {.state_dir = path, .spec = spec, .preload = preload, .folder = -1};
+    if (state_dir_make(state_dir, path, sizeof path, &ignored) < 0 || make_key(&w, &ignored) < 0 ||
+        open_folder(&w, &ignored) < 0)
+        return false;
+    bool begun = begin_copy(&w, ret);
+    fd_close(&w.folder);
+    return begun;
+}
+
+int python_copy_end(struct python_copy *c, int *ret, struct cay_error *err) {
+    int status = 0;
+    pid_t pid;
+    _cleanup_(closep) int memory = TAKE_FD(c->memory);
+    do
+        pid = waitpid(c->pid, &status, 0);
+    while (pid < 0 && errno == EINTR);
+    c->pid = 0;
+    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return error_set(err, CAY_UNAVAILABLE, "the frozen interpreter could not be copied");
+    int sealed = python_seal(memory, err);
+    if (sealed >= 0)
+        *ret = sealed;
+    return MIN(sealed, 0);
+}
+
+void python_copy_drop(struct python_copy *c) {
+    if (c->pid == 0)
+        return;
+    (void)kill(c->pid, SIGKILL);
+    while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    fd_close(&c->memory);
+    c->pid = 0;
 }

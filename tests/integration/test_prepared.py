@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 import stressing
-from daemons import children, serving_alone
+from daemons import children, own_folder, serving_alone
 from launching import need_launcher
-from support import CAY, as_root_only, is_sanitized, until
+from support import BUILD, CAY, as_root_only, is_sanitized, until
 
 pytestmark = as_root_only
 
@@ -314,6 +314,32 @@ def test_sandboxes_that_are_ready_are_few_and_only_after_the_first_run():
         assert until(lambda: len(inits()) == before + 4)
         totals = d.get("/metrics").text
         assert re.search(r'cay_prepared_total\{kind="command"\} [1-9]', totals), totals
+
+
+CHANGE = r"""
+cp /etc/inputrc "$1/inputrc" && mount --bind "$1/inputrc" /etc/inputrc
+"$2/cayd" --state-dir "$1/state" 2>>"$1/log" & daemon=$!
+trap 'kill $daemon; wait $daemon' EXIT
+say() { "$2/cay" run --verbose --state-dir "$1/state" -- tail -1 /etc/inputrc 2>>"$1/ways"; }
+for _ in $(seq 200); do say "$@" >/dev/null; grep -q 'prepared by' "$1/ways" && break; sleep 0.2; done
+say "$@"
+echo '# changed' >>"$1/inputrc"
+for _ in 1 2 3 4 5 6; do say "$@"; done
+"""
+
+
+@pytest.mark.skipif(not Path("/etc/inputrc").exists(), reason="the host has no such file")
+def test_a_change_of_the_host_is_seen():
+    """What was prepared before is of no use then. In a mount namespace of its own, where a file of /etc is ours."""
+    need_launcher()
+    with own_folder() as top:
+        (top / "state").mkdir()
+        done = subprocess.run(["unshare", "-m", "--propagation", "private", "bash", "-c", CHANGE, "bash", top, BUILD],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+        first, *rest = done.stdout.splitlines()
+        assert "# changed" not in first and rest == ["# changed"] * 6, done
+        ways = (top / "ways").read_text().splitlines()
+        assert sum(TAKEN in line for line in ways[-7:]) >= 3, ways
 
 
 # ---- Python ----

@@ -41,6 +41,9 @@ static void test_accepts_what_clients_send(void **state) {
     r.spec.read_only = true;
     r.spec.profile = PROFILE_BUILD;
     r.spec.run_uid = r.spec.run_gid = IDRANGE_SIZE - 1;
+    r.ready = LAUNCHER_READY_MAX;
+    r.wants_counter = 1;
+    memset(r.fingerprint, 'a', sizeof r.fingerprint - 1);
     assert_int_equal(launcher_check(&r, launcher_request_size(0)), 0);
     struct launcher_request end = {.op = LAUNCHER_END, .tag = 7};
     assert_int_equal(launcher_check(&end, launcher_request_size(0)), 0);
@@ -98,6 +101,18 @@ static void no_operation(struct launcher_request *r) {
 static void unknown_operation(struct launcher_request *r) {
     r->op = LAUNCHER_LIST + 1;
 }
+static void too_many_ready(struct launcher_request *r) {
+    r->ready = LAUNCHER_READY_MAX + 1;
+}
+
+static void an_odd_wish(struct launcher_request *r) {
+    r->wants_counter = 2;
+}
+
+static void an_endless_fingerprint(struct launcher_request *r) {
+    memset(r->fingerprint, 'a', sizeof r->fingerprint);
+}
+
 static void an_image(struct launcher_request *r) {
     memset(r->image, 'a', HEX_SIZE - 1); /* only sandboxes that stay have one */
 }
@@ -168,6 +183,9 @@ static const struct {
     CASE(no_operation),
     CASE(unknown_operation),
     CASE(an_image),
+    CASE(too_many_ready),
+    CASE(an_odd_wish),
+    CASE(an_endless_fingerprint),
     CASE(no_descriptor),
     CASE(unknown_descriptor),
     CASE(highest_descriptor_bit),
