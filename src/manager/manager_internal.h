@@ -16,11 +16,11 @@
 #include "manager/manager_hold.h"
 #include "manager/manager_network.h"
 #include "manager/manager_pool.h"
-#include "manager/program.h"
 #include "manager/manager_queue.h"
 #include "manager/manager_sample.h"
 #include "manager/manager_socket.h"
 #include "manager/manager_table.h"
+#include "manager/program.h"
 #include "manager/volume.h"
 #include "manager/watch.h"
 
