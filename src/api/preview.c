@@ -259,13 +259,15 @@ static void close_stream(struct stream *s) {
 
 static int pass_cookie(struct call *c, const char *value, struct cay_error *err) {
     _cleanup_(buf_free) struct buf cookie = BUF_INIT(HTTP_HEAD_MAX + TARGET_SIZE);
-    size_t path_len = (size_t)(c->preview.rest + 1 - c->uri); /* with the slash behind the port */
-    preview_put_set_cookie(&cookie, value, c->uri, path_len);
+    bool by_host = c->preview.by_host;
+    size_t path_len =
+        by_host ? 0 : (size_t)(c->preview.rest + 1 - c->uri); /* "/" behind the port */
+    preview_put_set_cookie(&cookie, value, by_host ? NULL : c->uri, path_len);
     return call_add_header(c, "Set-Cookie", buf_text(&cookie), err);
 }
 
 static int pass_field(struct call *c, const char *name, const char *value, struct cay_error *err) {
-    if (strcasecmp(name, "Set-Cookie") == 0 && !c->preview.by_host)
+    if (strcasecmp(name, "Set-Cookie") == 0)
         return pass_cookie(c, value, err);
     return call_add_header(c, name, value, err);
 }

@@ -123,10 +123,12 @@ void preview_put_set_cookie(struct buf *out, const char *value, const char *path
         p++;
         p += strspn(p, " \t");
         len = strcspn(p, ";");
-        if (!is_attribute(p, len, "Path") && !is_attribute(p, len, "Domain"))
+        bool drops_path = path != NULL && is_attribute(p, len, "Path");
+        if (!drops_path && !is_attribute(p, len, "Domain"))
             (void)buf_printf(out, "; %.*s", (int)len, p);
     }
-    (void)buf_printf(out, "; Path=%.*s", (int)path_len, path);
+    if (path != NULL)
+        (void)buf_printf(out, "; Path=%.*s", (int)path_len, path);
 }
 
 bool preview_passes_back(const char *name, const char *value, const char *connection,

@@ -28,8 +28,9 @@ void preview_put_field(struct buf *out, const struct preview_head *h, const char
                        const char *value);
 void preview_put_end(struct buf *out);
 
-/* Appends a Set-Cookie value for the path of the preview only: on a host that previews share, one
- * application would get what another one has set. */
+/* Appends a Set-Cookie value without its Domain, which would give the cookie to other previews and
+ * to the API below the same domain. With a path it is for that path only: on a host that previews
+ * share, one application would get what another one has set. NULL: its own Path stays. */
 void preview_put_set_cookie(struct buf *out, const char *value, const char *path, size_t path_len);
 
 /* False if a field of an answer stays here; connection is its Connection field, or NULL. What would

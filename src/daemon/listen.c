@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "daemon/places.h"
 
-enum { PASSED_FIRST = 3, PASSED_MAX = 2 };
+enum { PASSED_FIRST = PLACES_PASSED_FIRST, PASSED_MAX = 2 };
 
 /* ---- the unix socket ---- */
 
@@ -130,8 +130,7 @@ static int listen_tcp(const struct settings *s, struct cay_error *err) {
 
 /* ---- systemd ---- */
 
-/* How many sockets were passed to this very process. */
-static unsigned passed_count(void) {
+unsigned places_passed(void) {
     const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
     uint64_t number;
     if (pid == NULL || count == NULL || str_to_u64(pid, INT_MAX, &number) < 0 ||
@@ -141,7 +140,7 @@ static unsigned passed_count(void) {
 }
 
 static void take_passed(struct places_sockets *ret) {
-    unsigned count = passed_count();
+    unsigned count = places_passed();
     for (int fd = PASSED_FIRST; fd < PASSED_FIRST + (int)count; fd++) {
         int family = 0;
         socklen_t len = sizeof family;

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/state.h"
+#include "daemon/places.h"
 #include "daemon/replace.h"
 #include "daemon/settings.h"
 #include "daemon/supervisor.h"
@@ -246,6 +247,9 @@ static const struct verb_program program = {.path = "cayd"};
 int main(int argc, char **argv) {
     if (fd_open_standard() < 0)
         return 1;
+    /* What the caller forgot to close would stay open in all of our processes. */
+    if (!replace_is_begun())
+        (void)close_range(PLACES_PASSED_FIRST + places_passed(), ~0U, 0);
     (void)prctl(PR_SET_NAME, "cayd", 0, 0, 0);
     replace_remember(argv);
     return verb_run(&program, &command, argc - 1, argv + 1);

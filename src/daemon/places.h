@@ -38,4 +38,7 @@ struct places_sockets {
     int local, tcp;
     bool is_ours; /* local has a name that goes with us */
 };
+/* How many sockets systemd passed to this very process, from PLACES_PASSED_FIRST on. */
+enum { PLACES_PASSED_FIRST = 3 };
+unsigned places_passed(void);
 int places_listen(const struct settings *s, struct places_sockets *ret, struct cay_error *err);

@@ -56,6 +56,10 @@ static bool keep_closed(int fd) {
     return fd < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
 }
 
+bool replace_is_begun(void) {
+    return getenv(VARIABLE) != NULL;
+}
+
 bool replace_inherit(struct replace_kept *ret) {
     int64_t n[NUMBERS + RETIRED_MAX];
     const char *text = getenv(VARIABLE);

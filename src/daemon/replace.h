@@ -22,6 +22,9 @@ struct replace_kept {
 /* Keeps the arguments and the work folder, for the next program. */
 void replace_remember(char **argv);
 
+/* True if a program before us has left descriptors to this one. */
+bool replace_is_begun(void);
+
 /* What the program before has left to this one; false if there was none. */
 bool replace_inherit(struct replace_kept *ret);
 

@@ -29,22 +29,19 @@ static int forbid_name(const struct network *n, const char *host, unsigned port,
     return error_remedy(err, "make the sandbox with it: --network allow=%s", host);
 }
 
-static int forbid_address(const char *host, const char *address, enum network_verdict verdict,
-                          struct cay_error *err) {
+/* What a name resolves to on the host is not for the sandbox to learn. */
+static int forbid_address(const char *host, enum network_verdict verdict, struct cay_error *err) {
     if (verdict == NETWORK_UNLISTED) {
-        error_set(err, CAY_FORBIDDEN, "%s (%s) is not on this sandbox's network list", host,
-                  address);
-        return error_remedy(err, "list the name, or a range that has the address");
+        error_set(err, CAY_FORBIDDEN, "%s is not on this sandbox's network list", host);
+        return error_remedy(err, "list the name, or a range that has its address");
     }
     if (verdict == NETWORK_PRIVATE) {
-        error_set(err, CAY_FORBIDDEN, "%s is the private address %s", host, address);
-        return error_remedy(err, "list a private range that has it, such as %s", address);
+        error_set(err, CAY_FORBIDDEN, "%s has a private address", host);
+        return error_remedy(err, "list a private range that has it");
     }
-    bool is_said = str_equal(host, address);
     error_set(err, CAY_FORBIDDEN,
-              "%s is %s%sthe host itself, link-local, metadata or multicast, which no sandbox "
-              "reaches",
-              host, is_said ? "" : address, is_said ? "" : ": ");
+              "%s is the host itself, link-local, metadata or multicast, which no sandbox reaches",
+              host);
     return error_remedy(err, "use a service elsewhere");
 }
 
@@ -123,14 +120,6 @@ static int fail_connect(const char *host, unsigned port, int sys, struct cay_err
     return error_remedy(err, "check that the service runs, and the network of the host");
 }
 
-static void name_address(const struct sockaddr *a, char text[static INET6_ADDRSTRLEN]) {
-    const void *at = a->sa_family == AF_INET
-                         ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
-                         : (const void *)&((const struct sockaddr_in6 *)a)->sin6_addr;
-    if (inet_ntop(a->sa_family, at, text, INET6_ADDRSTRLEN) == NULL)
-        text[0] = '\0';
-}
-
 static enum network_verdict judge(const struct network *n, const struct addrinfo *a, bool by_name) {
     enum network_verdict v = network_judge(n, a->ai_addr, by_name);
     return v == NETWORK_OPEN && is_own(a->ai_addr, a->ai_addrlen) ? NETWORK_CLOSED : v;
@@ -151,9 +140,7 @@ static int connect_any(const struct network *n, const char *host, unsigned port,
         return fd;
     if (fd != -EACCES || first == NETWORK_OPEN)
         return fail_connect(host, port, -fd, err);
-    char text[INET6_ADDRSTRLEN];
-    name_address(list->ai_addr, text);
-    return forbid_address(host, text, first, err);
+    return forbid_address(host, first, err);
 }
 
 int reach_connect(const struct network *n, const char *host, unsigned port, struct cay_error *err) {

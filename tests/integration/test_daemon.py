@@ -906,3 +906,18 @@ def test_the_tier_of_the_configuration(folder):
                              env={**os.environ, "CAY_SANDBOX_TIER": "soft"}, capture_output=True,
                              stdin=subprocess.DEVNULL, text=True, timeout=60)
     assert refused.returncode != 0 and "is no tier" in refused.stderr
+
+
+def test_inherited_descriptors_are_closed(folder, clean_host):
+    """What a careless caller left open is open in none of its processes."""
+    with open(folder / "left-open", "wb") as left:
+        class Careless(Daemon):
+            def spawn(self, *options, **more):
+                return super().spawn(*options, pass_fds=[left.fileno()], **more)
+        daemon = Careless(folder)
+        try:
+            for pid in (daemon.process.pid, daemon.front(), daemon.launcher()):
+                held = {os.readlink(f) for f in Path(f"/proc/{pid}/fd").iterdir()}
+                assert str(folder / "left-open") not in held, pid
+        finally:
+            daemon.clean_up()

@@ -37,6 +37,10 @@ def test_a_container_is_hardened(engine, make):
     assert (host["Memory"], host["MemorySwap"], host["PidsLimit"]) == (64 << 20, 64 << 20, 50)
     assert (host["CpuPeriod"], host["CpuQuota"]) == (100000, 50000)
     assert (host["NetworkMode"], host["Privileged"], host["IpcMode"]) == ("none", False, "private")
+    assert host["CgroupnsMode"] == "private"
+    seen = box.says("cat /proc/self/cgroup; cat /proc/vmallocinfo /proc/slabinfo /proc/interrupts "
+                    "/proc/cmdline /proc/partitions 2>/dev/null; ls /sys/firmware")
+    assert all(line.endswith(":/") for line in seen.splitlines()), seen
     assert host["PidMode"] == "" and host["UsernsMode"] == "" and not host["Devices"]
     assert about["Config"]["Labels"]["cay.id"] == box.id
     assert about["Config"]["Labels"]["cay.home"] == str(engine.daemon.state)

@@ -392,6 +392,11 @@ static void test_create(void **state) {
     assert_int_equal(number(&host, "MemorySwap"), 64 << 20);
     assert_int_equal(number(&host, "CpuQuota"), 50000);
     assert_int_equal(number(&host, "PidsLimit"), 40);
+    struct json hidden = member(&host, "MaskedPaths");
+    assert_int_equal(json_get_string(&host, "CgroupnsMode", JSON_REQUIRED, &text, NULL), 0);
+    assert_string_equal(text, "private");
+    assert_true(has_word(&hidden, "/proc/kcore") && has_word(&hidden, "/sys/firmware") &&
+                has_word(&hidden, "/proc/vmallocinfo") && has_word(&hidden, "/proc/slabinfo"));
     assert_true(has_word(&drop, "ALL") && has_word(&security, "no-new-privileges"));
     assert_true(has_word(&add, "SETUID") && !has_word(&add, "SYS_ADMIN"));
     assert_false(has_word(&add, "DAC_OVERRIDE"));

@@ -196,6 +196,25 @@ static void keeps_cookies_apart(void **state) {
     }
 }
 
+/* By host: the cookie is the application's own, and of its own host only. */
+static void drops_the_domain_of_cookies(void **state) {
+    (void)state;
+    static const struct {
+        const char *given, *passed;
+    } cases[] = {
+        {"a=b", "a=b"},
+        {"a=b; Domain=.localhost; Path=/x; Secure", "a=b; Path=/x; Secure"},
+        {"a=b;dOmAiN = localhost", "a=b"},
+        {"a=b; Domain; Domainname=x", "a=b; Domainname=x"},
+        {"a=Domain=b", "a=Domain=b"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_(buf_free) struct buf out = BUF_INIT(1000);
+        preview_put_set_cookie(&out, cases[i].given, NULL, 0);
+        assert_string_equal(buf_text(&out), cases[i].passed);
+    }
+}
+
 static void reads_ports(void **state) {
     (void)state;
     bool open[PORTS_LAST + 1] = {0};
@@ -213,9 +232,13 @@ static void reads_ports(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_the_place),     cmocka_unit_test(finds_tokens),
-        cmocka_unit_test(passes_requests),     cmocka_unit_test(passes_answers),
-        cmocka_unit_test(keeps_cookies_apart), cmocka_unit_test(reads_ports),
+        cmocka_unit_test(finds_the_place),
+        cmocka_unit_test(finds_tokens),
+        cmocka_unit_test(passes_requests),
+        cmocka_unit_test(passes_answers),
+        cmocka_unit_test(keeps_cookies_apart),
+        cmocka_unit_test(reads_ports),
+        cmocka_unit_test(drops_the_domain_of_cookies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,6 +146,29 @@ static void put_disk(struct jsonw *w, uint64_t bytes) {
     jsonw_end_object(w);
 }
 
+/* Those that Docker hides by default, and those that the native engine does; to give a list
+ * replaces Docker's. Root inside is the host's root here, so files that only root reads count. */
+static const char *const hidden[] = {
+    "/proc/acpi",          "/proc/asound",
+    "/proc/bootconfig",    "/proc/cmdline",
+    "/proc/config.gz",     "/proc/diskstats",
+    "/proc/dynamic_debug", "/proc/interrupts",
+    "/proc/iomem",         "/proc/ioports",
+    "/proc/kallsyms",      "/proc/kcore",
+    "/proc/key-users",     "/proc/keys",
+    "/proc/kmsg",          "/proc/kpagecgroup",
+    "/proc/kpagecount",    "/proc/kpageflags",
+    "/proc/latency_stats", "/proc/locks",
+    "/proc/mdstat",        "/proc/modules",
+    "/proc/pagetypeinfo",  "/proc/partitions",
+    "/proc/pressure",      "/proc/sched_debug",
+    "/proc/scsi",          "/proc/slabinfo",
+    "/proc/softirqs",      "/proc/swaps",
+    "/proc/timer_list",    "/proc/timer_stats",
+    "/proc/vmallocinfo",   "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+};
+
 static void put_host_config(struct jsonw *w, const struct docker_plan *p) {
     static const char *const security[] = {"no-new-privileges"};
     jsonw_key(w, "HostConfig");
@@ -161,6 +184,8 @@ static void put_host_config(struct jsonw *w, const struct docker_plan *p) {
         put_tmpfs(w);
     jsonw_put_string(w, "NetworkMode", p->has_network ? DOCKER_NETWORK : "none");
     jsonw_put_string(w, "IpcMode", "private");
+    jsonw_put_string(w, "CgroupnsMode", "private"); /* control groups v1 have another default */
+    put_list(w, "MaskedPaths", hidden, ARRAY_LEN(hidden));
     jsonw_put_bool(w, "Privileged", false);
     jsonw_put_bool(w, "Init", false); /* ours is PID 1 */
     jsonw_key(w, "LogConfig");        /* nothing is written there */
