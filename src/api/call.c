@@ -124,42 +124,6 @@ static int get(struct call *c, struct cay_error *err) {
     return code;
 }
 
-static bool is_wanted(const struct call *c, const struct sandbox_record *r) {
-    const struct target *t = &c->target;
-    if (!key_sees_all(&c->caller) && !str_equal(r->owner, c->caller.id))
-        return false;
-    for (size_t i = 0; i < t->queries; i++)
-        if (str_equal(t->query[i].key, "label") && !strv_has(&r->labels, t->query[i].value))
-            return false;
-    return true;
-}
-
-/* Moves what is wanted to the front; returns how many. */
-static size_t filter(const struct call *c, struct sandbox_record *all, size_t count) {
-    size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!is_wanted(c, &all[i]))
-            continue;
-        struct sandbox_record wanted = all[i];
-        all[i] = all[kept];
-        all[kept++] = wanted;
-    }
-    return kept;
-}
-
-static int list(struct call *c, struct cay_error *err) {
-    struct sandbox_record *all = NULL;
-    size_t count = 0;
-    int r = manager_list(c->manager, &all, &count, err);
-    if (r < 0)
-        return r;
-    sheet_write_all(&c->answer.body, c->wants_tsv, &shape_sandbox, all, filter(c, all, count));
-    for (size_t i = 0; i < count; i++)
-        sandbox_record_free(&all[i]);
-    free(all);
-    return 0;
-}
-
 static int after(struct call *c, int r, struct cay_error *err) {
     return r < 0 ? r : get(c, err);
 }
@@ -246,7 +210,7 @@ static int openapi(struct call *c, struct cay_error *err);
 static const struct route routes[] = {
     {"GET", "/metrics", metrics},
     {"GET", "/openapi.json", openapi, NEED_NOTHING},
-    {"GET", "/api/cay/sandbox", list},
+    {"GET", "/api/cay/sandbox", list_handle},
     {"POST", "/api/cay/sandbox", create_handle, .needs_space = true},
     {"GET", "/api/cay/sandbox/{who}", get},
     {"DELETE", "/api/cay/sandbox/{who}", remove_it},

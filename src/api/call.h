@@ -148,6 +148,7 @@ void call_run(struct call *c);
 
 /* Handlers of their own files. */
 int create_handle(struct call *c, struct cay_error *err);
+int list_handle(struct call *c, struct cay_error *err);
 int start_handle(struct call *c, struct cay_error *err);
 int archive_handle(struct call *c, struct cay_error *err);
 int connect_handle(struct call *c, struct cay_error *err);

@@ -236,9 +236,9 @@ static bool has_flags(const struct filter *f, const struct sandbox_record *r) {
            (f->is_recoverable < 0 || f->is_recoverable == (r->state == SANDBOX_ERROR));
 }
 
-static bool is_wanted(const struct filter *f, const struct sandbox_record *r) {
-    return (key_sees_all(f->caller) || str_equal(r->owner, f->caller->id)) &&
-           begins_with(r->id, f->id) && begins_with(r->name, f->name) &&
+static bool is_wanted(void *user, const struct sandbox_record *r) {
+    const struct filter *f = user;
+    return begins_with(r->id, f->id) && begins_with(r->name, f->name) &&
            has_labels(r, &f->labels) && has_flags(f, r) && is_within(&f->cpu, daytona_cpus(r)) &&
            is_within(&f->memory, daytona_gib(r->memory_bytes)) &&
            is_within(&f->disk, daytona_gib(r->disk_bytes)) &&
@@ -309,54 +309,59 @@ static bool parse_cursor(const char *text, struct place *ret) {
     return str_to_i64(number, INT64_MIN, INT64_MAX, &ret->number) == 0;
 }
 
-/* How many at the beginning were seen already. */
-static int skip_seen(const struct filter *f, const struct sandbox_record *all, size_t count,
-                     size_t *ret, struct cay_error *err) {
+static int read_cursor(const struct filter *f, bool *ret_has, struct place *ret,
+                       struct cay_error *err) {
     const char *text = target_query(f->target, "cursor");
-    struct place last;
-    *ret = 0;
-    if (text == NULL || text[0] == '\0')
+    *ret_has = text != NULL && text[0] != '\0';
+    if (!*ret_has || parse_cursor(text, ret))
         return 0;
-    if (!parse_cursor(text, &last)) {
-        error_set(err, CAY_INVALID_ARGUMENT, "cursor: '%.60s' is none of ours", text);
-        return error_remedy(err, "take nextCursor of the answer before, or leave it out");
-    }
-    while (*ret < count) {
-        struct place here = place_of(&all[*ret], f->sort);
-        int order = compare_places(&here, &last);
+    error_set(err, CAY_INVALID_ARGUMENT, "cursor: '%.60s' is none of ours", text);
+    return error_remedy(err, "take nextCursor of the answer before, or leave it out");
+}
+
+/* How many at the beginning were seen already. */
+static size_t skip_seen(const struct filter *f, const struct manager_listing *all,
+                        const struct place *last) {
+    size_t n = 0;
+    for (; n < all->count; n++) {
+        struct place here = place_of(&all->v[n], f->sort);
+        int order = compare_places(&here, last);
         if ((f->ascending ? order : -order) > 0)
             break;
-        ++*ret;
     }
-    return 0;
+    return n;
 }
 
 /* ---- answers ---- */
 
-struct selection {
-    struct sandbox_record *all;
-    size_t total, count; /* of all, and of those that are wanted, which come first */
-};
-
-static void selection_free(struct selection *s) {
-    for (size_t i = 0; i < s->total; i++)
-        sandbox_record_free(&s->all[i]);
-    free(s->all);
+static struct manager_page page_of(const struct filter *f) {
+    return (struct manager_page){.caller = f->caller,
+                                 .newest_first = !f->ascending,
+                                 .wanted = is_wanted,
+                                 .user = (void *)(uintptr_t)f};
 }
 
-static int take_all(struct call *c, const struct filter *f, struct selection *s,
+/* Everything that is wanted, in the order that is. */
+static int take_all(struct call *c, const struct filter *f, struct manager_listing *l,
                     struct cay_error *err) {
-    int r = manager_list(c->manager, &s->all, &s->total, err);
-    for (size_t i = 0; r == 0 && i < s->total; i++) {
-        if (!is_wanted(f, &s->all[i]))
-            continue;
-        struct sandbox_record wanted = s->all[i];
-        s->all[i] = s->all[s->count];
-        s->all[s->count++] = wanted;
-    }
-    if (s->count > 1)
-        qsort_r(s->all, s->count, sizeof *s->all, compare, (void *)(uintptr_t)f);
+    struct manager_page page = page_of(f);
+    int r = manager_list_page(c->manager, &page, l, err);
+    if (r == 0 && l->count > 1 && f->sort != SORT_CREATED)
+        qsort_r(l->v, l->count, sizeof *l->v, compare, (void *)(uintptr_t)f);
     return r;
+}
+
+/* By age the manager has them in order, and looks at no more than the page takes. */
+static int take_by_age(struct call *c, const struct filter *f, const struct place *after,
+                       size_t limit, struct manager_listing *l, struct cay_error *err) {
+    struct manager_page page = page_of(f);
+    page.limit = limit;
+    if (after != NULL) {
+        page.has_after = true;
+        page.after_ms = after->number;
+        memcpy(page.after_id, after->id, sizeof page.after_id);
+    }
+    return manager_list_page(c->manager, &page, l, err);
 }
 
 static void put_items(struct jsonw *w, const struct call *c, const struct sandbox_record *rows,
@@ -369,71 +374,82 @@ static void put_items(struct jsonw *w, const struct call *c, const struct sandbo
     jsonw_end_array(w);
 }
 
-static int answer_cursor(struct call *c, const struct filter *f, const struct selection *s,
-                         struct cay_error *err) {
-    int64_t limit = LIMIT;
-    size_t from = 0;
-    int r = daytona_query_number(c, "limit", LIMIT_MAX, &limit, err);
-    if (r == 0)
-        r = skip_seen(f, s->all, s->count, &from, err);
-    if (r < 0)
-        return r;
-    size_t count = MIN(s->count - from, (size_t)limit);
+static void write_cursor_page(struct call *c, const struct filter *f,
+                              const struct sandbox_record *rows, size_t count, bool has_more) {
     struct jsonw w = JSONW_INIT(&c->answer.body);
     jsonw_begin_object(&w);
     jsonw_key(&w, "items");
-    put_items(&w, c, s->all + from, count, true);
-    if (from + count < s->count) {
-        struct place last = place_of(&s->all[from + count - 1], f->sort);
+    put_items(&w, c, rows, count, true);
+    if (has_more) {
+        struct place last = place_of(&rows[count - 1], f->sort);
         put_cursor(&w, &last);
     } else {
         jsonw_put_string(&w, "nextCursor", NULL);
     }
     jsonw_end_object(&w);
+}
+
+static int answer_cursor(struct call *c, const struct filter *f, struct cay_error *err) {
+    int64_t limit = LIMIT;
+    struct place after = {0};
+    struct manager_listing l = {0};
+    bool has_after = false, by_age = f->sort == SORT_CREATED;
+    int r = daytona_query_number(c, "limit", LIMIT_MAX, &limit, err);
+    if (r == 0)
+        r = read_cursor(f, &has_after, &after, err);
+    if (r == 0)
+        r = by_age ? take_by_age(c, f, has_after ? &after : NULL, (size_t)limit, &l, err)
+                   : take_all(c, f, &l, err);
+    if (r < 0)
+        return r;
+    size_t from = has_after && !by_age ? skip_seen(f, &l, &after) : 0;
+    size_t count = MIN(l.count - from, (size_t)limit);
+    write_cursor_page(c, f, l.v + from, count, l.has_more || from + count < l.count);
+    manager_listing_free(&l);
     return 0;
 }
 
-static int answer_array(struct call *c, const struct filter *f, const struct selection *s,
-                        struct cay_error *err) {
-    (void)f, (void)err;
+static int answer_array(struct call *c, const struct filter *f, struct cay_error *err) {
+    struct manager_listing l = {0};
+    int r = take_all(c, f, &l, err);
+    if (r < 0)
+        return r;
     struct jsonw w = JSONW_INIT(&c->answer.body);
-    put_items(&w, c, s->all, s->count, false);
+    put_items(&w, c, l.v, l.count, false);
+    manager_listing_free(&l);
     return 0;
 }
 
-static int answer_page(struct call *c, const struct filter *f, const struct selection *s,
-                       struct cay_error *err) {
-    (void)f;
+static int answer_page(struct call *c, const struct filter *f, struct cay_error *err) {
     int64_t page = 1, limit = LIMIT;
+    struct manager_listing l = {0};
     int r = daytona_query_number(c, "page", PAGES_MAX, &page, err);
     if (r == 0)
         r = daytona_query_number(c, "limit", LIMIT_MAX, &limit, err);
+    if (r == 0)
+        r = take_all(c, f, &l, err);
     if (r < 0)
         return r;
-    size_t from = MIN((size_t)((page - 1) * limit), s->count);
+    size_t from = MIN((size_t)((page - 1) * limit), l.count);
     struct jsonw w = JSONW_INIT(&c->answer.body);
     jsonw_begin_object(&w);
     jsonw_key(&w, "items");
-    put_items(&w, c, s->all + from, MIN(s->count - from, (size_t)limit), false);
-    jsonw_put_unsigned(&w, "total", s->count);
+    put_items(&w, c, l.v + from, MIN(l.count - from, (size_t)limit), false);
+    jsonw_put_unsigned(&w, "total", l.count);
     jsonw_put_integer(&w, "page", page);
-    jsonw_put_unsigned(&w, "totalPages", (s->count + (size_t)limit - 1) / (size_t)limit);
+    jsonw_put_unsigned(&w, "totalPages", (l.count + (size_t)limit - 1) / (size_t)limit);
     jsonw_end_object(&w);
+    manager_listing_free(&l);
     return 0;
 }
 
 static int list(struct call *c,
-                int (*answer)(struct call *c, const struct filter *f, const struct selection *s,
-                              struct cay_error *err),
+                int (*answer)(struct call *c, const struct filter *f, struct cay_error *err),
                 struct cay_error *err) {
     struct filter f;
-    struct selection s = {0};
     int r = filter_read(c, &f, err);
     if (r == 0)
-        r = take_all(c, &f, &s, err);
-    if (r == 0)
-        r = answer(c, &f, &s, err);
-    selection_free(&s);
+        r = answer(c, &f, err);
     filter_free(&f);
     return r;
 }

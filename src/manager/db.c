@@ -128,7 +128,8 @@ static int check_whole(sqlite3 *sql, const char *path, struct cay_error *err) {
 
 static int prepare(struct db *db, struct cay_error *err) {
     int r = db_run(db->sql,
-                   "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+                   /* what has to be on the disk at once is brought there by db_flush.c */
+                   "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
                    "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF;"
                    /* in KiB; else the audit, which is hardly read, fills 2 MB */
                    "PRAGMA cache_size = -512",
@@ -142,7 +143,9 @@ static int prepare(struct db *db, struct cay_error *err) {
         if (sqlite3_prepare_v3(db->sql, query_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
                                &db->queries[i], NULL) != SQLITE_OK)
             r = db_fail(db->sql, err, "preparing the database");
-    return r < 0 ? r : db_audit_open(db, err);
+    if (r == 0)
+        r = db_audit_open(db, err);
+    return r < 0 ? r : db_flush_open(db, path, err);
 }
 
 /* SQLite makes files with the umask's mode; what is in there is the owner's business alone. */
@@ -166,6 +169,7 @@ int db_open(const char *path, struct db **ret, struct cay_error *err) {
     (void)pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
     (void)pthread_mutex_init(&db->lock, &attr);
     (void)pthread_mutexattr_destroy(&attr);
+    db_flush_init(db);
     int r = make_file(path, err);
     if (r < 0)
         return r;
@@ -212,6 +216,7 @@ void db_close(struct db *db) {
     if (db == NULL)
         return;
     db_release(db);
+    db_flush_close(db);
     (void)pthread_mutex_destroy(&db->lock);
     free(db);
 }
@@ -229,32 +234,21 @@ void db_give_back(struct db *db, sqlite3_stmt *q) {
     (void)pthread_mutex_unlock(&db->lock);
 }
 
-static int set_flush(struct db *db, enum db_flush flush) {
-    if (db->flush == flush || db->is_open)
-        return SQLITE_OK;
-    int r = sqlite3_exec(
-        db->sql, flush == DB_FLUSH ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL",
-        NULL, NULL, NULL);
-    if (r == SQLITE_OK)
-        db->flush = flush;
-    return r;
-}
-
-int db_step_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, const char *doing,
+int db_step_row(struct db *db, sqlite3_stmt *q, int bound, const char *doing,
                 struct cay_error *err) {
     if (bound == SQLITE_TOOBIG)
         return error_set(err, CAY_INVALID_ARGUMENT, "%s: too much environment or too many labels",
                          doing);
-    bool done =
-        bound == SQLITE_OK && set_flush(db, flush) == SQLITE_OK && sqlite3_step(q) == SQLITE_DONE;
+    bool done = bound == SQLITE_OK && sqlite3_step(q) == SQLITE_DONE;
+    if (done && !db->is_open)
+        db_flush_owe(db);
     db->has_failed = !done && sqlite3_errcode(db->sql) != SQLITE_CONSTRAINT;
     return done ? 0 : db_fail(db->sql, err, doing);
 }
 
-int db_begin(struct db *db, enum db_flush flush) {
+int db_begin(struct db *db) {
     (void)pthread_mutex_lock(&db->lock);
-    if (set_flush(db, flush) != SQLITE_OK ||
-        sqlite3_exec(db->sql, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
+    if (sqlite3_exec(db->sql, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) {
         (void)pthread_mutex_unlock(&db->lock);
         return -1;
     }
@@ -268,6 +262,7 @@ int db_commit(struct db *db) {
     if (sqlite3_exec(db->sql, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
         return -1;
     db->is_open = false;
+    db_flush_owe(db);
     return 0;
 }
 
@@ -308,11 +303,12 @@ int db_check(struct db *db, struct cay_error *err) {
 
 int db_write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, int *ret_changed,
                  const char *doing, struct cay_error *err) {
-    int r = db_step_row(db, q, bound, flush, doing, err);
+    int r = db_step_row(db, q, bound, doing, err);
     if (r == 0)
         *ret_changed = sqlite3_changes(db->sql);
+    bool flushes = r == 0 && flush == DB_FLUSH && !db->is_open;
     db_give_back(db, q);
-    return r;
+    return flushes ? db_flush(db, err) : r;
 }
 
 int db_add(struct db *db, const struct sandbox_record *r, enum db_flush flush,

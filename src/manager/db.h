@@ -35,10 +35,15 @@ int db_check(struct db *db, struct cay_error *err);
  * is promised next; or with the next one that does, which saves the wait for the disk. */
 enum db_flush { DB_FLUSH, DB_FLUSH_LATER };
 
+/* Waits until everything that this thread has written is on the disk. Whoever waits at the same
+ * time shares one write to the disk. If it fails, what was written may be lost with the machine. */
+int db_flush(struct db *db, struct cay_error *err);
+
 /* A transaction: what this thread writes between db_begin() and db_commit() is written as a whole,
- * by the time db_commit() returns. db_end() takes back what was not, and lets others in again; it
- * follows every db_begin() that did not fail. */
-int db_begin(struct db *db, enum db_flush flush);
+ * by the time db_commit() returns; on the disk it is after a db_flush() behind db_end(). db_end()
+ * takes back what was not, and lets others in again; it follows every db_begin() that did not fail.
+ */
+int db_begin(struct db *db);
 int db_commit(struct db *db);
 void db_end(struct db *db);
 

@@ -62,7 +62,7 @@ int db_audit_add(struct db *db, struct audit_row *row, struct cay_error *err) {
     sqlite3_stmt *q = db_take(db, DB_AUDIT_ADD);
     row->number = db->audit_number + 1;
     audit_chain(db->audit_chain, row, row->chain);
-    int r = db_step_row(db, q, bind_row(q, row), DB_FLUSH_LATER, "writing the audit", err);
+    int r = db_step_row(db, q, bind_row(q, row), "writing the audit", err);
     if (r == 0) {
         db->audit_number = row->number;
         memcpy(db->audit_chain, row->chain, HASH_SIZE);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "manager/db.h"
@@ -30,17 +31,28 @@ enum db_query {
     DB_QUERIES
 };
 
+/* What db_flush.c keeps. */
+struct db_flusher {
+    pthread_mutex_t lock; /* of what follows but the first; never held while waiting for the disk */
+    pthread_cond_t moved;
+    _Atomic uint64_t written; /* changes so far that are in the log, */
+    uint64_t flushed;         /* and how many of them are on the disk */
+    bool is_under_way;
+    bool is_suspect; /* the disk refused some of the log: only a checkpoint makes that good */
+    int log;         /* the log's file */
+};
+
 struct db {
     pthread_mutex_t lock; /* of the statements: one use at a time; recursive */
     sqlite3 *sql;
     sqlite3_stmt *queries[DB_QUERIES];
-    enum db_flush flush;  /* how it is set up now */
     bool has_failed;      /* the last change, by no fault of what was to be written */
     int64_t audit_number; /* of the audit's last row, */
     unsigned char audit_chain[HASH_SIZE];
     bool is_open; /* a transaction of db_begin(), before which the audit's end was: */
     int64_t audit_number_before;
     unsigned char audit_chain_before[HASH_SIZE];
+    struct db_flusher flusher;
 };
 
 /* Fills err from the connection's last failure: its class, its text and what to do. */
@@ -54,11 +66,19 @@ int db_run(sqlite3 *sql, const char *text, const char *doing, struct cay_error *
 sqlite3_stmt *db_take(struct db *db, enum db_query which);
 void db_give_back(struct db *db, sqlite3_stmt *q);
 /* Runs what is bound (with the result `bound`). */
-int db_step_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, const char *doing,
+int db_step_row(struct db *db, sqlite3_stmt *q, int bound, const char *doing,
                 struct cay_error *err);
 /* The same, and gives it back; *ret_changed is how many rows there were. */
 int db_write_row(struct db *db, sqlite3_stmt *q, int bound, enum db_flush flush, int *ret_changed,
                  const char *doing, struct cay_error *err);
+
+/* ---- db_flush.c ---- */
+void db_flush_init(struct db *db);
+/* Once the log exists. */
+int db_flush_open(struct db *db, const char *path, struct cay_error *err);
+void db_flush_close(struct db *db);
+/* A change was written to the log, and is not on the disk yet. With the lock held. */
+void db_flush_owe(struct db *db);
 
 /* The layouts: steps[n] leads from version n to n + 1, each in a transaction of its own. */
 struct db_steps {

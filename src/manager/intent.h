@@ -3,7 +3,7 @@
  *     struct intent_write w = intent_open(m, flush, what);
  *     do
  *         r = db_…(m->db, …);
- *     while (intent_again(&w, r, object, detail)); */
+ *     while (intent_again(&w, &r, object, detail, err)); */
 #pragma once
 
 #include <stdbool.h>
@@ -21,14 +21,16 @@ struct intent_write {
     struct manager *m;
     struct audit_intent *intent; /* NULL: there is none to be written along */
     bool describes;
+    enum db_flush flush;
 };
 
 /* Begins a transaction if this thread has announced what the write settles. */
 struct intent_write intent_open(struct manager *m, enum db_flush flush, unsigned what);
-/* After the write, whose result is r: ends the transaction. True if the row could not be written,
- * and nothing was: then the change is to be written again, alone. detail is what there is to tell
- * of something new. */
-bool intent_again(struct intent_write *w, int r, const char *object, const char *detail);
+/* After the write, whose result is *r: ends the transaction, and sets *r if what was written does
+ * not get to the disk. True if the row could not be written, and nothing was: then the change is to
+ * be written again, alone. detail is what there is to tell of something new. */
+bool intent_again(struct intent_write *w, int *r, const char *object, const char *detail,
+                  struct cay_error *err);
 
 /* ---- manager_audit.c ---- */
 

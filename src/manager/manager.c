@@ -81,9 +81,7 @@ static int load(struct manager *m, enum engine_kind unmarked, struct cay_error *
 }
 
 static void release(struct manager *m) {
-    while (m->count > 0)
-        table_drop(m, m->boxes[m->count - 1]);
-    free(m->boxes);
+    table_free(m);
     free(m->keys);
     free(m->volumes);
     db_close(m->db);
@@ -309,30 +307,6 @@ int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
     return r;
 }
 
-int manager_list(struct manager *m, struct sandbox_record **ret, size_t *ret_count,
-                 struct cay_error *err) {
-    size_t n = 0;
-    (void)pthread_mutex_lock(&m->lock);
-    struct sandbox_record *v = calloc(m->count + 1, sizeof *v);
-    bool whole = v != NULL;
-    for (size_t i = 0; whole && i < m->count; i++) {
-        if (m->boxes[i]->record.pooled)
-            continue;
-        whole = sandbox_record_copy(&m->boxes[i]->record, &v[n]) == 0;
-        n += whole;
-    }
-    (void)pthread_mutex_unlock(&m->lock);
-    if (whole) {
-        *ret = v;
-        *ret_count = n;
-        return 0;
-    }
-    for (size_t i = 0; i < n; i++)
-        sandbox_record_free(&v[i]);
-    free(v);
-    return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-}
-
 void manager_totals(struct manager *m, const struct key *caller, struct manager_totals *ret) {
     bool all = caller == NULL || key_sees_all(caller);
     (void)pthread_mutex_lock(&m->lock);
@@ -341,10 +315,9 @@ void manager_totals(struct manager *m, const struct key *caller, struct manager_
             !all && caller->max_sandboxes > 0 ? caller->max_sandboxes : m->limits.max_sandboxes,
         .shutting_down = m->closing,
     };
-    for (size_t i = 0; i < m->count; i++) {
-        const struct sandbox *s = m->boxes[i];
-        if (s->record.pooled || (!all && !str_equal(s->record.owner, caller->id)))
-            continue;
+    struct table_rows rows = table_rows_of(m, caller);
+    for (size_t i = 0; i < rows.count; i++) {
+        const struct sandbox *s = rows.v[i];
         ret->total++;
         ret->operations += s->operations;
         ret->by_state[s->record.state]++;

@@ -13,6 +13,7 @@
 #include "manager/archive_ops.h"
 #include "manager/audit.h"
 #include "manager/key.h"
+#include "manager/manager_list.h"
 #include "manager/manager_totals.h"
 #include "manager/network_ops.h"
 #include "manager/record.h"
@@ -205,9 +206,6 @@ int manager_update(struct manager *m, const char *who, const struct manager_upda
                    struct cay_error *err);
 int manager_stats(struct manager *m, const char *who, struct engine_stats *ret,
                   struct cay_error *err);
-/* Every sandbox, oldest first; the caller releases each and the array. */
-int manager_list(struct manager *m, struct sandbox_record **ret, size_t *ret_count,
-                 struct cay_error *err);
 
 /* An operation: a connection to cay-init of a running sandbox, which is not idle and is not stopped
  * by the clean-up until manager_end(). Returns the connection, the caller's to close. A sandbox

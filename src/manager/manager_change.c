@@ -360,23 +360,29 @@ static bool has_no_operation(const struct manager *m, const struct sandbox *s) {
     return s->operations == 0;
 }
 
-static int forget(struct manager *m, struct sandbox *s, struct cay_error *err) {
-    (void)pthread_mutex_lock(&m->saving); /* under which `unsaved` changes */
-    enum db_flush flush = s->unsaved ? DB_FLUSH : DB_FLUSH_LATER;
-    struct intent_write w = intent_open(m, flush, INTENT_REMOVAL);
+/* With `saving` held. */
+static int drop_row(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    struct intent_write w = intent_open(m, DB_FLUSH_LATER, INTENT_REMOVAL);
     int r;
     do
-        r = db_remove(m->db, s->record.id, flush, err);
-    while (intent_again(&w, r, s->record.id, ""));
-    if (r == 0 || r == -CAY_NOT_FOUND) {
-        (void)pthread_mutex_lock(&m->lock);
-        table_drop(m, s);
-        watch_tell(m, &s->record, sandbox_state_name(s->record.state), "destroyed");
-        (void)pthread_mutex_unlock(&m->lock);
-        r = 0;
-    }
+        r = db_remove(m->db, s->record.id, DB_FLUSH_LATER, err);
+    while (intent_again(&w, &r, s->record.id, "", err));
+    if (r < 0 && r != -CAY_NOT_FOUND)
+        return r;
+    (void)pthread_mutex_lock(&m->lock);
+    table_drop(m, s);
+    watch_tell(m, &s->record, sandbox_state_name(s->record.state), "destroyed");
+    (void)pthread_mutex_unlock(&m->lock);
+    return 0;
+}
+
+/* Where the row on the disk says that it is being removed, the rest may come there later. */
+static int forget(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->saving); /* under which `unsaved` changes */
+    bool unsaved = s->unsaved;
+    int r = drop_row(m, s, err);
     (void)pthread_mutex_unlock(&m->saving);
-    return r;
+    return r == 0 && unsaved ? db_flush(m->db, err) : r;
 }
 
 /* If it fails half-way, the row says so, and the clean-up tries again. */
@@ -459,6 +465,14 @@ int manager_remove_when_idle(struct manager *m, const char *who, struct cay_erro
 
 /* ---- names and labels ---- */
 
+/* With the lock held. */
+static int set_name(struct manager *m, struct sandbox *s, const char *name) {
+    table_out(m, s);
+    int r = str_copy(s->record.name, sizeof s->record.name, name);
+    table_in(m, s);
+    return r;
+}
+
 static int rename_to(struct manager *m, struct sandbox *s, const char *name,
                      struct cay_error *err) {
     char before[sizeof s->record.name];
@@ -466,7 +480,7 @@ static int rename_to(struct manager *m, struct sandbox *s, const char *name,
     int r = str_equal(name, s->record.name) ? 0 : table_check_name(m, s->record.owner, name, err);
     memcpy(before, s->record.name, sizeof before);
     if (r == 0)
-        r = str_copy(s->record.name, sizeof s->record.name, name);
+        r = set_name(m, s, name);
     s->record.updated_ms = clock_wall_ms();
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
@@ -474,7 +488,7 @@ static int rename_to(struct manager *m, struct sandbox *s, const char *name,
     r = turn_save(m, s, DB_FLUSH, err);
     if (r < 0) {
         (void)pthread_mutex_lock(&m->lock);
-        memcpy(s->record.name, before, sizeof before);
+        (void)set_name(m, s, before);
         (void)pthread_mutex_unlock(&m->lock);
     }
     return r;

@@ -55,11 +55,11 @@ static const struct rule *find_rule(const char *action, unsigned what) {
 }
 
 struct intent_write intent_open(struct manager *m, enum db_flush flush, unsigned what) {
-    struct intent_write w = {.m = m};
+    struct intent_write w = {.m = m, .flush = flush};
     if (announced == NULL || announced->is_written)
         return w;
     const struct rule *rule = find_rule(announced->action, what);
-    if (rule == NULL || db_begin(m->db, flush) < 0)
+    if (rule == NULL || db_begin(m->db) < 0)
         return w;
     w.intent = announced;
     w.describes = rule->describes;
@@ -75,16 +75,20 @@ static int add_row(const struct intent_write *w, const char *object, const char 
     return r < 0 ? r : db_commit(w->m->db);
 }
 
-bool intent_again(struct intent_write *w, int r, const char *object, const char *detail) {
+bool intent_again(struct intent_write *w, int *r, const char *object, const char *detail,
+                  struct cay_error *err) {
     struct audit_row row = {0};
     if (w->intent == NULL)
         return false;
-    bool written = r == 0 && add_row(w, object, detail, &row) == 0;
+    bool written = *r == 0 && add_row(w, object, detail, &row) == 0;
+    bool again = *r == 0 && !written;
     db_end(w->m->db);
     if (written) {
         w->intent->is_written = true;
         audit_tell_head(&row);
     }
     w->intent = NULL;
-    return r == 0 && !written;
+    if (written && w->flush == DB_FLUSH)
+        *r = db_flush(w->m->db, err);
+    return again;
 }

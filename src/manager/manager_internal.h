@@ -40,6 +40,7 @@ struct sandbox {
     struct sandbox_record record;
     struct building *building;   /* of who makes it; NULL: it is made */
     struct queue_ticket *ticket; /* of who creates or starts it; NULL: nobody does */
+    size_t place;                /* in manager.boxes */
     unsigned references;         /* the table's, and one of everybody who works with it */
     unsigned operations;
     unsigned turns; /* changes so far: what was seen before one is out of date */
@@ -88,6 +89,12 @@ struct pool {
     pthread_t filler;
 };
 
+/* Rows in an order, with room for all there are: manager_index.c. */
+struct index {
+    struct sandbox **v;
+    size_t count;
+};
+
 struct manager {
     pthread_mutex_t lock, saving;
     pthread_cond_t changed;
@@ -109,8 +116,10 @@ struct manager {
     struct spec_host host;
     struct volume *volumes;
     size_t volume_count;
-    struct sandbox **boxes; /* oldest first */
+    struct sandbox **boxes; /* in no order */
     size_t count, room;
+    struct index indexes[TABLE_ORDERS]; /* the same rows, each in an order */
+    int64_t last_created_ms;
     struct key *keys; /* oldest first */
     size_t key_count;
     struct key_use *key_uses;

@@ -141,7 +141,7 @@ static int write_key(struct manager *m, const struct key *k, struct cay_error *e
     (void)snprintf(detail, sizeof detail, "id %s", k->id);
     do
         r = db_key_add(m->db, k, err);
-    while (intent_again(&w, r, k->name, detail));
+    while (intent_again(&w, &r, k->name, detail, err));
     return r;
 }
 
@@ -244,7 +244,7 @@ int manager_key_remove(struct manager *m, const char *name, struct cay_error *er
     struct intent_write w = intent_open(m, DB_FLUSH, INTENT_KEY);
     do
         r = db_key_remove(m->db, k.id, err);
-    while (intent_again(&w, r, k.name, ""));
+    while (intent_again(&w, &r, k.name, "", err));
     return r;
 }
 

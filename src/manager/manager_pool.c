@@ -37,9 +37,10 @@ static bool is_free(const struct sandbox *s) {
 }
 
 static struct sandbox *find_free(const struct manager *m, const struct sandbox_record *wanted) {
-    for (size_t i = 0; i < m->count; i++)
-        if (is_free(m->boxes[i]) && has_shape(&m->boxes[i]->record, wanted))
-            return m->boxes[i];
+    struct table_rows rows = table_rows_pooled(m);
+    for (size_t i = 0; i < rows.count; i++)
+        if (is_free(rows.v[i]) && has_shape(&rows.v[i]->record, wanted))
+            return rows.v[i];
     return NULL;
 }
 
@@ -74,8 +75,9 @@ static bool is_pool_image(const struct manager *m, const char *name) {
 }
 
 static bool has_any(const struct manager *m, const char *image_name) {
-    for (size_t i = 0; i < m->count; i++)
-        if (is_free(m->boxes[i]) && str_equal(m->boxes[i]->record.image_name, image_name))
+    struct table_rows rows = table_rows_pooled(m);
+    for (size_t i = 0; i < rows.count; i++)
+        if (is_free(rows.v[i]) && str_equal(rows.v[i]->record.image_name, image_name))
             return true;
     return false;
 }
@@ -118,16 +120,6 @@ static void put_on(struct sandbox *s, struct sandbox_record *wanted) {
     *wanted = before;
 }
 
-/* The youngest now: lists are by age. */
-static void move_to_end(struct manager *m, struct sandbox *s) {
-    size_t i = 0;
-    while (m->boxes[i] != s)
-        i++;
-    for (; i + 1 < m->count; i++)
-        m->boxes[i] = m->boxes[i + 1];
-    m->boxes[i] = s;
-}
-
 /* With the lock held: 1 with its turn, 0 if there is none, or why the request is refused. */
 static int grab(struct manager *m, struct sandbox_record *wanted, bool *ret_missed,
                 struct sandbox **ret, struct cay_error *err) {
@@ -143,8 +135,9 @@ static int grab(struct manager *m, struct sandbox_record *wanted, bool *ret_miss
     m->pool.totals.hits++;
     current_period(&m->pool)->hits++;
     turn_begin(m, s);
-    put_on(s, wanted);
-    move_to_end(m, s);
+    table_out(m, s);
+    put_on(s, wanted); /* it is the youngest from now on */
+    table_in(m, s);
     if (s->record.destroy_ms > 0)
         reaper_wake(m);
     *ret = s;
@@ -228,9 +221,10 @@ static int describe_target(struct manager *m, const char *image, struct sandbox_
 }
 
 static size_t count_free(struct manager *m, const struct sandbox_record *target) {
+    struct table_rows rows = table_rows_pooled(m);
     size_t n = 0;
-    for (size_t i = 0; i < m->count; i++)
-        n += is_free(m->boxes[i]) && has_shape(&m->boxes[i]->record, target);
+    for (size_t i = 0; i < rows.count; i++)
+        n += is_free(rows.v[i]) && has_shape(&rows.v[i]->record, target);
     return n;
 }
 
@@ -363,8 +357,9 @@ static int64_t next_make(struct manager *m, bool is_missing) {
 
 /* One that ended, or was stopped: nobody can take it. */
 static bool has_dead(const struct manager *m) {
-    for (size_t i = 0; i < m->count; i++)
-        if (m->boxes[i]->record.pooled && !m->boxes[i]->changing && !is_free(m->boxes[i]))
+    struct table_rows rows = table_rows_pooled(m);
+    for (size_t i = 0; i < rows.count; i++)
+        if (!rows.v[i]->changing && !is_free(rows.v[i]))
             return true;
     return false;
 }
@@ -450,13 +445,11 @@ void pool_total(const struct manager *m, struct manager_pool_totals *ret) {
         ret->recent_hits += p->hits;
         ret->recent_misses += p->misses;
     }
-    for (size_t i = 0; i < m->count; i++)
-        ret->size += is_free(m->boxes[i]);
+    struct table_rows rows = table_rows_pooled(m);
+    for (size_t i = 0; i < rows.count; i++)
+        ret->size += is_free(rows.v[i]);
 }
 
 size_t pool_count(const struct manager *m) {
-    size_t n = 0;
-    for (size_t i = 0; i < m->count; i++)
-        n += m->boxes[i]->record.pooled;
-    return n;
+    return table_rows_pooled(m).count;
 }

@@ -23,9 +23,10 @@ static struct sums sum_others(const struct manager *m, const struct sandbox *but
     struct sums sums = {.count = programs.count,
                         .memory_bytes = programs.memory_bytes,
                         .cpu_quota_us = programs.cpu_quota_us};
-    for (size_t i = 0; i < m->count; i++) {
-        const struct sandbox *s = m->boxes[i];
-        if (s != but && str_equal(s->record.owner, owner))
+    struct table_rows rows = table_rows_of_owner(m, owner);
+    for (size_t i = 0; i < rows.count; i++) {
+        const struct sandbox *s = rows.v[i];
+        if (s != but)
             add(&sums, &s->record, s->record.state != SANDBOX_ARCHIVED || s->waking);
     }
     return sums;

@@ -247,8 +247,8 @@ static int check_engine(const struct manager *m, const struct sandbox_record *r,
 }
 
 static int complete(struct manager *m, const struct sandbox_record *request,
-                    const struct sandbox_record *defaults, struct sandbox_record *ret,
-                    struct cay_error *err) {
+                    const struct sandbox_record *defaults, int64_t now_ms,
+                    struct sandbox_record *ret, struct cay_error *err) {
     struct sandbox_record r = *request;
     struct sandbox_spec spec = {0};
     r.env = r.labels = r.volumes = (struct strv){0};
@@ -256,7 +256,7 @@ static int complete(struct manager *m, const struct sandbox_record *request,
     r.archive_bytes = r.backup_ms = r.backup_bytes = 0;
     r.backup = BACKUP_NONE;
     r.state = SANDBOX_CREATING;
-    r.created_ms = r.updated_ms = r.active_ms = clock_wall_ms();
+    r.created_ms = r.updated_ms = r.active_ms = now_ms;
     take_defaults(m, defaults, &r);
     int e = name_it(&r, err);
     if (e == 0)
@@ -288,10 +288,11 @@ int request_complete(struct manager *m, const struct sandbox_record *request,
     struct sandbox_record defaults = {0};
     (void)pthread_mutex_lock(&m->lock); /* they may change */
     int r = sandbox_record_copy(&m->defaults, &defaults);
+    int64_t now_ms = table_next_created(m);
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    r = complete(m, request, &defaults, ret, err);
+    r = complete(m, request, &defaults, now_ms, ret, err);
     sandbox_record_free(&defaults);
     return r;
 }

@@ -6,9 +6,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "manager/manager_index.h"
 #include "manager/manager_internal.h"
 
-enum { PREFIX_MIN = 4, CANDIDATES_MAX = 5 };
+enum { PREFIX_MIN = 4, CANDIDATES_MAX = 5, NEIGHBOURS_MAX = 128, AHEAD_MAX_MS = 1000 };
 
 void table_wait(struct manager *m, int64_t deadline) {
     if (deadline == 0) {
@@ -42,10 +43,9 @@ void sandbox_unref(struct sandbox *s) {
 /* ---- finding ---- */
 
 struct sandbox *table_find_id(const struct manager *m, const char *id) {
-    for (size_t i = 0; i < m->count; i++)
-        if (str_equal(m->boxes[i]->record.id, id))
-            return m->boxes[i];
-    return NULL;
+    struct table_rows rows = index_rows(m, TABLE_BY_ID);
+    size_t at = index_search(&rows, TABLE_BY_ID, &(struct index_key){.id = id});
+    return at < rows.count && str_equal(rows.v[at]->record.id, id) ? rows.v[at] : NULL;
 }
 
 /* What was made ahead is nobody's yet. */
@@ -55,11 +55,12 @@ static bool is_visible(const struct sandbox *s, const struct key *caller) {
 }
 
 static struct sandbox *find_own_name(const struct manager *m, const char *owner, const char *name) {
-    for (size_t i = 0; i < m->count; i++)
-        if (str_equal(m->boxes[i]->record.owner, owner) &&
-            str_equal(m->boxes[i]->record.name, name))
-            return m->boxes[i];
-    return NULL;
+    struct table_rows rows = index_rows(m, TABLE_BY_NAME);
+    size_t at =
+        index_search(&rows, TABLE_BY_NAME, &(struct index_key){.name = name, .owner = owner});
+    bool found = at < rows.count && str_equal(rows.v[at]->record.name, name) &&
+                 str_equal(rows.v[at]->record.owner, owner);
+    return found ? rows.v[at] : NULL;
 }
 
 typedef bool (*fit)(const struct sandbox_record *r, const char *who);
@@ -69,17 +70,22 @@ static bool has_name(const struct sandbox_record *r, const char *who) {
 }
 
 static bool has_prefix(const struct sandbox_record *r, const char *who) {
-    return strlen(who) >= PREFIX_MIN && str_starts(r->id, who);
+    return str_starts(r->id, who);
 }
 
-static size_t find_all(const struct manager *m, const struct key *caller, fit fits, const char *who,
-                       struct sandbox **found, size_t max) {
+/* Those that fit stand one behind the other from there. */
+static size_t find_all(const struct manager *m, const struct key *caller, enum table_order order,
+                       fit fits, const char *who, struct sandbox **found, size_t max) {
+    struct table_rows rows = index_rows(m, order);
     size_t n = 0;
-    for (size_t i = 0; i < m->count; i++) {
-        if (!is_visible(m->boxes[i], caller) || !fits(&m->boxes[i]->record, who))
+    size_t at =
+        index_search(&rows, order, &(struct index_key){.id = who, .name = who, .owner = ""});
+    for (; at < rows.count && fits(&rows.v[at]->record, who); at++) {
+        table_looks++;
+        if (!is_visible(rows.v[at], caller))
             continue;
         if (n < max)
-            found[n] = m->boxes[i];
+            found[n] = rows.v[at];
         n++;
     }
     return n;
@@ -104,17 +110,25 @@ static int refuse_ambiguous(const char *who, struct sandbox *const *found, size_
     return -CAY_CONFLICT;
 }
 
-/* An id is no typo of a name. */
+/* An id is no typo of a name. Of many sandboxes only those are compared whose names are near. */
 static const char *nearest_name(const struct manager *m, const struct key *caller,
                                 const char *who) {
+    const char *names[2 * NEIGHBOURS_MAX];
     size_t n = 0;
-    const char **names = id_is_valid(who) ? NULL : calloc(m->count + 1, sizeof *names);
-    for (size_t i = 0; names != NULL && i < m->count; i++)
-        if (is_visible(m->boxes[i], caller))
-            names[n++] = m->boxes[i]->record.name;
-    const char *nearest = names == NULL ? NULL : str_nearest(who, names, n);
-    free(names);
-    return nearest;
+    if (id_is_valid(who))
+        return NULL;
+    struct table_rows rows = table_rows_of(m, caller);
+    if (rows.count > ARRAY_LEN(names))
+        rows = index_rows(m, TABLE_BY_NAME);
+    size_t at =
+        rows.count <= ARRAY_LEN(names)
+            ? 0
+            : index_search(&rows, TABLE_BY_NAME, &(struct index_key){.name = who, .owner = ""});
+    size_t from = at > NEIGHBOURS_MAX ? at - NEIGHBOURS_MAX : 0;
+    for (size_t i = from; i < rows.count && i < from + ARRAY_LEN(names); i++, table_looks++)
+        if (is_visible(rows.v[i], caller))
+            names[n++] = rows.v[i]->record.name;
+    return str_nearest(who, names, n);
 }
 
 static int refuse_unknown(const struct manager *m, const struct key *caller, const char *who,
@@ -135,10 +149,11 @@ int table_find_for(const struct manager *m, const struct key *caller, const char
     if (found[0] == NULL || !is_visible(found[0], caller))
         found[0] = find_own_name(m, caller == NULL ? "" : caller->id, who);
     size_t n = found[0] != NULL && is_visible(found[0], caller) ? 1 : 0;
-    if (n == 0)
-        n = find_all(m, caller, has_name, who, found, CANDIDATES_MAX);
-    if (n == 0)
-        n = find_all(m, caller, has_prefix, who, found, CANDIDATES_MAX);
+    bool sees_all = caller == NULL || key_sees_all(caller);
+    if (n == 0 && sees_all)
+        n = find_all(m, caller, TABLE_BY_NAME, has_name, who, found, CANDIDATES_MAX);
+    if (n == 0 && strlen(who) >= PREFIX_MIN)
+        n = find_all(m, caller, TABLE_BY_ID, has_prefix, who, found, CANDIDATES_MAX);
     if (n == 0)
         return refuse_unknown(m, caller, who, err);
     if (n > 1)
@@ -161,32 +176,72 @@ int table_check_name(const struct manager *m, const char *owner, const char *nam
     return error_remedy(err, "choose another name, or remove that one with: cay rm %s", name);
 }
 
+struct table_rows table_rows_of(const struct manager *m, const struct key *caller) {
+    return caller == NULL || key_sees_all(caller) ? index_rows(m, TABLE_BY_AGE)
+                                                  : table_rows_of_owner(m, caller->id);
+}
+
+struct table_rows table_rows_of_owner(const struct manager *m, const char *owner) {
+    struct table_rows all = index_rows(m, TABLE_BY_OWNER);
+    struct index_key first = {.owner = owner, .created_ms = INT64_MIN, .id = ""};
+    struct index_key last = {.owner = owner, .created_ms = INT64_MAX, .id = "~"};
+    size_t from = index_search(&all, TABLE_BY_OWNER, &first);
+    size_t to = index_search(&all, TABLE_BY_OWNER, &last);
+    return (struct table_rows){all.v + from, to - from};
+}
+
+struct table_rows table_rows_pooled(const struct manager *m) {
+    return index_rows(m, TABLE_POOLED);
+}
+
+size_t table_rows_until(const struct table_rows *rows, int64_t created_ms, const char *id) {
+    size_t at =
+        index_search(rows, TABLE_BY_AGE, &(struct index_key){.created_ms = created_ms, .id = id});
+    bool is_there = at < rows->count && str_equal(rows->v[at]->record.id, id);
+    return at + is_there;
+}
+
+int64_t table_next_created(struct manager *m) {
+    int64_t now = clock_wall_ms(), last = m->last_created_ms;
+    m->last_created_ms = now <= last && last - now < AHEAD_MAX_MS ? last + 1 : now;
+    return m->last_created_ms;
+}
+
 /* ---- adding and dropping ---- */
 
 int table_add(struct manager *m, struct sandbox *s, struct cay_error *err) {
     if (m->count == m->room) {
         size_t room = MAX(2 * m->room, (size_t)64);
         struct sandbox **v = reallocarray(m->boxes, room, sizeof(struct sandbox *));
-        if (v == NULL)
+        if (v == NULL || index_reserve(m, room) < 0) {
+            m->boxes = v != NULL ? v : m->boxes;
             return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        }
         m->boxes = v;
         m->room = room;
     }
+    s->place = m->count;
     m->boxes[m->count++] = sandbox_ref(s);
+    table_in(m, s);
     m->is_used[s->record.engine] = true;
     return 0;
 }
 
 void table_drop(struct manager *m, struct sandbox *s) {
-    for (size_t i = 0; i < m->count; i++) {
-        if (m->boxes[i] != s)
-            continue;
-        for (m->count--; i < m->count; i++)
-            m->boxes[i] = m->boxes[i + 1];
-        s->gone = true;
-        sandbox_unref(s);
+    if (s->place >= m->count || m->boxes[s->place] != s)
         return;
-    }
+    table_out(m, s);
+    m->boxes[s->place] = m->boxes[--m->count];
+    m->boxes[s->place]->place = s->place;
+    s->gone = true;
+    sandbox_unref(s);
+}
+
+void table_free(struct manager *m) {
+    while (m->count > 0)
+        table_drop(m, m->boxes[m->count - 1]);
+    free(m->boxes);
+    index_free(m);
 }
 
 struct sandbox **table_snapshot(struct manager *m, size_t *ret_count) {

@@ -99,24 +99,24 @@ int turn_progress(const struct sandbox *s) {
     return s->progress != NULL ? *s->progress : -1;
 }
 
-/* What settles a change is to be on the disk at once; on the way to it that can wait. */
-static int write_row(struct manager *m, const struct sandbox_record *r, enum db_flush flush,
+/* What settles a change brings its row of the audit along. */
+static int write_row(struct manager *m, const struct sandbox_record *r, bool settles,
                      struct cay_error *err) {
     char detail[AUDIT_DETAIL_SIZE];
     struct intent_write w = {0};
     int e;
-    if (flush == DB_FLUSH)
-        w = intent_open(m, flush, r->state);
+    if (settles)
+        w = intent_open(m, DB_FLUSH_LATER, r->state);
     audit_describe(r, detail);
     do
-        e = db_update(m->db, r, flush, err);
-    while (intent_again(&w, e, r->id, detail));
+        e = db_update(m->db, r, DB_FLUSH_LATER, err);
+    while (intent_again(&w, &e, r->id, detail, err));
     return e;
 }
 
-int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct cay_error *err) {
+/* With `saving` held, so that the last one to write has the last state. */
+static int save_now(struct manager *m, struct sandbox *s, bool settles, struct cay_error *err) {
     struct sandbox_record copy = {0};
-    (void)pthread_mutex_lock(&m->saving); /* so that the last one to write has the last state */
     (void)pthread_mutex_lock(&m->lock);
     int r = sandbox_record_copy(&s->record, &copy);
     bool gone = s->gone;
@@ -124,14 +124,30 @@ int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct 
     if (r < 0)
         r = error_sys(err, -r, "recording sandbox %s", s->record.id);
     else if (!gone)
-        r = write_row(m, &copy, flush, err);
+        r = write_row(m, &copy, settles, err);
     (void)pthread_mutex_lock(&m->lock);
     s->unsaved = r < 0;
     if (r == 0)
         s->saved_active_ms = copy.active_ms;
     (void)pthread_mutex_unlock(&m->lock);
-    (void)pthread_mutex_unlock(&m->saving);
     sandbox_record_free(&copy);
+    return r;
+}
+
+/* What settles a change is on the disk before this returns. Others save meanwhile: they wait for
+ * the disk together. */
+int turn_save(struct manager *m, struct sandbox *s, enum db_flush flush, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->saving);
+    int r = save_now(m, s, flush == DB_FLUSH, err);
+    (void)pthread_mutex_unlock(&m->saving);
+    if (r < 0 || flush != DB_FLUSH)
+        return r;
+    r = db_flush(m->db, err);
+    if (r == 0)
+        return 0;
+    (void)pthread_mutex_lock(&m->lock);
+    s->unsaved = true;
+    (void)pthread_mutex_unlock(&m->lock);
     return r;
 }
 

@@ -227,7 +227,7 @@ static int forget(struct manager *m, const char *id, const char *who, struct cay
     int r;
     do
         r = db_volume_remove(m->db, id, err);
-    while (intent_again(&w, r, who, ""));
+    while (intent_again(&w, &r, who, "", err));
     return r;
 }
 

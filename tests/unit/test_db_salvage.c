@@ -340,7 +340,7 @@ static void write_rows(const struct place *p, unsigned from, int acknowledge) {
     struct cay_error err = {0};
     for (unsigned i = from;; i++) {
         if (i % 7 == 0)
-            assert_int_equal(db_begin(db, DB_FLUSH_LATER), 0);
+            assert_int_equal(db_begin(db), 0);
         add_row(db, i);
         if (i % 7 == 0) {
             assert_int_equal(db_commit(db), 0);
