@@ -20,7 +20,7 @@ test:
 stress: all
 	scripts/setup --test
 	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/integration/test_daemon_kills.py \
-	  tests/integration/test_capacity.py tests/integration/test_daemon_stress.py tests/integration/test_storm.py
+	  tests/integration/test_capacity.py tests/integration/test_daemon_stress.py tests/integration/test_load.py tests/integration/test_storm.py
 
 install: all
 	meson configure build -Dprefix=$(PREFIX)
