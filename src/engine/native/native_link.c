@@ -18,9 +18,16 @@ struct call {
     uint64_t tag;
     bool answered; /* else the launcher is gone */
     bool done;
+    pthread_cond_t ready; /* done is set: with many callers, only this one is woken */
     struct launcher_answer *answer;
     struct call *next;
 };
+
+static void finish(struct call *c, bool answered) {
+    c->answered = answered;
+    c->done = true;
+    (void)pthread_cond_signal(&c->ready);
+}
 
 /* ---- the reader ---- */
 
@@ -86,9 +93,10 @@ static void hand_over(struct native_engine *n, const struct launcher_answer *a, 
     for (struct call *c = n->calls; c != NULL; c = c->next)
         if (c->tag == a->tag && !c->done) {
             *c->answer = *a;
-            c->answered = c->done = true;
+            finish(c, true);
         }
-    (void)pthread_cond_broadcast(&n->changed);
+    if (n->onces != NULL)
+        (void)pthread_cond_broadcast(&n->changed);
     (void)pthread_mutex_unlock(&n->lock);
 }
 
@@ -98,7 +106,8 @@ static void fail_all(struct native_engine *n) {
     n->gone_at = clock_ms();
     n->ping_tag = 0;
     for (struct call *c = n->calls; c != NULL; c = c->next)
-        c->done = true;
+        if (!c->done)
+            finish(c, false);
     for (struct once *o = n->onces; o != NULL; o = o->next) {
         if (o->ended)
             continue;
@@ -262,10 +271,10 @@ static void end(struct native_engine *n, const struct call *c) {
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-static void wait_for(struct native_engine *n, const struct call *c) {
+static void wait_for(struct native_engine *n, struct call *c) {
     (void)pthread_mutex_lock(&n->lock);
     while (!c->done)
-        (void)pthread_cond_wait(&n->changed, &n->lock);
+        (void)pthread_cond_wait(&c->ready, &n->lock);
     (void)pthread_mutex_unlock(&n->lock);
 }
 
@@ -278,7 +287,7 @@ int native_send(struct native_engine *n, const struct launcher_request *r, size_
 
 int native_ask(struct native_engine *n, struct launcher_request *r, size_t mounts, int fd,
                struct launcher_answer *answer, struct cay_error *err) {
-    struct call call = {.answer = answer};
+    struct call call = {.answer = answer, .ready = PTHREAD_COND_INITIALIZER};
     if (begin(n, &call) < 0)
         return native_unavailable(n, err);
     r->tag = call.tag;
@@ -287,6 +296,7 @@ int native_ask(struct native_engine *n, struct launcher_request *r, size_t mount
     if (sent == 0)
         wait_for(n, &call);
     end(n, &call);
+    (void)pthread_cond_destroy(&call.ready);
     if (sent < 0 || !call.answered)
         return native_unavailable(n, err);
     if (answer->event != LAUNCHER_FAILED)

@@ -20,9 +20,9 @@ struct once {
 struct call;
 
 struct native_engine {
-    struct engine engine; /* first */
-    pthread_mutex_t lock; /* of all that follows but sock */
-    pthread_cond_t changed;
+    struct engine engine;   /* first */
+    pthread_mutex_t lock;   /* of all that follows but sock */
+    pthread_cond_t changed; /* onces have */
     struct call *calls;
     struct once *onces;
     uint64_t last_tag;
