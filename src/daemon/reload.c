@@ -1,4 +1,5 @@
 #include "daemon/reload.h"
+#include "daemon/capacity.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -43,6 +44,8 @@ int reload_read(const struct settings *s, struct reload *ret, struct cay_error *
         r = config_check_refusals(ret->config, err);
     if (r == 0)
         r = settings_check_folders(ret->config, s->is_root, err);
+    if (r == 0 && s->engine == ENGINE_NATIVE)
+        r = capacity_check_config(ret->config, s->is_root, err);
     if (r == 0)
         r = read_tls(s, ret, err);
     if (r < 0)

@@ -1,4 +1,5 @@
 #include "daemon/supervisor.h"
+#include "daemon/capacity.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -531,6 +532,8 @@ static void loop(struct supervisor *s) {
 
 static int prepare(struct supervisor *s, struct cay_error *err) {
     int r = settings_check_folders(s->settings->config, s->settings->is_root, err);
+    if (r == 0 && s->settings->engine == ENGINE_NATIVE)
+        r = capacity_check_config(s->settings->config, s->settings->is_root, err);
     if (r == 0)
         r = places_make(s->settings, err);
     if (r < 0)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import support
-from daemons import children, name_of, serving
+from daemons import CAYD, children, name_of, serving
 from launching import until
 from stressing import amount
 
-ALIVE = amount(200, 5000)
+ALIVE = amount(1000, 5000)
 LOAD = support.BUILD / "bench/cay-load"
 BODY = '{"tier": "basic"}' if support.USER else "{}"
 DESCRIPTORS_EACH = 2  # what a sandbox may cost the launcher
@@ -83,3 +83,29 @@ def test_killed_workers_cost_only_what_they_did(folder, clean_host):
         assert before > 0 and until(lambda: len(workers(daemon)) > 0)
         remove_all(daemon)
         assert daemon.list() == []
+
+
+def test_more_than_the_host_can_run_is_refused_at_the_start(folder):
+    (folder / "state").mkdir()
+    support.own(folder / "state")
+    who, env = support.as_user()
+    done = subprocess.run([CAYD, "--state-dir", folder / "state"], capture_output=True, text=True,
+                          timeout=60, env={**env, "CAY_MANAGER_MAX_SANDBOXES": "1000000"}, **who)
+    assert done.returncode != 0
+    assert "max_sandboxes" in done.stderr and "allow for" in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(bool(support.USER), reason="an ordinary user's sandboxes have no disk file")
+def test_a_missing_disk_is_not_replaced_by_an_empty_one(folder, clean_host):
+    with serving(folder, env={"CAY_MANAGER_POOL_SIZE": "0"}) as daemon:
+        box = daemon.create(disk="32m")["id"]
+        daemon.call("POST", f"/api/cay/sandbox/{box}/stop")
+        disk = daemon.state / "sandboxes" / box / "disk"
+        disk.rename(disk.with_name("elsewhere"))
+        answer = daemon.ask("POST", f"/api/cay/sandbox/{box}/start")
+        assert answer.status == 500 and "files are lost" in answer.text, answer.text
+        told = daemon.call("GET", f"/api/cay/sandbox/{box}")
+        assert told["state"] == "error" and "files are lost" in told["errorReason"], told
+        disk.with_name("elsewhere").rename(disk)  # put back, it starts again
+        daemon.call("POST", f"/api/cay/sandbox/{box}/start")
+        assert daemon.exec(box, "true")[0] == 0

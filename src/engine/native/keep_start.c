@@ -55,13 +55,22 @@ static int finish_spec(struct starting *st, const struct launcher_request *r,
     return code;
 }
 
+/* A sandbox that was started before has a disk: what is lost is not replaced by an empty one. */
+static int refuse_lost(const char *id, struct cay_error *err) {
+    error_set(err, CAY_INTERNAL, "the disk of sandbox %s is missing: its files are lost", id);
+    return error_remedy(err, "put the file 'disk' back into its folder in the state folder, or "
+                             "remove the sandbox");
+}
+
 /* One that has a disk keeps it; what was made without a limit stays so. */
 static int prepare_disk(struct starting *st, const struct keep_record *old, struct cay_error *err) {
     uid_t owner = st->k->n->own_userns ? 0 : IMAGE_IDS_FIRST;
     uint64_t had = old != NULL ? old->disk_bytes : 0;
     enum disk_kind kind = disk_look(st->folder);
     int r = 0;
-    if (kind == DISK_NONE)
+    if (kind == DISK_NONE && old != NULL && old->memory_bytes != 0)
+        r = refuse_lost(old->id, err);
+    else if (kind == DISK_NONE)
         r = disk_make(st->folder, st->disk_bytes, owner, err);
     else if (kind == DISK_BOUNDED && st->disk_bytes > had)
         r = disk_grow(st->folder, st->disk_bytes, err);
@@ -82,8 +91,6 @@ static int prepare(struct starting *st, const struct keep_record *had, struct ca
     if (st->folder < 0)
         return st->folder;
     r = prepare_disk(st, had, err);
-    if (r == 0)
-        r = keep_record_write(st->folder, &st->record, err);
     return r < 0 || image[0] == '\0' ? r : image_store_pin(state, st->record.id, image, err);
 }
 
