@@ -1,5 +1,5 @@
-/* Structured log: one line per event, key=value, to standard error. Library layers log nothing
- * above debug; they return errors. */
+/* Structured log: one line per event, key=value or an object in JSON, to standard error. Library
+ * layers log nothing above debug; they return errors. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,6 +14,10 @@ void log_set_level(enum log_level level);
 bool log_enabled(enum log_level level);
 /* By "error", "warn", "info" or "debug"; false if it is none of them. */
 bool log_level_from_name(const char *name, enum log_level *ret);
+
+/* Lines are objects in JSON from now on, or key=value again; the default is that. */
+void log_set_json(bool on);
+bool log_is_json(void);
 
 /* Adds key=value to every later line of this thread ("sandbox", "request"); NULL value removes it.
  * At most four keys; both texts are borrowed until then. */

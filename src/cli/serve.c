@@ -11,6 +11,7 @@ struct serve_options {
     const char *listen;
     const char *socket;
     const char *log_level;
+    const char *log_format;
     bool insecure_listen;
     bool replace;
 };
@@ -29,6 +30,10 @@ static const struct opt options[] = {
      OPT_TO_STRING(struct serve_options, log_level),
      .arg = "LEVEL",
      .help = "error, warn, info or debug; default: log_level in [server]"},
+    {.name = "log-format",
+     OPT_TO_STRING(struct serve_options, log_format),
+     .arg = "FORMAT",
+     .help = "text or json; default: log_format in [server]"},
     {.name = "insecure-listen",
      OPT_TO_FLAG(struct serve_options, insecure_listen),
      .help = "let --listen name an address that others reach, without TLS"},
@@ -51,11 +56,12 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     const struct serve_options *o = values;
     struct cay_error err;
     char path[PATH_MAX];
-    const char *words[16] = {"cayd"};
+    const char *words[20] = {"cayd"};
     size_t n = 1;
     add(words, &n, "--listen", o->listen);
     add(words, &n, "--socket", o->socket);
     add(words, &n, "--log-level", o->log_level);
+    add(words, &n, "--log-format", o->log_format);
     add(words, &n, "--state-dir", o->common.state_dir);
     add(words, &n, "--config", o->common.config);
     if (o->insecure_listen)

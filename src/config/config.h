@@ -124,7 +124,8 @@ struct config {
         const char *socket;             /* "": in the state folder */
         const char *tls_cert, *tls_key; /* both or none ("") */
         struct strv allowed_hosts, allowed_origins;
-        const char *log_level; /* "error", "warn", "info", "debug" */
+        const char *log_level;  /* "error", "warn", "info", "debug" */
+        const char *log_format; /* "text", "json" */
         bool metrics_public;
         int64_t client_timeout_ms;
         const char *public_url; /* "": what a request's Host says */

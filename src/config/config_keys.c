@@ -102,6 +102,15 @@ static int check_log_level(const char *what, const char *text, struct cay_error 
     return error_remedy(err, "use error, warn, info or debug");
 }
 
+static int check_log_format(const char *what, const char *text, struct cay_error *err) {
+    if (str_equal(text, "text") || str_equal(text, "json"))
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is not a format of the log", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use text or json");
+}
+
 static int check_network_max(const char *what, const char *text, struct cay_error *err) {
     if (str_equal(text, "none") || str_equal(text, "public") || str_equal(text, "private"))
         return 0;
@@ -240,6 +249,8 @@ static const struct config_key keys[] = {
      .help = "web origins whose pages may call the API"},
     {"server", "log_level", CONFIG_STRING, CONFIG_TRUSTED, "info", FIELD(server.log_level),
      .check = check_log_level, .help = "what the daemon logs: error, warn, info or debug"},
+    {"server", "log_format", CONFIG_STRING, CONFIG_TRUSTED, "text", FIELD(server.log_format),
+     .check = check_log_format, .help = "how the daemon logs: text (key=value) or json"},
     {"server", "metrics_public", CONFIG_BOOL, CONFIG_TRUSTED, "false", FIELD(server.metrics_public),
      .help = "serve /metrics on TCP without a key"},
     {"server", "client_timeout", CONFIG_DURATION, CONFIG_TRUSTED, "60",

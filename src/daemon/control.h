@@ -35,6 +35,7 @@ enum control_op {
     CONTROL_RELEASED = 15, /* it has let go of database, launcher and sockets; what is left are
                             * connections that it serves to their ends */
     CONTROL_KEY_GONE = 19, /* a key was removed: whoever serves connections of it has to end them */
+    CONTROL_ALIVE = 20,    /* the front's watcher goes round, and the launcher answers */
     /* supervisor to front */
     CONTROL_LAUNCHER = 16, /* a new launcher; with its socket */
     CONTROL_DRAIN = 17,    /* finish; `number` is enum drain_how */

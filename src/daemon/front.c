@@ -149,8 +149,10 @@ static int start_manager(struct front *f, struct cay_error *err) {
     int r = front_defaults(f->config, &options.defaults, err);
     if (r == 0)
         r = manager_open(&options, &f->manager, err);
-    if (r == 0)
+    if (r == 0) {
+        f->ran_before = front_count_running(f);
         r = front_set_pool(f, f->config, err);
+    }
     if (r == 0)
         r = native_engine_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
     if (r == 0)
@@ -341,7 +343,8 @@ static void finish(struct front *f, struct end end) {
 }
 
 int front_run(const struct front_options *options) {
-    struct front f = {.options = options, .config = options->settings->config};
+    struct front f = {
+        .options = options, .config = options->settings->config, .began_ms = clock_ms()};
     struct control_message m = {.op = CONTROL_READY};
     (void)prctl(PR_SET_NAME, "cayd-front", 0, 0, 0);
     reset_signals();
@@ -351,6 +354,8 @@ int front_run(const struct front_options *options) {
     int r = start(&f, &m.err);
     if (r < 0)
         m.op = CONTROL_FAILED;
+    else
+        front_log_serving(&f);
     if (control_send(options->control, &m, NULL, 0) < 0 || r < 0)
         return 1;
     (void)prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0);

@@ -100,6 +100,7 @@ static void use_config(struct front *f, struct config *config) {
     if (before != f->options->settings->config)
         config_free(before);
     settings_apply_level(f->options->settings->log_level, config);
+    settings_apply_format(f->options->settings->log_format, config);
 }
 
 /* What may be refused comes first: then everything stays as it was. */

@@ -37,6 +37,8 @@ struct front {
     struct lender *lender;       /* NULL: there are no prepared ones */
     struct egress_link egress;
     struct front_watch watch;
+    size_t ran_before; /* sandboxes that ran when the database was last written */
+    int64_t began_ms;
     pthread_rwlock_t config_lock;
     struct config *config; /* what counts now; the first is the settings' */
 };
@@ -54,6 +56,11 @@ struct image_ops front_image_ops(struct front *f);
 int front_fetch_ahead(struct front *f, const struct strv *names, struct cay_error *err);
 
 /* ---- front_watch.c ---- */
+
+/* Sandboxes that run or are paused, as far as the manager knows. */
+size_t front_count_running(const struct front *f);
+/* Writes the one line that says what serves, where, and how much of before was adopted. */
+void front_log_serving(const struct front *f);
 
 int front_watch_start(struct front *f, struct cay_error *err);
 /* To be called before what it looks at is released. */

@@ -1,7 +1,10 @@
 /* A thread of the front that looks whether all is well: it pings the engines, measures disks and
  * processes for /healthz and /metrics, and tells the supervisor that the front lives. It never
  * waits for an engine, so that one that hangs is noticed. */
+#include <cay.h>
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -79,6 +82,17 @@ static void log_change(struct front_watch *w, bool is_ready, const struct cay_er
         log_event(LOG_LEVEL_WARN, "not ready", "why", "%s; %s", why->message, why->remedy);
 }
 
+/* For systemd's watchdog. What another daemon could do no better is no reason to withhold it: only
+ * a launcher that hangs is. */
+static void tell_alive(struct front *f) {
+    struct control_message m = {.op = CONTROL_ALIVE};
+    struct manager_engine e;
+    manager_engine_look(f->manager, ENGINE_NATIVE, &e);
+    if (e.is_used && !e.is_up && e.is_silent)
+        return;
+    (void)control_send(f->options->control, &m, NULL, 0); /* gone: so are we, soon */
+}
+
 /* ---- the thread ---- */
 
 static void look(struct front *f, unsigned round) {
@@ -87,6 +101,7 @@ static void look(struct front *f, unsigned round) {
     if (round % DOCKER_ROUNDS == 0)
         manager_ping(f->manager, ENGINE_DOCKER);
     measure(f, round);
+    tell_alive(f);
     log_change(&f->watch, manager_check_ready(f->manager, &err) == 0, &err);
 }
 
@@ -116,6 +131,40 @@ static void *run(void *arg) {
         look(f, round++);
     while (pause_for(&f->watch, ROUND_MS));
     return NULL;
+}
+
+/* ---- the beginning ---- */
+
+size_t front_count_running(const struct front *f) {
+    struct manager_totals t;
+    manager_totals(f->manager, NULL, &t);
+    return t.by_state[SANDBOX_STARTED] + t.by_state[SANDBOX_PAUSED];
+}
+
+void front_log_serving(const struct front *f) {
+    const struct settings *s = f->options->settings;
+    char adopted[80], socket[PATH_MAX + 16], files[PATH_MAX];
+    size_t n = 0;
+    files[0] = '\0';
+    for (size_t i = 0; i < CONFIG_SOURCES && n < sizeof files - 1; i++)
+        if (f->config->files[i].path != NULL)
+            n += (size_t)snprintf(files + n, sizeof files - n, "%s%s", n == 0 ? "" : " ",
+                                  f->config->files[i].path);
+    (void)snprintf(adopted, sizeof adopted, "%zu of %zu in %.2f s",
+                   MIN(front_count_running(f), f->ran_before), f->ran_before,
+                   (double)(clock_ms() - f->began_ms) / 1000);
+    (void)snprintf(socket, sizeof socket, "%s%s%s", s->socket[0] == '/' ? "" : s->state_dir,
+                   s->socket[0] == '/' ? "" : "/daemon/", s->socket);
+    const struct log_field fields[] = {
+        {"version", cay_version()},
+        {"socket", socket},
+        {"listen", s->listen != NULL ? s->listen : "none"},
+        {"tls", s->tls.cert != NULL ? "yes" : "no"},
+        {"engine", engine_kind_name(s->engine)},
+        {"config", files[0] != '\0' ? files : "none"},
+        {"adopted", adopted},
+    };
+    log_line(LOG_LEVEL_INFO, "serving", fields, ARRAY_LEN(fields));
 }
 
 int front_watch_start(struct front *f, struct cay_error *err) {

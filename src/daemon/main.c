@@ -30,6 +30,7 @@ struct daemon_options {
     const char *listen;
     const char *socket;
     const char *log_level;
+    const char *log_format;
     bool insecure_listen;
     bool background;
     bool replace;
@@ -50,6 +51,10 @@ static const struct opt options[] = {
      OPT_TO_STRING(struct daemon_options, log_level),
      .arg = "LEVEL",
      .help = "error, warn, info or debug; default: log_level in [server]"},
+    {.name = "log-format",
+     OPT_TO_STRING(struct daemon_options, log_format),
+     .arg = "FORMAT",
+     .help = "text or json; default: log_format in [server]"},
     {.name = "insecure-listen",
      OPT_TO_FLAG(struct daemon_options, insecure_listen),
      .help = "let --listen name an address that others reach, without TLS"},
@@ -115,6 +120,16 @@ static int keep_level(struct settings *s, const struct daemon_options *o, struct
     return error_remedy(err, "use error, warn, info or debug");
 }
 
+static int keep_format(struct settings *s, const struct daemon_options *o, struct cay_error *err) {
+    s->log_format = o->log_format;
+    if (s->log_format == NULL || str_equal(s->log_format, "text") ||
+        str_equal(s->log_format, "json"))
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "--log-format: '%.40s' is not a format of the log",
+              s->log_format);
+    return error_remedy(err, "use text or json");
+}
+
 static int read_settings(const struct daemon_options *o, struct settings *ret,
                          struct cay_error *err) {
     static char config_path[PATH_MAX], socket_path[PATH_MAX];
@@ -136,7 +151,11 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
     if (r == 0)
         r = keep_level(ret, o, err);
     if (r == 0)
+        r = keep_format(ret, o, err);
+    if (r == 0) {
         settings_apply_level(ret->log_level, ret->config);
+        settings_apply_format(ret->log_format, ret->config);
+    }
     if (r == 0)
         r = keep_listen(ret, err);
     return r < 0 ? r : keep_socket(ret, o->socket, socket_path, err);

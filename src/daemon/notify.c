@@ -1,12 +1,14 @@
 #include "daemon/notify.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/str.h"
 
 void notify_send(const char *state) {
@@ -22,4 +24,11 @@ void notify_send(const char *state) {
     if (sock >= 0)
         (void)sendto(sock, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
                      (const struct sockaddr *)&to, (socklen_t)len);
+}
+
+void notify_reloading(void) {
+    char text[96];
+    (void)snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld\nSTATUS=Reloading",
+                   (long long)clock_us());
+    notify_send(text);
 }

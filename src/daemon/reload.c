@@ -94,6 +94,7 @@ void reload_finish(struct reload *r, struct settings *s) {
         r->tls = (struct tls){0};
     }
     settings_apply_level(s->log_level, s->config);
+    settings_apply_format(s->log_format, s->config);
     log_event(LOG_LEVEL_INFO, "the configuration was read again", "file", "%s",
               last_file(s->config));
 }

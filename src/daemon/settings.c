@@ -18,6 +18,10 @@ void settings_apply_level(const char *given, const struct config *config) {
         log_set_level(level);
 }
 
+void settings_apply_format(const char *given, const struct config *config) {
+    log_set_json(str_equal(given != NULL ? given : config->server.log_format, "json"));
+}
+
 /* An ordinary user can show nothing that is not his anyway. */
 const char *const *settings_folders(const struct config *config, bool is_root) {
     static const char *const usual[] = {"/home", "/srv", "/mnt",     "/media",

@@ -21,6 +21,7 @@ struct settings {
     const char *listen;   /* "ADDRESS:PORT" for TCP, or NULL */
     const char *socket;   /* path of the unix socket, relative to the daemon's folder or absolute */
     const char *log_level;    /* as given, or NULL: the configuration's */
+    const char *log_format;   /* the same: "text", "json" */
     enum engine_kind engine;  /* of sandboxes that do not say, for as long as the daemon runs */
     bool holds[ENGINE_KINDS]; /* the state folder has something of this engine */
     bool is_root;             /* of the host: the front becomes another user then */
@@ -31,6 +32,7 @@ struct settings {
 
 /* Logs as the command line (or NULL), or else the configuration, says. */
 void settings_apply_level(const char *given, const struct config *config);
+void settings_apply_format(const char *given, const struct config *config);
 
 /* The folders of the host below which volumes may lie; ended by NULL. */
 const char *const *settings_folders(const struct config *config, bool is_root);

@@ -210,9 +210,11 @@ static void refuse_reload(struct supervisor *s, const struct cay_error *err) {
     log_event(LOG_LEVEL_ERROR, "the configuration stays as it was", "why", "%s; %s", err->message,
               err->remedy);
     reload_drop(&s->reload);
+    notify_send("READY=1\nSTATUS=Serving; the last configuration was refused, see the log");
 }
 
 static void begin_reload(struct supervisor *s) {
+    notify_reloading();
     struct control_message m = {.op = CONTROL_RELOAD};
     int r = reload_read(s->settings, &s->reload, &m.err);
     if (r == 0) {
@@ -227,10 +229,12 @@ static void begin_reload(struct supervisor *s) {
 static void end_reload(struct supervisor *s, const struct control_message *m) {
     if (s->reload.config == NULL || m->number != s->reload.number)
         return;
-    if (m->op == CONTROL_RELOADED)
-        reload_finish(&s->reload, s->settings);
-    else
+    if (m->op != CONTROL_RELOADED) {
         refuse_reload(s, &m->err);
+        return;
+    }
+    reload_finish(&s->reload, s->settings);
+    notify_send("READY=1\nSTATUS=Serving");
 }
 
 /* Not the reason for its end, perhaps; but it is not tried with the next one unasked. */
@@ -282,6 +286,8 @@ static void let_front_go(struct supervisor *s) {
 static void front_ended(struct supervisor *s, int status) {
     struct cay_error err;
     if (!s->is_stopping && !(s->is_replacing && status == 0))
+        notify_send("STATUS=Starting the front again");
+    if (!s->is_stopping)
         log_event(LOG_LEVEL_WARN, "the front has ended", "status", "%#x", (unsigned)status);
     if (!s->is_replacing)
         grow_pause(s, &s->front);
@@ -335,7 +341,7 @@ static void reap(struct supervisor *s) {
 static void served(struct supervisor *s) {
     struct cay_error none = {.code = CAY_OK};
     s->has_served = true;
-    notify_send("READY=1");
+    notify_send("READY=1\nSTATUS=Serving");
     if (s->is_successor)
         places_lock_renew(s->lock);
     tell(s, &none);
@@ -373,6 +379,8 @@ static void take_message(struct supervisor *s) {
         retire(s);
     else if (m.op == CONTROL_KEY_GONE)
         retired_end_keys(s->retired);
+    else if (m.op == CONTROL_ALIVE)
+        notify_send("WATCHDOG=1");
     else if ((m.op == CONTROL_PULL || m.op == CONTROL_STORE || m.op == CONTROL_BUILD) &&
              fds[0] >= 0)
         pulls_start(&s->pulls, s->settings, &m, fds);
@@ -400,7 +408,7 @@ static void begin_stop(struct supervisor *s) {
     s->is_stopping = true;
     s->is_replacing = false;
     places_lock_ending(s->lock);
-    notify_send("STOPPING=1");
+    notify_send("STOPPING=1\nSTATUS=Finishing requests");
     pulls_cancel(&s->pulls);
     if (s->front.pid == 0)
         return;

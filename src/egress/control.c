@@ -7,12 +7,14 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/str.h"
 
 int egress_spawn(const char *program, int sock, uid_t as, enum egress_voice voice, pid_t *ret) {
     char id[16];
     (void)snprintf(id, sizeof id, "%u", (unsigned)as);
-    const char *argv[] = {program, id, voice == EGRESS_LOGS ? "info" : "error", NULL};
+    const char *argv[] = {program, id, voice == EGRESS_LOGS ? "info" : "error",
+                          log_is_json() ? "json" : "text", NULL};
     static const char *const env[] = {NULL};
     posix_spawn_file_actions_t actions;
     int r = posix_spawn_file_actions_init(&actions);

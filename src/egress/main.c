@@ -60,14 +60,15 @@ int main(int argc, char **argv) {
     struct cay_error err;
     enum log_level level;
     uint64_t as;
-    if (argc != 3 || !log_level_from_name(argv[2], &level) ||
+    if (argc != 4 || !log_level_from_name(argv[2], &level) ||
         str_to_u64(argv[1], UINT32_MAX - 1, &as) < 0 || fd_open_standard() < 0 ||
         fcntl(EGRESS_CONTROL_FD, F_SETFD, FD_CLOEXEC) < 0) {
-        (void)fprintf(stderr, "usage: cay-egress UID LEVEL, with its socket on fd 3\n");
+        (void)fprintf(stderr, "usage: cay-egress UID LEVEL FORMAT, with its socket on fd 3\n");
         return 2;
     }
     (void)prctl(PR_SET_NAME, "cay-egress", 0, 0, 0);
     log_set_level(level);
+    log_set_json(str_equal(argv[3], "json"));
     ignore_signals();
     set_limits();
     int code =

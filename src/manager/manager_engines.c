@@ -79,6 +79,7 @@ void manager_engine_look(struct manager *m, enum engine_kind kind, struct manage
     (void)pthread_mutex_unlock(&m->lock);
     ret->is_up = judge(ret, is_default, gone_ms, is_away, &ret->why) == 0;
     ret->is_default = is_default;
+    ret->is_silent = ret->health.silent_ms >= SILENT_MS;
 }
 
 static int check_engine(struct manager *m, bool only_default, struct cay_error *err) {

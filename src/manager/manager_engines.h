@@ -18,6 +18,7 @@ int manager_check_ready(struct manager *m, struct cay_error *err);
 struct manager_engine {
     bool is_used; /* else nothing else counts: it has no sandboxes and is not the default */
     bool is_up, is_default;
+    bool is_silent; /* it is not up since it does not answer */
     struct engine_health health;
     struct cay_error why; /* unless it is up */
 };

@@ -11,7 +11,7 @@ from daemons import free_port, serving
 from launching import until
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-LABELS = {"class", "engine", "id", "le", "method", "name", "outcome", "place", "process", "reason",
+LABELS = {"class", "engine", "id", "kind", "le", "method", "name", "outcome", "place", "process", "reason",
           "route", "socket", "state", "status", "version"}
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)')
 

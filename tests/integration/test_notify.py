@@ -1,0 +1,120 @@
+"""What systemd is told (sd_notify), the line at start, and the log in JSON."""
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import time
+
+import pytest
+import support
+from daemons import serving
+from launching import until
+
+
+@pytest.fixture(autouse=True)
+def needs(clean_host):
+    support.need_cay()
+
+
+class Systemd:
+    """The receiving end of NOTIFY_SOCKET."""
+
+    def __init__(self, folder):
+        self.path = str(folder / "notify")
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.bind(self.path)
+        os.chmod(self.path, 0o777)
+        self.lines = []
+
+    def read(self):
+        while select.select([self.sock], [], [], 0)[0]:
+            self.lines += self.sock.recv(4096).decode().split("\n")
+        return self.lines
+
+    def has(self, line):
+        return until(lambda: line in self.read(), 60)
+
+    def forget(self):
+        self.read()
+        self.lines = []
+
+
+@contextlib.contextmanager
+def served(folder, *options, **more):
+    systemd = Systemd(folder)
+    with serving(folder, *options, env={"NOTIFY_SOCKET": systemd.path, **more}) as daemon:
+        yield daemon, systemd
+
+
+def test_states(folder):
+    with served(folder) as (daemon, systemd):
+        assert systemd.has("READY=1") and systemd.has("STATUS=Serving")
+        assert systemd.has("WATCHDOG=1")
+        systemd.forget()
+        daemon.process.send_signal(signal.SIGHUP)
+        assert systemd.has("RELOADING=1") and systemd.has("READY=1")
+        assert any(re.fullmatch(r"MONOTONIC_USEC=\d+", line) for line in systemd.read())
+        assert systemd.read().index("RELOADING=1") < systemd.read().index("READY=1")
+        systemd.forget()
+        daemon.stop()
+        assert "STOPPING=1" in systemd.read()
+        daemon.start()
+
+
+def is_silent(systemd, seconds=6):
+    """No sign of life comes for so long: three of its rounds."""
+    systemd.forget()
+    time.sleep(seconds)
+    return "WATCHDOG=1" not in systemd.read()
+
+
+@pytest.mark.parametrize("name", ["cay-launcher", "cayd-front"])
+def test_the_watchdog_gets_nothing_from_who_hangs(folder, name):
+    with served(folder) as (daemon, systemd):
+        assert systemd.has("WATCHDOG=1")
+        pid = daemon.child(name)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            assert until(lambda: is_silent(systemd), 90)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert systemd.has("WATCHDOG=1")
+
+
+def test_the_line_at_start(folder):
+    with serving(folder) as daemon:
+        boxes = [daemon.create()["id"] for _ in range(3)]
+        daemon.ask("POST", f"/api/cay/sandbox/{boxes[0]}/stop?force=true")
+        daemon.stop()
+        daemon.start()
+        first, second = (line for line in daemon.log.read_text().splitlines()
+                         if " event=serving " in line)
+        for part in ("version=", f"socket={daemon.socket}", "listen=none", "engine=native", "config="):
+            assert part in first, first
+        assert 'adopted="0 of 0 in ' in first
+        assert 'adopted="2 of 2 in ' in second
+
+
+def test_the_log_in_json(folder):
+    with serving(folder, "--log-level", "debug", "--log-format", "json") as daemon:
+        daemon.get("/api/cay/sandbox/" + "q%22%5C%C3%A4" * 20)
+        daemon.get("/api/cay/sandbox/" + "x" * 3000)
+        daemon.create(name="lab")
+        assert until(lambda: "/api/cay/sandbox/{who}" in daemon.log.read_text())
+        lines = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+        for line in lines:
+            assert {"time", "level", "event"} <= set(line), line
+            assert all(isinstance(value, str) for value in line.values())
+        assert any(line.get("sandbox", "").startswith('q"\\ä') for line in lines)
+        assert any(line["event"] == "serving" for line in lines)
+
+
+def test_an_unknown_format(folder):
+    with serving(folder) as daemon:
+        process = daemon.spawn("--log-format", "xml", stderr=-1)
+        assert "use text or json" in process.communicate(timeout=60)[1].decode()
+        assert process.returncode == 2
