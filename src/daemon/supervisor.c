@@ -285,10 +285,10 @@ static void let_front_go(struct supervisor *s) {
 
 static void front_ended(struct supervisor *s, int status) {
     struct cay_error err;
-    if (!s->is_stopping && !(s->is_replacing && status == 0))
+    if (!s->is_stopping && !(s->is_replacing && status == 0)) {
         notify_send("STATUS=Starting the front again");
-    if (!s->is_stopping)
         log_event(LOG_LEVEL_WARN, "the front has ended", "status", "%#x", (unsigned)status);
+    }
     if (!s->is_replacing)
         grow_pause(s, &s->front);
     let_front_go(s);
