@@ -175,21 +175,22 @@ static int take_answer(const struct prepared_answer *a, struct fds *fds, struct 
         error_sanitize(why);
         return -(int)why->code;
     }
-    size_t python = a->python == PREPARED_FROZEN || a->python == PREPARED_WAITING;
-    size_t counter = a->has_counter != 0;
+    size_t connection = a->has_connection != 0, counter = a->has_counter != 0;
+    size_t frozen = a->python == PREPARED_FROZEN;
+    bool waits = a->python == PREPARED_WAITING;
     if (a->event != PREPARED_STARTED || memchr(a->id, '\0', sizeof a->id) == NULL ||
-        fds->count != python + counter)
+        fds->count != connection + frozen + counter || (waits && connection == 0))
         return refuse(why, "the daemon's answer makes no sense");
     memcpy(p->id, a->id, sizeof p->id);
-    p->waits = a->python == PREPARED_WAITING;
-    if (p->waits) {
+    p->waits = waits;
+    if (connection > 0) {
         fd_close(&p->connection);
         p->connection = TAKE_FD(fds->fd[0]);
-    } else if (python > 0) {
-        p->frozen = TAKE_FD(fds->fd[0]);
     }
+    if (frozen > 0)
+        p->frozen = TAKE_FD(fds->fd[connection]);
     if (counter > 0)
-        take_counter(TAKE_FD(fds->fd[python]), p);
+        take_counter(TAKE_FD(fds->fd[connection + frozen]), p);
     return 0;
 }
 

@@ -46,18 +46,19 @@ struct prepared_request {
 
 enum prepared_event { PREPARED_STARTED = 1, PREPARED_REFUSED = 2, PREPARED_ENDED = 3 };
 
-/* PYTHON: what the client gets, as a descriptor. */
+/* PYTHON: what the client gets. */
 enum prepared_python {
     PREPARED_NOTHING, /* as for a command */
-    PREPARED_FROZEN,  /* an interpreter to be woken */
-    PREPARED_WAITING, /* a connection, in place of the client's own, where one waits */
+    PREPARED_FROZEN,  /* an interpreter to be woken, as a descriptor */
+    PREPARED_WAITING, /* one waits at the connection */
 };
 
-enum { PREPARED_FDS_MAX = 2 }; /* beside STARTED: of python, then the counter */
+enum { PREPARED_FDS_MAX = 3 }; /* beside STARTED: connection, frozen interpreter, counter */
 
 struct prepared_answer {
     uint32_t event;
-    uint32_t python;      /* STARTED */
+    uint32_t python;         /* STARTED */
+    uint32_t has_connection; /* STARTED: a connection, in place of the client's own */
     uint32_t has_counter; /* STARTED: a file with a line "oom_kill N", kills for want of memory */
     uint32_t oom_killed;  /* ENDED */
     char id[ID_SIZE];     /* STARTED */

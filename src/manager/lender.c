@@ -20,12 +20,12 @@
 #include "base/str.h"
 #include "engine/engine.h"
 #include "manager/interpreters.h"
+#include "manager/lender_stock.h"
 #include "version.h"
 
 enum {
     BACKLOG = 512,
     GUESTS_MAX = 512,
-    READY = 4,
     REQUEST_MS = 5000, /* for a client to say what it wants */
 };
 
@@ -39,8 +39,8 @@ struct guest {
     bool has_left;         /* the client, which is not listened to any more */
     atomic_bool has_ended; /* the sandbox */
     uint64_t tag;
-    struct prepared_answer started; /* what is said once it runs; */
-    int python;                     /* with this descriptor; -1: none, or it was sent */
+    struct prepared_answer started; /* what is said once it runs, with these; -1: none, or sent */
+    int connection, frozen;
 };
 
 struct lender {
@@ -52,6 +52,7 @@ struct lender {
     atomic_bool is_closing, is_cut; /* the second: what still runs is ended */
     struct guest *guests[GUESTS_MAX];
     size_t count;
+    struct stock stock;
     atomic_ullong commands, programs, refused;
     atomic_size_t running;
 };
@@ -69,16 +70,19 @@ static void tell(int fd, const struct prepared_answer *a, const int *fds, size_t
 
 static void tell_started(void *user, const char *id, int counter) {
     struct guest *g = user;
+    const int all[PREPARED_FDS_MAX] = {g->connection, g->frozen, counter};
     int fds[PREPARED_FDS_MAX];
     size_t count = 0;
+    for (size_t i = 0; i < PREPARED_FDS_MAX; i++)
+        if (all[i] >= 0)
+            fds[count++] = all[i];
     memcpy(g->started.id, id, sizeof g->started.id);
-    if (g->python >= 0)
-        fds[count++] = g->python;
+    g->started.has_connection = g->connection >= 0;
     g->started.has_counter = counter >= 0;
-    if (counter >= 0)
-        fds[count++] = counter;
     tell(g->fd, &g->started, fds, count);
-    fd_close(&g->python); /* the client's now: a sandbox ends when its last connection does */
+    /* The client's now: a sandbox ends when its last connection does. */
+    fd_close(&g->connection);
+    fd_close(&g->frozen);
 }
 
 static void tell_ended(void *user, bool oom_killed, const struct cay_error *err) {
@@ -117,17 +121,17 @@ static int check(const struct lender *l, const struct prepared_request *req, ssi
     return atomic_load(&l->is_closing) ? refuse(err, "the daemon is stopping") : 0;
 }
 
+/* One of the stock, or one that is started for it. */
 static int lend(struct guest *g, const struct prepared_request *req, int connection,
                 struct cay_error *err) {
-    struct engine *e = g->lender->options.engine;
-    struct sandbox_spec spec = req->spec; /* the launcher checks it */
-    spec.mounts = NULL;
-    spec.mount_count = 0;
-    spec.id[0] = spec.owner[0] = '\0';
-    spec.has_list = spec.has_bridge = false;
-    const struct engine_once once = {
-        .spec = &spec, .ready = READY, .wants_counter = true, .fingerprint = req->fingerprint};
-    return e->ops->once(e, &once, connection, &g->tag, err);
+    struct lender *l = g->lender;
+    struct stock_item item;
+    if (!stock_take(&l->stock, &req->spec, req->fingerprint, &item))
+        return stock_start(l->options.engine, &req->spec, req->fingerprint, connection, &g->tag,
+                           err);
+    g->connection = item.fd;
+    g->tag = item.tag;
+    return 0;
 }
 
 static void watch(struct guest *g) {
@@ -149,10 +153,12 @@ static int lend_python(struct guest *g, const struct prepared_request *req, int 
     int r = interpreters_lend(g->lender->options.interpreters, &wish, &loan, err);
     if (r < 0)
         return r;
-    g->python = loan.fd;
     g->started.python = loan.waits ? PREPARED_WAITING : PREPARED_FROZEN;
-    if (!loan.waits)
+    if (!loan.waits) {
+        g->frozen = loan.fd;
         return lend(g, req, connection, err);
+    }
+    g->connection = loan.fd;
     g->tag = loan.tag;
     return 0;
 }
@@ -202,7 +208,8 @@ static void free_guest(struct lender *l, struct guest *g) {
         (void)e->ops->once_end(e, g->tag, NULL, &ignored); /* nothing is heard of it afterwards */
         atomic_fetch_sub(&l->running, 1);
     }
-    fd_close(&g->python);
+    fd_close(&g->connection);
+    fd_close(&g->frozen);
     fd_close(&g->fd);
     free(g);
 }
@@ -237,7 +244,7 @@ static void take_clients(struct lender *l) {
         struct guest *g = is_allowed(l, fd) ? calloc(1, sizeof *g) : NULL;
         if (g == NULL)
             continue;
-        *g = (struct guest){.lender = l, .fd = TAKE_FD(fd), .python = -1};
+        *g = (struct guest){.lender = l, .fd = TAKE_FD(fd), .connection = -1, .frozen = -1};
         g->until = clock_deadline(REQUEST_MS);
         l->guests[l->count++] = g;
         tend_guest(g, POLLIN); /* mostly it is there already */
@@ -258,7 +265,7 @@ static void remove_ended(struct lender *l) {
 /* ---- the thread ---- */
 
 static int wait_for_news(const struct lender *l, struct pollfd *p) {
-    int64_t until = 0;
+    int64_t until = atomic_load(&l->is_closing) ? 0 : stock_due(&l->stock);
     bool has_room = l->count < GUESTS_MAX && !atomic_load(&l->is_closing);
     p[0] = (struct pollfd){.fd = l->wake[0], .events = POLLIN};
     p[1] = (struct pollfd){.fd = has_room ? l->listener : -1, .events = POLLIN};
@@ -285,7 +292,10 @@ static void *serve(void *arg) {
         if (p[1].revents != 0)
             take_clients(l);
         remove_ended(l);
+        if (!atomic_load(&l->is_closing))
+            stock_fill(&l->stock);
     }
+    stock_empty(&l->stock);
     while (l->count > 0)
         free_guest(l, l->guests[--l->count]);
     return NULL;
@@ -319,6 +329,7 @@ int lender_open(const struct lender_options *options, struct lender **ret, struc
     if (l == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     l->options = *options;
+    l->stock.engine = options->engine;
     l->wake[0] = l->wake[1] = -1;
     l->listener = open_listener(err);
     int r = MIN(l->listener, 0);
