@@ -73,6 +73,11 @@ int call_socket(const struct call *c) {
     return -1;
 }
 
+void call_load(const struct call *c, struct call_load *ret) {
+    (void)c;
+    *ret = (struct call_load){.requests = 1};
+}
+
 bool call_identify(const struct call *c, const char *text, struct key *ret) {
     (void)c;
     *ret = (struct key){.name = "admin", .scopes = SCOPE_ADMIN};
