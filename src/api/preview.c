@@ -302,7 +302,7 @@ static int keep_token(struct call *c, struct cay_error *err) {
     char cookie[512];
     size_t len = 0;
     const char *token = preview_query(c->uri, &len);
-    if (token == NULL || !preview_token_fits(c->manager, c->who, token, len))
+    if (token == NULL || !preview_token_fits(c->manager, c->who, PREVIEW_PORTS, token, len))
         return 0;
     (void)snprintf(cookie, sizeof cookie, "%s%s=%.*s; Path=/; HttpOnly; SameSite=Lax%s",
                    PREVIEW_COOKIE, c->who, (int)len, token, c->is_tls ? "; Secure" : "");

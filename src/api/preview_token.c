@@ -30,10 +30,10 @@ static int sign(struct manager *m, const char *id, const char *kind, const char 
     return r;
 }
 
-int preview_token(struct manager *m, const char *id, char out[static HASH_TEXT_SIZE],
-                  struct cay_error *err) {
+int preview_token(struct manager *m, const char *id, enum preview_opens what,
+                  char out[static HASH_TEXT_SIZE], struct cay_error *err) {
     unsigned char mac[HASH_SIZE];
-    int r = sign(m, id, "preview", "preview", mac, err);
+    int r = sign(m, id, "preview", what == PREVIEW_TOOLBOX ? "toolbox" : "preview", mac, err);
     if (r == 0)
         hash_text(mac, out);
     return r;
@@ -47,9 +47,11 @@ static bool is_same(const char *a, size_t a_len, const char *b, size_t b_len) {
     return hash_equal(one, other);
 }
 
-bool preview_token_fits(struct manager *m, const char *id, const char *token, size_t len) {
+bool preview_token_fits(struct manager *m, const char *id, enum preview_opens what,
+                        const char *token, size_t len) {
     char right[HASH_TEXT_SIZE];
-    return preview_token(m, id, right, NULL) == 0 && is_same(right, strlen(right), token, len);
+    return preview_token(m, id, what, right, NULL) == 0 &&
+           is_same(right, strlen(right), token, len);
 }
 
 /* ---- signed ones ---- */

@@ -1,6 +1,7 @@
-/* What opens a preview: a token of the sandbox for all its ports, which lasts as long as it does,
- * or a signed one for one port and a time, which also ends when the sandbox's signing key is
- * rotated. Both outlive the daemon's process. */
+/* What opens a preview: a token of the sandbox for all its ports, which lasts as long as it does;
+ * another one for its toolbox, since who may look at a page may not run commands; or a signed one
+ * for one port and a time, which also ends when the sandbox's signing key is rotated. All outlive
+ * the daemon's process. */
 #pragma once
 
 #include "api/preview_place.h"
@@ -11,10 +12,13 @@ struct manager;
 
 enum { PREVIEW_EXPIRES_MAX_S = 24 * 60 * 60, PREVIEW_EXPIRES_S = 60 };
 
-int preview_token(struct manager *m, const char *id, char out[static HASH_TEXT_SIZE],
-                  struct cay_error *err);
+enum preview_opens { PREVIEW_PORTS, PREVIEW_TOOLBOX };
+
+int preview_token(struct manager *m, const char *id, enum preview_opens what,
+                  char out[static HASH_TEXT_SIZE], struct cay_error *err);
 /* True if it is that, of len bytes. */
-bool preview_token_fits(struct manager *m, const char *id, const char *token, size_t len);
+bool preview_token_fits(struct manager *m, const char *id, enum preview_opens what,
+                        const char *token, size_t len);
 
 int preview_sign(struct manager *m, const char *id, uint16_t port, int64_t expires_s,
                  char out[static PREVIEW_SIGNED_SIZE], struct cay_error *err);

@@ -68,7 +68,9 @@ static bool is_admitted(const struct call *c, const struct sandbox_record *r) {
     if (p->is_one && r->is_public && !is_private_port(p->port))
         return true;
     const char *token = shown_token(c, r->id, &len);
-    return token != NULL && preview_token_fits(c->manager, r->id, token, len);
+    enum preview_opens what =
+        p->is_one && p->port != PORT_TOOLBOX ? PREVIEW_PORTS : PREVIEW_TOOLBOX;
+    return token != NULL && preview_token_fits(c->manager, r->id, what, token, len);
 }
 
 bool preview_admit(struct call *c) {
@@ -113,7 +115,8 @@ static int get_url(struct call *c, struct cay_error *err) {
     uint16_t port = 0;
     int r = read_port(c->args.v[1], &port, err);
     if (r == 0)
-        r = preview_token(c->manager, c->who, token, err);
+        r = preview_token(c->manager, c->who,
+                          port == PORT_TOOLBOX ? PREVIEW_TOOLBOX : PREVIEW_PORTS, token, err);
     if (r < 0)
         return r;
     struct jsonw w = JSONW_INIT(&c->answer.body);

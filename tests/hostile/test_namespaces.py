@@ -201,6 +201,15 @@ def test_a5_each_sandbox_has_an_identity_of_its_own():
         assert one["set"] == one["domain"] == "EPERM"
 
 
+def test_a5_neighbours_do_not_show():
+    """Their disks, journals, locks and interrupts are the host's business."""
+    seen = probe("""
+        report["files"] = [read("/proc/" + name) for name in ("locks", "partitions", "softirqs")]
+        report["fs"] = os.listdir("/proc/fs")
+        """)
+    assert seen == {"files": ["", "", ""], "fs": []}
+
+
 def test_a6_the_cgroup_path_does_not_show():
     """Every hierarchy shows "/", and the cgroup file system is nowhere."""
     seen = probe("""

@@ -23,7 +23,7 @@ NEWER = {
     "uretprobe": (6, 11), "uprobe": (6, 18), "pidfd_send_signal": (5, 1), "pidfd_open": (5, 3),
     "close_range": (5, 9), "openat2": (5, 6), "faccessat2": (5, 8), "epoll_pwait2": (5, 11),
     "landlock_create_ruleset": (5, 13), "landlock_add_rule": (5, 13),
-    "landlock_restrict_self": (5, 13), "futex_waitv": (5, 16), "cachestat": (6, 5),
+    "landlock_restrict_self": (5, 13), "futex_waitv": (5, 16),
     "fchmodat2": (6, 6), "map_shadow_stack": (6, 6), "futex_wake": (6, 7), "futex_wait": (6, 7),
     "futex_requeue": (6, 7), "mseal": (6, 10), "setxattrat": (6, 13), "getxattrat": (6, 13),
     "listxattrat": (6, 13), "removexattrat": (6, 13), "file_getattr": (6, 17),
@@ -34,7 +34,6 @@ NEWER = {
 MAY_LACK = {
     "futex": "an operation that it does not know, as the probe's, is ENOSYS",
     "map_shadow_stack": "needs CONFIG_X86_USER_SHADOW_STACK",
-    "cachestat": "needs CONFIG_CACHESTAT_SYSCALL",
     "landlock_create_ruleset": "needs CONFIG_SECURITY_LANDLOCK",
     "landlock_add_rule": "needs CONFIG_SECURITY_LANDLOCK",
     "landlock_restrict_self": "needs CONFIG_SECURITY_LANDLOCK",

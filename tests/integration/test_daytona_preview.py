@@ -362,6 +362,18 @@ def test_port_2280_is_the_toolbox(daemon):
     assert ask(daemon, "/api/sandbox", X_Daytona_Preview_Token=given["token"])[0] == 401
 
 
+def test_a_token_of_a_port_does_not_open_the_toolbox(daemon):
+    """Who gets the address of a page may look at it, and run nothing."""
+    page, tools = link(daemon)["token"], link(daemon, 2280)["token"]
+    assert page != tools
+    for path in (f"/toolbox/{daemon.box}/port", f"/preview/{daemon.box}/2280/port"):
+        assert ask(daemon, path, X_Daytona_Preview_Token=page)[0] == 401
+        assert ask(daemon, f"{path}?DAYTONA_SANDBOX_AUTH_KEY={page}")[0] == 401
+        assert ask(daemon, path, X_Daytona_Preview_Token=tools)[0] == 200
+    assert ask(daemon, f"/preview/{daemon.box}/8080/status/200", X_Daytona_Preview_Token=page)[0] == 200
+    assert ask(daemon, f"/preview/{daemon.box}/8080/status/200", X_Daytona_Preview_Token=tools)[0] == 401
+
+
 def test_a_token_opens_its_own_sandbox_only(daemon):
     other = daemon.ann.create(name="other")["id"]
     token = link(daemon)["token"]

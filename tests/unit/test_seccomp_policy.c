@@ -44,7 +44,8 @@ static const char must_deny[] =
     "fanotify_mark uselib ustat sysfs lookup_dcookie nfsservctl _sysctl modify_ldt "
     "migrate_pages move_pages vhangup listmount statmount listns lsm_set_self_attr "
     "memfd_secret file_setattr sethostname setdomainname mbind set_mempolicy "
-    "set_mempolicy_home_node remap_file_pages vmsplice";
+    "set_mempolicy_home_node remap_file_pages vmsplice mincore cachestat io_setup io_submit "
+    "io_getevents io_pgetevents io_cancel io_destroy";
 
 /* Ordinary programs break without these. */
 static const char must_allow[] =
@@ -68,10 +69,10 @@ static const char must_allow[] =
     "setuid setgid setresuid setresgid setgroups getgroups capget capset set_tid_address "
     "set_robust_list get_robust_list clock_gettime clock_nanosleep nanosleep gettimeofday "
     "timer_create setitimer alarm pause uname sysinfo times getrusage shmget shmat shmctl "
-    "shmdt semget semop semctl msgget mq_open io_setup io_submit io_getevents io_destroy "
-    "mlock mlockall mincore pkey_alloc pkey_mprotect preadv2 pwritev2 pread64 pwrite64 "
+    "shmdt semget semop semctl msgget mq_open "
+    "mlock mlockall pkey_alloc pkey_mprotect preadv2 pwritev2 pread64 pwrite64 "
     "statfs fstatfs sync syncfs sync_file_range fadvise64 readahead getcpu getpriority "
-    "setpriority ioprio_set personality mseal cachestat map_shadow_stack restart_syscall";
+    "setpriority ioprio_set personality mseal map_shadow_stack restart_syscall";
 
 /* Checks each of the space-separated names with each combination of options. */
 static void check_names(const char *names, bool allowed) {

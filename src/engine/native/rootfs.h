@@ -13,7 +13,7 @@ struct cay_error;
 struct host_image;
 struct image;
 
-enum { ROOTFS_TREES_MAX = 8, ROOTFS_MASKS_MAX = 32 };
+enum { ROOTFS_TREES_MAX = 8, ROOTFS_MASKS_MAX = 40 };
 
 /* The parts of an image, for one sandbox: clones of its root and of the host folders that belong to
  * it, id-mapped where the file systems can. */

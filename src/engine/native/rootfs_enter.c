@@ -21,14 +21,17 @@
 #include "engine/native/syscalls.h"
 #include "image/host.h"
 
-/* Files that only their owner, the host's root, may read are left as they are: nobody inside is
- * that. */
+/* What tells of the host or of other sandboxes; fs, locks and partitions show the disks, journals
+ * and id ranges of the neighbours. Files that only their owner, the host's root, may read are left
+ * as they are: nobody inside is that. */
 static const char *const masked[] = {
-    "acpi",          "asound",     "bootconfig", "cmdline",      "config.gz",   "diskstats",
-    "dynamic_debug", "interrupts", "iomem",      "ioports",      "kallsyms",    "kcore",
-    "keys",          "key-users",  "kmsg",       "kpagecgroup",  "kpagecount",  "kpageflags",
-    "latency_stats", "mdstat",     "modules",    "pagetypeinfo", "pressure",    "sched_debug",
-    "scsi",          "slabinfo",   "swaps",      "timer_list",   "timer_stats", "vmallocinfo",
+    "acpi",      "asound",        "bootconfig",  "cmdline",      "config.gz",
+    "diskstats", "dynamic_debug", "fs",          "interrupts",   "iomem",
+    "ioports",   "kallsyms",      "kcore",       "key-users",    "keys",
+    "kmsg",      "kpagecgroup",   "kpagecount",  "kpageflags",   "latency_stats",
+    "locks",     "mdstat",        "modules",     "pagetypeinfo", "partitions",
+    "pressure",  "sched_debug",   "scsi",        "slabinfo",     "softirqs",
+    "swaps",     "timer_list",    "timer_stats", "vmallocinfo",
 };
 /* Where the box is until it is covered; seen from the root. */
 #define BOX_PLACE "dev/shm"

@@ -32,7 +32,7 @@ static const struct seccomp_call seccomp_calls[] = {
     CALL(18, pwrite64, ALLOW), CALL(19, readv, ALLOW), CALL(20, writev, ALLOW),
     CALL(21, access, ALLOW), CALL(22, pipe, ALLOW), CALL(23, select, ALLOW),
     CALL(24, sched_yield, ALLOW), CALL(25, mremap, ALLOW), CALL(26, msync, ALLOW),
-    CALL(27, mincore, ALLOW), CALL(28, madvise, ALLOW), CALL(29, shmget, ALLOW),
+    CALL(27, mincore, ABSENT), CALL(28, madvise, ALLOW), CALL(29, shmget, ALLOW),
     CALL(30, shmat, ALLOW), CALL(31, shmctl, ALLOW), CALL(32, dup, ALLOW), CALL(33, dup2, ALLOW),
     CALL(34, pause, ALLOW), CALL(35, nanosleep, ALLOW), CALL(36, getitimer, ALLOW),
     CALL(37, alarm, ALLOW), CALL(38, setitimer, ALLOW), CALL(39, getpid, ALLOW),
@@ -99,8 +99,8 @@ static const struct seccomp_call seccomp_calls[] = {
     CALL(200, tkill, ALLOW), CALL(201, time, ALLOW), CALL(202, futex, ALLOW),
     CALL(203, sched_setaffinity, ALLOW), CALL(204, sched_getaffinity, ALLOW),
     /* Thread areas are for 32-bit code. */
-    CALL(205, set_thread_area, ABSENT), CALL(206, io_setup, ALLOW), CALL(207, io_destroy, ALLOW),
-    CALL(208, io_getevents, ALLOW), CALL(209, io_submit, ALLOW), CALL(210, io_cancel, ALLOW),
+    CALL(205, set_thread_area, ABSENT), CALL(206, io_setup, ABSENT), CALL(207, io_destroy, ABSENT),
+    CALL(208, io_getevents, ABSENT), CALL(209, io_submit, ABSENT), CALL(210, io_cancel, ABSENT),
     CALL(211, get_thread_area, ABSENT), CALL(212, lookup_dcookie, ABSENT),
     CALL(213, epoll_create, ALLOW), CALL(214, epoll_ctl_old, ABSENT),
     CALL(215, epoll_wait_old, ABSENT),
@@ -156,7 +156,7 @@ static const struct seccomp_call seccomp_calls[] = {
     CALL(324, membarrier, ALLOW), CALL(325, mlock2, ALLOW), CALL(326, copy_file_range, ALLOW),
     CALL(327, preadv2, ALLOW), CALL(328, pwritev2, ALLOW), CALL(329, pkey_mprotect, ALLOW),
     CALL(330, pkey_alloc, ALLOW), CALL(331, pkey_free, ALLOW), CALL(332, statx, ALLOW),
-    CALL(333, io_pgetevents, ALLOW), CALL(334, rseq, ALLOW),
+    CALL(333, io_pgetevents, ABSENT), CALL(334, rseq, ALLOW),
     /* Newer kernels let these pass whatever a filter says; they fail outside of a probe. */
     CALL(335, uretprobe, ALLOW), CALL(336, uprobe, ALLOW), CALL(424, pidfd_send_signal, ALLOW),
     /* Large, and its operations bypass this filter. */
@@ -177,7 +177,7 @@ static const struct seccomp_call seccomp_calls[] = {
     /* Memory that the host cannot swap. */
     CALL(447, memfd_secret, ABSENT), CALL(448, process_mrelease, ABSENT),
     CALL(449, futex_waitv, ALLOW), CALL(450, set_mempolicy_home_node, ABSENT),
-    CALL(451, cachestat, ALLOW), CALL(452, fchmodat2, MODE_THIRD),
+    CALL(451, cachestat, ABSENT), CALL(452, fchmodat2, MODE_THIRD),
     CALL(453, map_shadow_stack, ALLOW), CALL(454, futex_wake, ALLOW), CALL(455, futex_wait, ALLOW),
     CALL(456, futex_requeue, ALLOW),
     /* Host paths in the mount table. */
