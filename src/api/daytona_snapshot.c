@@ -295,28 +295,15 @@ static int remove_it(struct call *c, struct cay_error *err) {
     return c->images->unname(c->images->user, c->who, err);
 }
 
-static int check_can_stand(const struct sandbox_record *r, struct cay_error *err) {
-    if (r->state == SANDBOX_STARTED || r->state == SANDBOX_STOPPED || r->state == SANDBOX_PAUSED)
-        return 0;
-    error_set(err, CAY_CONFLICT, "sandbox '%s' is %s", r->name, sandbox_state_name(r->state));
-    return error_remedy(err, "wait until it is started, paused or stopped");
-}
-
 /* While it stands still. */
 static int keep(struct call *c, const char *name, struct cay_error *err) {
-    struct sandbox_record r = {0};
     struct cay_error later;
-    int code = manager_get(c->manager, c->who, &r, err);
-    if (code == 0)
-        code = check_can_stand(&r, err);
-    bool runs = r.state == SANDBOX_STARTED;
-    sandbox_record_free(&r);
-    if (code == 0 && runs)
-        code = manager_pause(c->manager, c->who, err);
+    bool held;
+    int code = manager_hold(c->manager, c->who, &held, err);
     if (code < 0)
         return code;
     code = c->images->keep(c->images->user, c->who, name, err);
-    int back = runs ? manager_resume(c->manager, c->who, &later) : 0;
+    int back = held ? manager_release(c->manager, c->who, &later) : 0;
     if (code == 0 && back < 0)
         *err = later;
     return code < 0 ? code : back;

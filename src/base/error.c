@@ -136,6 +136,43 @@ int error_sys(struct cay_error *err, int sys, const char *fmt, ...) {
     return r;
 }
 
+/* What is wrong with the state folder, by errno; 0 is everything else. */
+static const struct storage {
+    int sys;
+    enum cay_code code;
+    const char *remedy;
+} storage_table[] = {
+#define FULL "free space on the disk of the state folder, or raise its quota; nothing was changed"
+    {ENOSPC, CAY_RESOURCE_EXHAUSTED, FULL},
+    {EDQUOT, CAY_RESOURCE_EXHAUSTED, FULL},
+    {EFBIG, CAY_RESOURCE_EXHAUSTED, FULL},
+#undef FULL
+    {ENOMEM, CAY_RESOURCE_EXHAUSTED, "free memory, or add some"},
+    {EMFILE, CAY_RESOURCE_EXHAUSTED, "raise the daemon's limit of open files (ulimit -n)"},
+    {ENFILE, CAY_RESOURCE_EXHAUSTED, "raise the host's limit of open files (fs.file-max)"},
+    {EROFS, CAY_UNAVAILABLE,
+     "the file system of the state folder is read-only: mount it writable; 'dmesg' says whether "
+     "the kernel made it so after an error"},
+    {EACCES, CAY_INTERNAL, "give the daemon's user the right to write to the state folder"},
+    {EPERM, CAY_INTERNAL, "give the daemon's user the right to write to the state folder"},
+    {EIO, CAY_INTERNAL, "the disk of the state folder has errors: look at 'dmesg', and replace it"},
+    {EUCLEAN, CAY_INTERNAL, "the file system of the state folder is damaged: check it with fsck"},
+    {EBUSY, CAY_UNAVAILABLE, "try again; another process uses it"},
+    {0, CAY_INTERNAL, "the state folder must be writable and whole: 'cay doctor' looks at it"},
+};
+
+int error_storage(struct cay_error *err, int sys, const char *fmt, ...) {
+    const struct storage *row = storage_table;
+    while (row->sys != 0 && row->sys != sys)
+        row++;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)fill(err, row->code, sys, fmt, ap);
+    va_end(ap);
+    (void)error_remedy(err, "%s", row->remedy);
+    return -(int)row->code;
+}
+
 int error_prefix(struct cay_error *err, const char *fmt, ...) {
     if (err == NULL)
         return -CAY_INTERNAL;

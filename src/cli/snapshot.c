@@ -117,7 +117,8 @@ static int run_create(const struct opt_command *cmd, void *values, int argc, cha
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(values);
     if (sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
-    if (v.daemon.address.tcp || is_container(&v, argv[0]))
+    bool is_named = v.daemon.state_dir[0] == '\0'; /* its files may be anywhere */
+    if (is_named || is_container(&v, argv[0]))
         return snapshot_there(&v, argv[0], argv[1]);
     return snapshot(&v, argv[0], argv[1], &code) < 0 ? sandbox_fail(&v) : code;
 }

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <spawn.h>
 #include <stdint.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -11,8 +12,9 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "image/answer.h"
+#include "image/store.h"
 
-enum { ANSWER_MAX = 8192 };
+enum { ANSWER_MAX = 8192, SWEEP_WAIT_MS = 5000 };
 
 static int spawn(const char *program, const char *const *argv, const struct imager_streams *s,
                  pid_t *ret, struct cay_error *err) {
@@ -36,6 +38,19 @@ int imager_spawn(const char *const *argv, const struct imager_streams *streams, 
     char program[PATH_MAX];
     int r = program_find(argv[0], program, sizeof program, err);
     return r < 0 ? r : spawn(program, argv, streams, ret, err);
+}
+
+void imager_sweep(const char *state_dir) {
+    if (fork() != 0)
+        return; /* without it, the next prune removes the same */
+    (void)close_range(STDERR_FILENO + 1, UINT_MAX, 0); /* the daemon's lock is not its business */
+    image_store_sweep(state_dir, SWEEP_WAIT_MS);
+    _exit(0);
+}
+
+void imager_sweep_after(int status, const char *state_dir) {
+    if (WIFSIGNALED(status))
+        imager_sweep(state_dir);
 }
 
 void imager_answer(int answer, struct cay_error *err) {

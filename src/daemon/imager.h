@@ -16,5 +16,10 @@ struct imager_streams {
 int imager_spawn(const char *const *argv, const struct imager_streams *streams, pid_t *ret,
                  struct cay_error *err);
 
+/* Starts a process that removes what a cay-image that was killed left in the store. */
+void imager_sweep(const char *state_dir);
+/* The same if this is the wait status of one that was killed. */
+void imager_sweep_after(int status, const char *state_dir);
+
 /* Answers in its place, in the same form: what kept it from starting, or CAY_OK as "ok". */
 void imager_answer(int answer, struct cay_error *err);

@@ -23,6 +23,7 @@
 #include "daemon/egress.h"
 #include "daemon/figures.h"
 #include "daemon/front.h"
+#include "daemon/imager.h"
 #include "daemon/notify.h"
 #include "daemon/places.h"
 #include "daemon/pulls.h"
@@ -331,7 +332,9 @@ static void reap(struct supervisor *s) {
             s->egress = 0;
         else if (retired_ended(s->retired, pid))
             continue;
-        else if (!pulls_ended(&s->pulls, pid))
+        else if (pulls_ended(&s->pulls, pid))
+            imager_sweep_after(status, s->settings->state_dir);
+        else
             (void)archive_jobs_ended(&s->archives, pid);
     }
 }
@@ -552,6 +555,7 @@ static int prepare(struct supervisor *s, struct cay_error *err) {
             return s->lock;
     }
     archives_sweep(s->settings->state_dir);
+    imager_sweep(s->settings->state_dir);
     if (s->settings->in_background) {
         r = places_log_to_file(err);
         s->log_at = clock_ms();

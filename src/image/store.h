@@ -155,6 +155,10 @@ int image_store_unpin(const char *state_dir, const char *holder, struct cay_erro
 
 /* ---- prune ---- */
 
+/* Removes layers in the making that nobody makes any more, if nobody else uses the store within
+ * wait_ms. What this user may not remove is left to a prune. */
+void image_store_sweep(const char *state_dir, int64_t wait_ms);
+
 /* Whether a sandbox is on the image now, or has pinned it. */
 bool image_store_is_used(const struct image_store *store, const struct image_record *record);
 

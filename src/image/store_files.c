@@ -107,12 +107,15 @@ bool store_is_same(int folder, const char *name, int fd) {
 
 int store_fail(struct cay_error *err, int sys, const char *what, const char *name) {
     char shown[128];
-    int r = error_sys(err, sys, "image store: %s %s", what, str_escape(shown, sizeof shown, name));
+    int r =
+        error_storage(err, sys, "image store: %s %s", what, str_escape(shown, sizeof shown, name));
     const char *remedy = "if it stays so the store is damaged: remove the folder images/store in "
                          "the state folder while no sandbox runs, and pull again";
     if (sys == ENOSPC || sys == EDQUOT)
         remedy = "free some space, with 'cay image prune' for a start";
-    else if (sys == EACCES || sys == EPERM || sys == EROFS)
+    else if (sys == EROFS || sys == EIO || sys == EMFILE || sys == ENFILE || sys == ENOMEM)
+        return r; /* as with every other file of the state folder */
+    else if (sys == EACCES || sys == EPERM)
         remedy = "run as the user who owns the state folder, or name another with --state-dir";
     (void)error_remedy(err, "%s", remedy);
     return r;

@@ -321,3 +321,16 @@ int image_store_prune(struct image_store *store, bool unnamed, bool dry_run, int
     int relocked = store_lock(store->lock, F_RDLCK, true);
     return r == 0 && relocked < 0 ? store_fail(err, -relocked, "locking", "it") : r;
 }
+
+void image_store_sweep(const char *state_dir, int64_t wait_ms) {
+    struct image_store store;
+    struct prune_result swept = {0};
+    struct cay_error ignored; /* the next one tries again */
+    if (image_store_open(state_dir, false, 0, &store, &ignored) < 0)
+        return;
+    _cleanup_(closep) int work = store_folder(&store, "work");
+    struct sweep s = {.store = &store, .work = work, .result = &swept, .err = &ignored};
+    if (work >= 0 && lock_alone(&store, wait_ms, &ignored) == 0)
+        (void)path_each(work, sweep_work, &s);
+    image_store_close(&store);
+}

@@ -99,6 +99,8 @@ int archive_write(int disk, const struct keep_record *record, int out, archive_p
 /* What is wrong with the tar is not the matter of an image here. */
 static int tell(struct cay_error *err) {
     bool damaged = err->code == CAY_INVALID_ARGUMENT;
+    if (damaged)
+        err->code = CAY_INTERNAL; /* nobody who starts the sandbox has sent it */
     (void)error_prefix(err, damaged ? "the archive is damaged" : "unpacking the archive");
     return error_remedy(err, damaged ? "put it back from a backup; it stays as it is"
                                      : "the archive stays: make room, and start the sandbox again");
@@ -112,7 +114,7 @@ int archive_restore(int archive, const struct archive_note *note, int disk,
         return tell(err);
     if (strcmp(result.diff_id, note->digest) == 0)
         return 0;
-    error_set(err, CAY_INVALID_ARGUMENT,
+    error_set(err, CAY_INTERNAL,
               "the archive is damaged: its files are not those that "
               "were written");
     return error_remedy(err, "put it back from a backup; it stays as it is");

@@ -26,7 +26,7 @@ int archive_note_format(const struct archive_note *n, char out[static ARCHIVE_NO
 }
 
 static int damaged(struct cay_error *err) {
-    error_set(err, CAY_INVALID_ARGUMENT, "the archive is damaged, or not whole");
+    error_set(err, CAY_INTERNAL, "the archive is damaged, or not whole");
     return error_remedy(err, "put it back from a backup; it stays as it is");
 }
 
@@ -59,7 +59,7 @@ int archive_note_read(int archive, const char *id, struct archive_note *ret,
         return error_errno(err, "reading the archive");
     int r = n == ARCHIVE_NOTE_SIZE ? archive_note_parse(bytes, ret, err) : damaged(err);
     if (r == 0 && !str_equal(ret->record.id, id))
-        r = error_set(err, CAY_INVALID_ARGUMENT, "this is the archive of another sandbox, %s",
+        r = error_set(err, CAY_INTERNAL, "this is the archive of another sandbox, %s",
                       ret->record.id);
     if (r == 0 && lseek(archive, 0, SEEK_SET) < 0)
         r = error_errno(err, "reading the archive");

@@ -61,15 +61,21 @@ int db_fail_damaged(const char *path, const char *found, struct cay_error *err) 
                              "and serves that without changes; or restore a backup");
 }
 
-static int no_space(const char *doing, const char *text, struct cay_error *err) {
-    error_set(err, CAY_RESOURCE_EXHAUSTED, "%s: %s", doing, text);
-    (void)error_remedy(err, "free space on the disk of the state folder, or raise its quota; "
-                            "nothing was changed");
-    return -CAY_RESOURCE_EXHAUSTED;
+/* The errno of the last failure, or 0. A commit that fails leaves it with the file that it wrote
+ * to: the log. */
+static int last_errno(sqlite3 *sql) {
+    int sys = sqlite3_system_errno(sql);
+    sqlite3_file *log = NULL;
+    if (sys == 0 &&
+        sqlite3_file_control(sql, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log) == SQLITE_OK &&
+        log != NULL && log->pMethods != NULL)
+        (void)log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &sys);
+    return sys;
 }
 
-static int no_access(int sys, const char *doing, const char *text, struct cay_error *err) {
-    return sys != 0 ? error_sys(err, sys, "%s: %s", doing, text)
+static int no_access(sqlite3 *sql, const char *doing, const char *text, struct cay_error *err) {
+    int sys = last_errno(sql);
+    return sys != 0 ? error_storage(err, sys, "%s: %s", doing, text)
                     : error_set(err, CAY_INTERNAL, "%s: %s", doing, text);
 }
 
@@ -82,13 +88,10 @@ int db_fail(sqlite3 *sql, struct cay_error *err, const char *doing) {
     case SQLITE_FULL:
     case SQLITE_TOOBIG:
     case SQLITE_NOMEM:
-        return no_space(doing, text, err);
-    case SQLITE_IOERR: /* a quota, for one, is not told from other failures to write */
-        return sqlite3_extended_errcode(sql) == SQLITE_IOERR_WRITE
-                   ? no_space(doing, text, err)
-                   : no_access(sqlite3_system_errno(sql), doing, text, err);
+        return error_storage(err, ENOSPC, "%s: %s", doing, text);
+    case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
-        return no_access(sqlite3_system_errno(sql), doing, text, err);
+        return no_access(sql, doing, text, err);
     case SQLITE_CONSTRAINT:
         return error_set(err, CAY_CONFLICT, "%s: %s", doing, text);
     case SQLITE_BUSY:
@@ -96,8 +99,7 @@ int db_fail(sqlite3 *sql, struct cay_error *err, const char *doing) {
         error_set(err, CAY_UNAVAILABLE, "%s: %s", doing, text);
         return error_remedy(err, "end the other program that uses the database");
     case SQLITE_READONLY:
-        error_set(err, CAY_FORBIDDEN, "%s: %s", doing, text);
-        return error_remedy(err, "give the daemon's user the right to write to its folder");
+        return error_storage(err, EROFS, "%s: %s", doing, text);
     default:
         return error_set(err, CAY_INTERNAL, "%s: %s", doing, text);
     }

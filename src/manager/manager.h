@@ -160,6 +160,10 @@ int manager_stop_within(struct manager *m, const char *who, int64_t grace_ms,
                         struct cay_error *err);
 int manager_pause(struct manager *m, const char *who, struct cay_error *err);
 int manager_resume(struct manager *m, const char *who, struct cay_error *err);
+/* Pauses it for a snapshot if it runs (*ret_held), until manager_release. A daemon that ends in
+ * between leaves a sandbox that the next one resumes. */
+int manager_hold(struct manager *m, const char *who, bool *ret_held, struct cay_error *err);
+int manager_release(struct manager *m, const char *who, struct cay_error *err);
 /* With force it is ended whatever it does; without, -CAY_CONFLICT while operations are under way.
  * One that is being made is given up. */
 int manager_remove(struct manager *m, const char *who, bool force, struct cay_error *err);

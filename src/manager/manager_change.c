@@ -343,6 +343,72 @@ int manager_resume(struct manager *m, const char *who, struct cay_error *err) {
     return run_verb(m, who, &verb_resume, do_resume, err);
 }
 
+/* ---- standing still for a snapshot ---- */
+
+static const char held_reason[] = "a snapshot is being made of it";
+
+bool change_is_held(const struct sandbox *s) {
+    return s->record.state == SANDBOX_PAUSED && str_equal(s->record.reason, held_reason);
+}
+
+static void set_held(struct manager *m, struct sandbox *s, bool held) {
+    (void)pthread_mutex_lock(&m->lock);
+    s->held = held;
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+/* The row says for what it is paused before the work begins. */
+static int do_hold(struct manager *m, struct sandbox *s, struct cay_error *err) {
+    int r = drive_pause(m, s->record.id, err);
+    if (r < 0)
+        return r;
+    set_held(m, s, true);
+    r = turn_become_because(m, s, SANDBOX_PAUSED, held_reason, NULL, err);
+    if (r < 0) {
+        set_held(m, s, false);
+        (void)drive_resume(m, s->record.id, NULL);
+    }
+    return r;
+}
+
+static int check_can_stand(const struct sandbox *s, struct cay_error *err) {
+    const struct sandbox_record *r = &s->record;
+    if (change_is_held(s))
+        error_set(err, CAY_CONFLICT, "of sandbox '%s' a snapshot is being made", r->name);
+    else if (r->state == SANDBOX_STARTED || r->state == SANDBOX_STOPPED ||
+             r->state == SANDBOX_PAUSED)
+        return 0;
+    else
+        error_set(err, CAY_CONFLICT, "sandbox '%s' is %s", r->name, sandbox_state_name(r->state));
+    return error_remedy(err, "wait until it is started, paused or stopped");
+}
+
+int manager_hold(struct manager *m, const char *who, bool *ret_held, struct cay_error *err) {
+    struct sandbox *s;
+    int r = turn_take(m, who, &s, err);
+    if (r < 0)
+        return r;
+    r = check_can_stand(s, err);
+    *ret_held = r == 0 && s->record.state == SANDBOX_STARTED;
+    if (*ret_held)
+        r = do_hold(m, s, err);
+    turn_end(m, s);
+    return r;
+}
+
+/* If it cannot be resumed now, the clean-up does it when the engine is back. */
+int manager_release(struct manager *m, const char *who, struct cay_error *err) {
+    struct sandbox *s;
+    int r = turn_take(m, who, &s, err);
+    if (r < 0)
+        return r;
+    set_held(m, s, false);
+    if (change_is_held(s))
+        r = change_resume(m, s, err);
+    turn_end(m, s);
+    return r;
+}
+
 int manager_wake(struct manager *m, const char *who, struct cay_error *err) {
     struct sandbox_record r = {0};
     int code = manager_get(m, who, &r, err);

@@ -43,12 +43,12 @@ struct sandbox {
     size_t place;                /* in manager.boxes */
     unsigned references;         /* the table's, and one of everybody who works with it */
     unsigned operations;
-    unsigned turns; /* changes so far: what was seen before one is out of date */
-    bool changing;
-    bool gone;    /* not in the table any more */
-    bool unsaved; /* its row is of a state before */
-    bool waking;  /* it was archived, and its memory is counted again; until its turn ends */
-    bool missed;  /* the engine does not run it, and did not say why yet */
+    unsigned turns;      /* changes so far: what was seen before one is out of date */
+    bool changing, held; /* the second: it stands still for somebody who is at work */
+    bool gone;           /* not in the table any more */
+    bool unsaved;        /* its row is of a state before */
+    bool waking;         /* it was archived, and its memory is counted again; until its turn ends */
+    bool missed;         /* the engine does not run it, and did not say why yet */
     bool has_end, wants_no_backup; /* the second: the one under way is to be given up */
     struct engine_end end;
     int64_t deadline;                 /* of the change; 0: none */
@@ -223,9 +223,9 @@ bool archive_is_due(const struct manager *m, const struct sandbox *s);
 
 /* Starts it, from any state in which it does not run. */
 int change_start(struct manager *m, struct sandbox *s, struct cay_error *err);
+bool change_is_held(const struct sandbox *s); /* or was, by a daemon that has ended */
 
 /* ---- manager_reconcile.c ---- */
-
 /* Makes table and engines agree. first: the configured one only; nothing is under way, and nothing
  * is waited for. */
 int reconcile(struct manager *m, bool first, struct cay_error *err);

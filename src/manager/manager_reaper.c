@@ -93,11 +93,8 @@ static void note_stuck(struct manager *m, struct sandbox *s) {
     if (stuck)
         s->deadline = 0;
     (void)pthread_mutex_unlock(&m->lock);
-    if (!stuck)
-        return;
-    log_event(LOG_LEVEL_WARN, "sandbox stuck", "why", "%s (%s): %s", s->record.id, s->record.name,
-              why.message);
-    turn_fail(m, s, &why);
+    if (stuck)
+        turn_fail(m, s, &why);
 }
 
 /* ---- one sandbox ---- */

@@ -21,6 +21,7 @@ enum repair {
     BE_STARTED, /* it runs: adopted */
     BE_PAUSED,
     THAW,       /* it stood still for a backup, of which nobody knows any more */
+    RESUME,     /* the same for a snapshot */
     UNBACKED,   /* the same, and it goes on already */
     BE_STOPPED, /* a transition that got this far */
     BE_ARCHIVED,
@@ -84,8 +85,6 @@ static void note_loss(struct manager *m, struct sandbox *s) {
                            clock_iso8601(s->record.backup_ms, time));
     else
         (void)error_remedy(&why, "restore them from a backup, or begin with empty ones");
-    log_event(LOG_LEVEL_WARN, "sandbox lost", "why", "%s (%s): %s", s->record.id, s->record.name,
-              why.message);
     turn_fail(m, s, &why);
 }
 
@@ -134,6 +133,11 @@ static int repair(struct manager *m, struct sandbox *s, enum repair what, bool f
         return hold_adopt(m, s, err);
     case THAW:
         return backup_thaw(m, s, err);
+    case RESUME:
+        log_event(LOG_LEVEL_WARN, "sandbox resumed", "why",
+                  "%s (%s): it was paused for a snapshot that was cut off", s->record.id,
+                  s->record.name);
+        return change_resume(m, s, err);
     case UNBACKED:
         backup_forget(m, s);
         return 0;
@@ -188,6 +192,8 @@ static enum repair choose(struct manager *m, const struct before *b,
         what = UNFINISHED; /* its progress was shown to somebody */
     if (what == BE_PAUSED && s->record.state == SANDBOX_STARTED && backup_is_under_way(&s->record))
         what = THAW;
+    if (what == KEEP && !stale && change_is_held(s) && !s->held)
+        what = RESUME;
     if (what == KEEP && !stale && !first && backup_is_under_way(&s->record)) /* nobody makes it */
         what = UNBACKED;
     if (what == ENDED && !first && !s->has_end && !s->missed) {

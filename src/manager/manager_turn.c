@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "manager/intent.h"
 #include "manager/manager_internal.h"
@@ -227,7 +228,8 @@ static int become(struct manager *m, struct sandbox *s, enum sandbox_state state
     if (r < 0)
         return r;
     r = turn_save(m, s, flush_of(state), err);
-    if (r == -CAY_RESOURCE_EXHAUSTED && is_ending(state))
+    bool is_disk = r == -CAY_RESOURCE_EXHAUSTED || (r < 0 && err != NULL && err->sys == EIO);
+    if (is_disk && is_ending(state))
         r = 0;
     if (r < 0)
         go_back(m, s, before);
@@ -258,6 +260,8 @@ void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why
     (void)pthread_mutex_lock(&m->lock);
     set_state(m, s, SANDBOX_ERROR, why->message, remedy);
     (void)pthread_mutex_unlock(&m->lock);
+    log_event(LOG_LEVEL_WARN, "sandbox failed", "why", "%s (%s): %s", s->record.id, s->record.name,
+              why->message);
     /* Where even this cannot be written, the row has the state before, which a start repairs. */
     (void)turn_save(m, s, DB_FLUSH, NULL);
     network_close(m, s->record.id);

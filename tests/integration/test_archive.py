@@ -294,7 +294,7 @@ def test_damaged_archive(daemon):
             harm()
             with pytest.raises(Refused) as e:
                 post(daemon, who, "start")
-            assert e.value.status == 400 and "archive" in e.value.error["message"], number
+            assert e.value.status == 500 and "archive" in e.value.error["message"], number
             assert "backup" in e.value.error["remedy"], number
             assert daemon.state_of(who) == "archived" and path.exists()
             assert not files_of(daemon, who).exists() and not leftovers(daemon), number

@@ -1,13 +1,19 @@
 """The state that a daemon tells is the true one: a sandbox that ended says why, in its state, in its
 events and in the daemon's log, whoever was killed or restarted before."""
 
+import contextlib
+import http.client
 import os
+import shutil
 import signal
+import threading
 import tomllib
 
 import pytest
-from daemons import serving
+from daemons import Refused, children, serving
 from launching import is_alive, until
+from support import as_root_only, cay, is_sanitized, ok
+from test_run_image import base
 
 SECONDS = 60
 
@@ -116,3 +122,75 @@ def test_an_idle_stop_has_a_reason(folder):
                               "CAY_MANAGER_CLEANUP_INTERVAL": "1s"}) as daemon:
         box = daemon.create()["id"]
         assert_told(daemon, box, "stopped", "nothing was done in it for 1 s (idle_timeout)")
+
+
+# ---- snapshots ----
+
+@pytest.fixture
+def boxed(daemon):
+    """A sandbox of an image, with files that take a moment to copy."""
+    if is_sanitized():
+        pytest.skip("a sanitized cay-init needs libraries of the host, which images lack")
+    ok(cay("image", "import", "--state-dir", daemon.state, "-", "truth-base", input=base()))
+    box = daemon.create(image="truth-base")["id"]
+    assert daemon.exec(box, "sh", "-c", "cat /dev/urandom | busybox head -c 150000000 >/file")[0] == 0
+    return box
+
+
+def make_snapshot(daemon, box):
+    with contextlib.suppress(OSError, Refused, http.client.HTTPException):
+        daemon.call("POST", f"/api/cay/sandbox/{box}/snapshot", {"name": "truth-copy"})
+
+
+def leftovers(daemon):
+    return list((daemon.state / "images/store/work").iterdir())
+
+
+@as_root_only
+@pytest.mark.parametrize("who", ["front", "all"])
+def test_a_snapshot_that_is_cut_off(daemon, boxed, who):
+    """The sandbox goes on, and nothing stays of what was copied."""
+    client = threading.Thread(target=make_snapshot, args=(daemon, boxed))
+    client.start()
+    assert until(lambda: leftovers(daemon), SECONDS)
+    if who == "front":
+        daemon.kill_child("cayd-front")
+    else:
+        for pid in [daemon.process.pid, *map(int, children(daemon.process.pid))]:
+            os.kill(pid, signal.SIGKILL)
+        daemon.process.wait(SECONDS)
+        daemon.start()
+    client.join(SECONDS)
+    assert until(daemon.serves, SECONDS)
+    settled(daemon, boxed, "started")
+    assert daemon.exec(boxed, "sh", "-c", "echo alive") == (0, "alive\n")
+    assert "it was paused for a snapshot that was cut off" in daemon.log.read_text()
+    assert until(lambda: not leftovers(daemon), SECONDS), leftovers(daemon)
+
+
+@as_root_only
+def test_a_snapshot_by_a_named_socket(daemon, boxed, folder):
+    """The client's own state folder is not looked at."""
+    env = {"CAY_HOST": f"unix://{daemon.socket}", "CAY_STATE_DIR": str(folder / "other")}
+    ok(cay("snapshot", "create", boxed, "truth-copy", env=env))
+    assert not (folder / "other").exists()
+    assert "truth-copy" in ok(cay("image", "ls", "--state-dir", daemon.state))
+    assert daemon.state_of(boxed) == "started"
+
+
+# ---- files that are gone ----
+
+@as_root_only
+def test_a_disk_that_is_gone_is_not_replaced(daemon):
+    box = daemon.create()["id"]
+    daemon.exec(box, "sh", "-c", "echo precious >/workspace/file")
+    daemon.call("POST", f"/api/cay/sandbox/{box}/stop")
+    place = daemon.state / "sandboxes" / box
+    shutil.move(place / "disk", daemon.state / "kept")
+    with pytest.raises(Refused) as refused:
+        daemon.call("POST", f"/api/cay/sandbox/{box}/start")
+    assert refused.value.status == 500 and "is missing" in refused.value.error["message"]
+    assert_told(daemon, box, "error", "its files are lost")
+    shutil.move(daemon.state / "kept", place / "disk")
+    assert daemon.call("POST", f"/api/cay/sandbox/{box}/start")["state"] == "started"
+    assert daemon.exec(box, "cat", "/workspace/file") == (0, "precious\n")

@@ -55,6 +55,30 @@ static void error_classes(void **state) {
         assert_int_equal(error_class(cases[i].sys), cases[i].code);
 }
 
+/* A state folder that cannot be used is no fault of the caller. */
+static void storage_errors(void **state) {
+    (void)state;
+    static const struct {
+        int sys;
+        enum cay_code code;
+        const char *remedy;
+    } cases[] = {
+        {ENOSPC, CAY_RESOURCE_EXHAUSTED, "free space"}, {EROFS, CAY_UNAVAILABLE, "read-only"},
+        {EACCES, CAY_INTERNAL, "right to write"},       {EIO, CAY_INTERNAL, "dmesg"},
+        {EMFILE, CAY_RESOURCE_EXHAUSTED, "open files"}, {ENOENT, CAY_INTERNAL, "whole"},
+        {ENAMETOOLONG, CAY_INTERNAL, "whole"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct cay_error err = {0};
+        assert_int_equal(error_storage(&err, cases[i].sys, "writing %s", "it"),
+                         -(int)cases[i].code);
+        assert_int_equal(err.sys, cases[i].sys);
+        assert_non_null(strstr(err.message, "writing it: "));
+        assert_non_null(strstr(err.remedy, cases[i].remedy));
+        assert_int_equal(error_storage(NULL, cases[i].sys, "writing"), -(int)cases[i].code);
+    }
+}
+
 static void errors(void **state) {
     (void)state;
     struct cay_error err = {0};
@@ -497,14 +521,23 @@ static void passwd_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes),        cmocka_unit_test(error_classes),
-        cmocka_unit_test(errors),       cmocka_unit_test(error_lengths),
-        cmocka_unit_test(sanitizing),   cmocka_unit_test(buf_bounds),
-        cmocka_unit_test(buf_use),      cmocka_unit_test(buf_over_an_array),
-        cmocka_unit_test(sizes),        cmocka_unit_test(durations),
-        cmocka_unit_test(numbers),      cmocka_unit_test(escaping),
-        cmocka_unit_test(utf8),         cmocka_unit_test(small_things),
-        cmocka_unit_test(nearness),     cmocka_unit_test(vectors),
+        cmocka_unit_test(codes),
+        cmocka_unit_test(error_classes),
+        cmocka_unit_test(storage_errors),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(error_lengths),
+        cmocka_unit_test(sanitizing),
+        cmocka_unit_test(buf_bounds),
+        cmocka_unit_test(buf_use),
+        cmocka_unit_test(buf_over_an_array),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(durations),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(escaping),
+        cmocka_unit_test(utf8),
+        cmocka_unit_test(small_things),
+        cmocka_unit_test(nearness),
+        cmocka_unit_test(vectors),
         cmocka_unit_test(passwd_lines),
     };
     return cmocka_run_group_tests_name("base_text", tests, NULL, NULL);

@@ -50,8 +50,7 @@ static int make_plain(int folder, uid_t owner, struct cay_error *err) {
     if (r == 0)
         return 0;
     (void)disk_parts_remove(folder); /* what is left is used again */
-    error_sys(err, -r, "making the disk of a sandbox");
-    return error_remedy(err, "the state folder needs room and must be writable");
+    return error_storage(err, -r, "making the disk of a sandbox");
 }
 
 int disk_make(int folder, uint64_t bytes, uid_t owner, struct cay_error *err) {

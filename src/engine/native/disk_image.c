@@ -227,6 +227,5 @@ int disk_image_make(int folder, uint64_t bytes, uid_t owner, struct cay_error *e
     if (r == 0)
         return 0;
     (void)unlinkat(folder, IMAGE_NEW, 0); /* its folder goes anyway */
-    error_sys(err, -r, "making the file of a disk");
-    return error_remedy(err, "the state folder needs room and must be writable");
+    return error_storage(err, -r, "making the file of a disk");
 }

@@ -40,15 +40,14 @@ int keep_open_folder(const struct keep *k, const char *id) {
 int keep_make_folder(const struct keep *k, const char *id, bool *ret_new, struct cay_error *err) {
     *ret_new = mkdirat(k->folder, id, 0700) == 0;
     if (!*ret_new && errno != EEXIST)
-        return error_errno(err, "making the folder of sandbox %s", id);
+        return error_storage(err, errno, "making the folder of sandbox %s", id);
     _cleanup_(closep) int folder = keep_open_folder(k, id);
     if (folder >= 0 && fchmod(folder, 0711) == 0)
         return TAKE_FD(folder);
     int sys = folder < 0 ? -folder : errno;
     if (*ret_new)
         keep_unmake_folder(k, id);
-    error_sys(err, sys, "making the folder of sandbox %s", id);
-    return error_remedy(err, "the state folder needs room and must be writable");
+    return error_storage(err, sys, "making the folder of sandbox %s", id);
 }
 
 void keep_unmake_folder(const struct keep *k, const char *id) {

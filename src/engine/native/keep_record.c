@@ -48,7 +48,7 @@ int keep_record_format(const struct keep_record *r, char out[static KEEP_RECORD_
 }
 
 static int damaged(struct cay_error *err, const char *key) {
-    error_set(err, CAY_INVALID_ARGUMENT, "the record of a sandbox is damaged: %s", key);
+    error_set(err, CAY_INTERNAL, "the record of a sandbox is damaged: %s", key);
     return error_remedy(err, "remove the sandbox, or start it again");
 }
 
@@ -90,7 +90,7 @@ static int read_numbers(const struct toml_value *root, struct keep_record *r,
     }
     int64_t disk = 0;
     if (toml_get(root, "disk") != NULL && read_number(root, "disk", INT64_MAX, &disk, err) < 0)
-        return -CAY_INVALID_ARGUMENT;
+        return -CAY_INTERNAL;
     r->disk_bytes = (uint64_t)disk;
     r->memory_bytes = (uint64_t)number[1];
     r->cpu_quota_us = (uint32_t)number[2];
@@ -176,8 +176,7 @@ int keep_record_write(int folder, const struct keep_record *r, struct cay_error 
         code = replace(folder, text);
     if (code == 0)
         return 0;
-    error_sys(err, -code, "writing the record of sandbox %s", r->id);
-    return error_remedy(err, "the state folder needs room and must be writable");
+    return error_storage(err, -code, "writing the record of sandbox %s", r->id);
 }
 
 int keep_record_read(int folder, struct keep_record *ret, struct cay_error *err) {
