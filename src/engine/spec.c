@@ -109,8 +109,9 @@ static int check_target(const struct sandbox_spec *spec, const char *text, const
 static int check_source(const char *text, const char *source, struct cay_error *err) {
     struct stat st;
     if (source[0] != '/')
-        return bad_volume(err, text,
-                          "has a relative host path; named volumes are for 'cay create'");
+        return bad_volume(
+            err, text,
+            "has a relative host path, not an absolute one; named volumes are for 'cay create'");
     if (stat(source, &st) < 0) {
         int sys = errno;
         if (sys == EACCES) /* the engine looks again, perhaps with more rights than a daemon */
