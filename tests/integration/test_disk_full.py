@@ -234,3 +234,23 @@ def test_what_was_acknowledged_survives_a_full_disk(real_disk, from_outside):
             daemon.call("POST", f"/api/cay/sandbox/{box}/stop?grace=0")
             daemon.call("POST", f"/api/cay/sandbox/{box}/start")
         assert missing(daemon, sums) == []
+
+
+# ---- uploads ----
+
+def test_an_upload_is_on_the_disk_when_it_is_acknowledged(small_disk, folder):
+    """A copy of the disk, made at that moment, is what a power failure would leave."""
+    mount = folder / "after"
+    mount.mkdir()
+    with serving(small_disk, env={"CAY_MANAGER_POOL_SIZE": "0"}) as daemon:
+        box = daemon.create(memory="64m", disk="32m")["id"]
+        image = daemon.state / "sandboxes" / box / "disk"
+        for number, content in enumerate((b"short", os.urandom(MB))):
+            assert upload(daemon, box, f"/workspace/f{number}", content).status == 200
+            copy = folder / f"copy{number}"
+            subprocess.run(["cp", "--sparse=always", image, copy], check=True)
+            subprocess.run(["mount", "-o", "loop", copy, mount], check=True)
+            try:
+                assert (mount / f"fs/workspace/f{number}").read_bytes() == content
+            finally:
+                subprocess.run(["umount", mount], check=True)
