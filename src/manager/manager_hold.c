@@ -57,6 +57,11 @@ void hold_note_disk(void *manager, const struct engine_disk *disk) {
         s->is_writing = true;
     if (s != NULL && disk->news == ENGINE_DISK_DAMAGED)
         s->disk_errors = disk->number;
+    if (s != NULL && disk->news == ENGINE_DISK_REPAIRED) {
+        s->repair = disk->number == 0 ? REPAIRED : REPAIRED_HARD;
+        m->hold.look_now = true;
+        (void)pthread_cond_broadcast(&m->changed);
+    }
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -110,6 +115,21 @@ static int act(struct manager *m, struct sandbox *s, enum action what, struct ca
     return 0;
 }
 
+static void note_repair(struct manager *m, struct sandbox *s) {
+    (void)pthread_mutex_lock(&m->lock);
+    bool is_news = s->repair != NOT_REPAIRED, is_hard = s->repair == REPAIRED_HARD;
+    s->repair = NOT_REPAIRED;
+    (void)pthread_mutex_unlock(&m->lock);
+    if (!is_news)
+        return;
+    const char *text = is_hard ? "its file system had errors and was repaired (e2fsck -y): files "
+                                 "may be missing or changed"
+                               : "its file system had errors and was repaired (e2fsck -p)";
+    event_note(m, s, text);
+    log_event(LOG_LEVEL_WARN, "the file system of a sandbox was repaired", "id", "%s: %s",
+              s->record.id, text);
+}
+
 static void look_after(struct manager *m, struct sandbox *s) {
     static const char *const words[] = {
         [HOLD] = "sandbox paused: the disk is nearly full",
@@ -118,6 +138,7 @@ static void look_after(struct manager *m, struct sandbox *s) {
     };
     struct cay_error err = {0};
     unsigned turns;
+    note_repair(m, s);
     enum action what = choose(m, s, &turns);
     if (what == NOTHING || !turn_try(m, s, turns))
         return;

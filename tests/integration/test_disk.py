@@ -160,12 +160,26 @@ def test_a_damaged_disk_is_told_of(keep):
     with image.open("r+b") as f:
         f.seek(1024)
         f.write(os.urandom(1024))
-    with pytest.raises(Failed, match="cannot be mounted") as failed:
+    with pytest.raises(Failed, match="cannot be repaired") as failed:
         keep.start(box, disk="64m")
     assert failed.value.code == "internal" and str(image) in failed.value.remedy
     assert keep.state_of(box) == "stopped" and until(lambda: attached(keep) == [])
     subprocess.run(["e2fsck", "-fy", "-", "32768", "-B", "4096", image], stdout=subprocess.DEVNULL)
     keep.ask("remove", box)
+
+
+def test_a_damaged_disk_is_repaired_at_the_start(keep):
+    """From a copy of the superblock, which the first group does not have."""
+    box = keep.start(disk="300m")
+    keep.sh(box, "echo mine > /opt/file; sync")
+    keep.ask("stop", box)
+    assert until(lambda: attached(keep) == [])
+    with image_of(keep, box).open("r+b") as f:
+        f.seek(1024)
+        f.write(os.urandom(1024))
+    keep.start(box, disk="300m")
+    assert keep.sh(box, "cat /opt/file; echo new > /opt/new; cat /opt/new") == "mine\nnew\n"
+    assert image_of(keep, box).stat().st_uid == 0
 
 
 @pytest.mark.parametrize("damage", ["empty", "folder", "link"])

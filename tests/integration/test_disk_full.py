@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import support
@@ -254,3 +255,60 @@ def test_an_upload_is_on_the_disk_when_it_is_acknowledged(small_disk, folder):
                 assert (mount / f"fs/workspace/f{number}").read_bytes() == content
             finally:
                 subprocess.run(["umount", mount], check=True)
+
+
+# ---- file systems with errors ----
+
+def device_of(image):
+    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if path.read_text().strip() == str(image):
+                return path.parent.parent.name
+    return None
+
+
+def events_of(daemon, box):
+    return [e["text"] for e in daemon.call("GET", f"/api/cay/sandbox/{box}/events")]
+
+
+def metric(daemon, name):
+    return float(next(line.split()[1] for line in daemon.get("/metrics").text.splitlines()
+                      if line.startswith(name + " ")))
+
+
+def test_errors_of_a_file_system_are_noticed_and_repaired(small_disk):
+    with serving(small_disk, env={"CAY_MANAGER_POOL_SIZE": "0"}) as daemon:
+        box = daemon.create(memory="64m", disk="32m")["id"]
+        assert upload(daemon, box, "/workspace/f", b"text").status == 200
+        image = daemon.state / "sandboxes" / box / "disk"
+        Path(f"/sys/fs/ext4/{device_of(image)}/trigger_fs_error").write_text("test")
+        assert until(lambda: "errors" in (info(daemon, box)["errorReason"] or ""), 60)
+        assert metric(daemon, "cay_sandboxes_damaged") == 1
+        assert any("errors" in text for text in events_of(daemon, box))
+        assert "the file system of a sandbox has errors" in daemon.log.read_text()
+        daemon.call("POST", f"/api/cay/sandbox/{box}/stop?grace=0")
+        assert daemon.call("POST", f"/api/cay/sandbox/{box}/start")["state"] == "started"
+        assert until(lambda: any("repaired" in text for text in events_of(daemon, box)), 60)
+        assert "was repaired" in daemon.log.read_text()
+        assert daemon.exec(box, "cat", "/workspace/f") == (0, "text")
+        assert daemon.exec(box, "sh", "-c", "echo new >/workspace/g") == (0, "")
+        assert metric(daemon, "cay_sandboxes_damaged") == 0
+        assert image.stat().st_uid == 0
+
+
+def test_what_cannot_be_repaired_is_an_error(small_disk):
+    with serving(small_disk, env={"CAY_MANAGER_POOL_SIZE": "0"}) as daemon:
+        box = daemon.create(memory="64m", disk="32m")["id"]
+        daemon.call("POST", f"/api/cay/sandbox/{box}/stop?grace=0")
+        image = daemon.state / "sandboxes" / box / "disk"
+        assert until(lambda: device_of(image) is None, 60)
+        size = image.stat().st_size
+        with open(image, "r+b") as f:
+            f.write(os.urandom(MB))
+            f.truncate(MB)
+            f.truncate(size)
+        with pytest.raises(Refused) as refused:
+            daemon.call("POST", f"/api/cay/sandbox/{box}/start")
+        assert refused.value.status == 500 and "repaired" in str(refused.value), refused.value
+        assert info(daemon, box)["state"] == "error"
+        daemon.call("DELETE", f"/api/cay/sandbox/{box}?force=true")

@@ -21,6 +21,7 @@
 #include "engine/native/disk_tool.h"
 #include "engine/native/loop.h"
 #include "engine/native/native.h"
+#include "image/store.h"
 
 /* No header has it; linux/ext4.h came with 6.0 only. */
 #define RESIZE_FS _IOW('f', 16, uint64_t)
@@ -76,19 +77,25 @@ static int open_image(int folder) {
     return file < 0 ? -errno : file;
 }
 
-static int fail_to_mount(int folder, int sys, struct cay_error *err) {
-    char link[32], path[PATH_MAX];
+static void name_folder(int folder, char path[static PATH_MAX]) {
+    char link[32];
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
-    ssize_t n = readlink(link, path, sizeof path - 1);
+    ssize_t n = readlink(link, path, PATH_MAX - 1);
     path[MAX(n, (ssize_t)0)] = '\0';
+}
+
+static int fail_to_mount(int folder, int sys, struct cay_error *err) {
+    char path[PATH_MAX];
+    name_folder(folder, path);
     if (sys == ENODEV) {
         error_set(err, CAY_UNSUPPORTED, "the kernel knows no ext4");
         return error_remedy(err, "modprobe ext4");
     }
-    (void)error_sys(err, sys, "the disk of a sandbox cannot be mounted");
-    if (err != NULL && (sys == EINVAL || sys == EUCLEAN || sys == EBADMSG))
+    bool is_damaged = sys == EINVAL || sys == EUCLEAN || sys == EBADMSG;
+    (void)error_sys(err, is_damaged ? EUCLEAN : sys, "the disk of a sandbox cannot be mounted");
+    if (err != NULL && is_damaged)
         err->code = CAY_INTERNAL; /* not for what was asked for */
-    return error_remedy(err, "if it is damaged, mend it: e2fsck -f %s/" DISK_IMAGE, path);
+    return error_remedy(err, "if it is damaged, repair it: e2fsck -f %s/" DISK_IMAGE, path);
 }
 
 /* A mount that is just going is waited for. */
@@ -124,6 +131,55 @@ int disk_open(int folder, struct cay_error *err) {
         return r;
     _cleanup_(closep) int loop = loop_attach(file, err);
     return loop < 0 ? loop : mount_image(folder, loop, err);
+}
+
+/* ---- repairing ---- */
+
+int disk_check(int folder, struct cay_error *err) {
+    _cleanup_(closep) int file = open_image(folder);
+    if (file < 0 || !disk_image_is_damaged(file))
+        return 0; /* opening tells what else there is */
+    (void)error_sys(err, EUCLEAN, "the file system of the sandbox has errors");
+    if (err != NULL)
+        err->code = CAY_INTERNAL;
+    return -CAY_INTERNAL;
+}
+
+/* What e2fsck exits with, by bits. */
+enum { FSCK_REPAIRED = 1, FSCK_REBOOT = 2 };
+
+static int run_fsck(int file, const char *how, struct cay_error *err) {
+    const char *const words[] = {"-f", how, NULL};
+    int status = disk_tool_run_confined("e2fsck", words, file, IMAGE_IDS_FIRST, err);
+    return status < 0 ? status : status & ~(FSCK_REPAIRED | FSCK_REBOOT);
+}
+
+int disk_repair(int folder, bool *ret_thorough, struct cay_error *err) {
+    _cleanup_(closep) int file = open_image(folder);
+    *ret_thorough = false;
+    if (file < 0)
+        return error_sys(err, -file, "opening the disk of a sandbox");
+    int r = check_image(file, err);
+    if (r < 0)
+        return r;
+    if (flock(file, LOCK_EX | LOCK_NB) < 0) {
+        error_set(err, CAY_CONFLICT, "the disk is in use");
+        return error_remedy(err, "stop the sandbox first");
+    }
+    r = run_fsck(file, "-p", err);
+    *ret_thorough = r > 0;
+    if (r > 0)
+        r = run_fsck(file, "-y", err);
+    if (r == 0 && fsync(file) < 0)
+        r = error_errno(err, "writing the file of a disk");
+    if (r <= 0)
+        return r;
+    char path[PATH_MAX];
+    name_folder(folder, path);
+    error_set(err, CAY_INTERNAL, "the file system of the sandbox cannot be repaired (e2fsck: %d)",
+              r);
+    return error_remedy(
+        err, "restore its backup, remove it, or try by hand: e2fsck -f %s/" DISK_IMAGE, path);
 }
 
 /* ---- growing ---- */
@@ -165,6 +221,14 @@ static int grow_by_kernel(int folder, int file, uint64_t size, struct cay_error 
     return r < 0 ? error_sys(err, -r, "making the file system of a disk larger") : 0;
 }
 
+static int resize_confined(const char *const *words, int file, struct cay_error *err) {
+    int status = disk_tool_run_confined("resize2fs", words, file, IMAGE_IDS_FIRST, err);
+    if (status <= 0)
+        return status;
+    error_set(err, CAY_INTERNAL, "resize2fs failed (exit code %d)", status);
+    return error_remedy(err, "the state folder needs room, and e2fsprogs 1.43 or later");
+}
+
 /* Where root has no CAP_SYS_RESOURCE, as in many containers: when nobody uses it. */
 static int grow_by_tool(int folder, struct cay_error *err) {
     static const char *const words[] = {"-f", NULL};
@@ -172,7 +236,7 @@ static int grow_by_tool(int folder, struct cay_error *err) {
     if (file < 0)
         return error_sys(err, -file, "opening the disk of a sandbox");
     if (flock(file, LOCK_EX | LOCK_NB) == 0)
-        return disk_tool_run("resize2fs", words, file, err);
+        return resize_confined(words, file, err);
     error_set(err, CAY_UNSUPPORTED, "a disk cannot grow while it is in use here");
     return error_remedy(err, "stop the sandbox first; or give the daemon CAP_SYS_RESOURCE");
 }

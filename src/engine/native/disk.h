@@ -34,6 +34,14 @@ int disk_make(int folder, uint64_t bytes, uid_t owner, struct cay_error *err);
  * is the root of a detached mount. */
 int disk_open(int folder, struct cay_error *err);
 
+/* 0 if its file system does not say that it has errors; else -CAY_INTERNAL with EUCLEAN. One that
+ * says so is not to be used before it was checked. */
+int disk_check(int folder, struct cay_error *err);
+
+/* Checks the file system of a disk that nobody uses, and repairs it. *ret_thorough: it took more
+ * than what is safe by itself, and files may be lost. */
+int disk_repair(int folder, bool *ret_thorough, struct cay_error *err);
+
 /* Raises the limit, whether or not the sandbox runs; as large already is fine. A disk without a
  * limit is -CAY_UNSUPPORTED, less than it has -CAY_CONFLICT. */
 int disk_grow(int folder, uint64_t bytes, struct cay_error *err);

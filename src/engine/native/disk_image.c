@@ -36,6 +36,7 @@ enum {
     MIB = 1024 * 1024,
     ROUND = 64 * 1024,
     GROUP_BLOCKS = 8 * BLOCK,
+    SUPERBLOCK = 1024,
 };
 
 /* ---- sizes ---- */
@@ -55,9 +56,18 @@ uint64_t disk_image_size(uint64_t bytes) {
     return (size + ROUND - 1) / ROUND * ROUND;
 }
 
+bool disk_image_is_damaged(int file) {
+    enum { STATE = SUPERBLOCK + 0x3a, ERRORS = SUPERBLOCK + 0x194, HAS_ERRORS = 2 };
+    uint16_t state;
+    uint32_t errors;
+    return pread(file, &state, sizeof state, STATE) == sizeof state &&
+           pread(file, &errors, sizeof errors, ERRORS) == sizeof errors &&
+           ((le16toh(state) & HAS_ERRORS) != 0 || errors != 0);
+}
+
 /* The count of blocks lies in two halves in the superblock. */
 uint64_t disk_image_capacity(int file) {
-    enum { SUPERBLOCK = 1024, LOW = SUPERBLOCK + 0x4, HIGH = SUPERBLOCK + 0x150 };
+    enum { LOW = SUPERBLOCK + 0x4, HIGH = SUPERBLOCK + 0x150 };
     uint32_t low, high;
     if (pread(file, &low, sizeof low, LOW) != sizeof low ||
         pread(file, &high, sizeof high, HIGH) != sizeof high)

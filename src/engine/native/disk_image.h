@@ -2,6 +2,7 @@
  * mke2fs and copied from then on. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -17,6 +18,10 @@ uint64_t disk_image_size(uint64_t bytes);
 
 /* Bytes of the file system in a file; 0 if there is none. */
 uint64_t disk_image_capacity(int file);
+
+/* Whether the file system says of itself that it has errors. Its content is the sandbox's: this
+ * reads two numbers and believes neither. */
+bool disk_image_is_damaged(int file);
 
 /* Makes DISK_IMAGE in a sandbox's folder. Templates lie in the folder above. A crash leaves a whole
  * one or none. */

@@ -524,6 +524,9 @@ void keep_handle(struct keep *k, const struct launcher_request *r, int listener)
     case LAUNCHER_SPACE:
         keep_divide_space(k, r);
         break;
+    case LAUNCHER_REPAIR:
+        keep_repair(k, r);
+        break;
     case LAUNCHER_ARCHIVE:
     case LAUNCHER_UNARCHIVE:
     case LAUNCHER_SNAPSHOT:

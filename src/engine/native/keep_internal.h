@@ -138,6 +138,8 @@ void keep_fail_tags(const struct keep *k, const uint64_t *tags, size_t count);
 
 /* LAUNCHER_SPACE: done, and answered, by a job. */
 void keep_divide_space(struct keep *k, const struct launcher_request *r);
+/* LAUNCHER_REPAIR, the same. */
+void keep_repair(struct keep *k, const struct launcher_request *r);
 
 /* ---- keep_worker_run.c ---- */
 

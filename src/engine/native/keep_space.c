@@ -8,6 +8,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "engine/native/disk.h"
 #include "engine/native/disk_share.h"
 #include "engine/native/keep_internal.h"
 
@@ -23,12 +24,12 @@ struct round {
     size_t count;
 };
 
-static void tell(const struct round *r, const struct disk_share *d, enum engine_disk_news news,
+static void tell(const struct keep *k, const char *id, enum engine_disk_news news,
                  uint64_t number) {
     struct launcher_answer a = {.event = LAUNCHER_DISK};
     a.disk = (struct engine_disk){.news = news, .number = number};
-    memcpy(a.disk.id, d->id, ID_SIZE);
-    keep_answer(r->k, &a);
+    memcpy(a.disk.id, id, ID_SIZE);
+    keep_answer(k, &a);
 }
 
 static int look(struct round *r) {
@@ -40,7 +41,7 @@ static int look(struct round *r) {
     r->space.disks = (uint32_t)r->count;
     for (size_t i = 0; code == 0 && i < r->count; i++)
         if (r->all[i].errors > 0)
-            tell(r, &r->all[i], ENGINE_DISK_DAMAGED, r->all[i].errors);
+            tell(r->k, r->all[i].id, ENGINE_DISK_DAMAGED, r->all[i].errors);
     return code;
 }
 
@@ -67,7 +68,7 @@ static void press(struct round *r) {
     bool is_held = left_above(r, r->marks.hold_bytes) == 0;
     for (size_t i = 0; is_held && i < r->count; i++)
         if (disk_share_is_writing(&r->all[i]))
-            tell(r, &r->all[i], ENGINE_DISK_WRITES, r->all[i].promised_bytes);
+            tell(r->k, r->all[i].id, ENGINE_DISK_WRITES, r->all[i].promised_bytes);
     for (size_t i = 0; i < r->count; i++)
         if (disk_share_is_writing(&r->all[i]))
             (void)disk_share_flush(&r->all[i]); /* its errors are counted by its file system */
@@ -110,5 +111,30 @@ void keep_divide_space(struct keep *k, const struct launcher_request *r) {
     if (pid != 0)
         return;
     run(k, r);
+    _exit(0);
+}
+
+/* ---- repairing ---- */
+
+static void repair(const struct keep *k, const struct launcher_request *r) {
+    struct launcher_answer a = {.event = LAUNCHER_DONE, .tag = r->tag};
+    bool is_thorough = false;
+    _cleanup_(closep) int folder = keep_open_folder(k, r->spec.id);
+    int code = folder < 0 ? error_sys(&a.err, -folder, "opening the folder of a sandbox")
+                          : disk_repair(folder, &is_thorough, &a.err);
+    if (code < 0)
+        a.event = LAUNCHER_FAILED;
+    else
+        tell(k, r->spec.id, ENGINE_DISK_REPAIRED, is_thorough);
+    keep_answer(k, &a);
+}
+
+void keep_repair(struct keep *k, const struct launcher_request *r) {
+    pid_t pid = keep_fork_job(k, &r->tag, 1);
+    if (pid < 0)
+        keep_fail_tags(k, &r->tag, 1);
+    if (pid != 0)
+        return;
+    repair(k, r);
     _exit(0);
 }

@@ -72,7 +72,9 @@ static int prepare_disk(struct starting *st, const struct keep_record *old, stru
         r = refuse_lost(old->id, err);
     else if (kind == DISK_NONE)
         r = disk_make(st->folder, st->disk_bytes, owner, err);
-    else if (kind == DISK_BOUNDED && st->disk_bytes > had)
+    else if (kind == DISK_BOUNDED)
+        r = disk_check(st->folder, err);
+    if (r == 0 && kind == DISK_BOUNDED && st->disk_bytes > had)
         r = disk_grow(st->folder, st->disk_bytes, err);
     st->record.disk_bytes = kind == DISK_PLAIN ? 0 : MAX(st->disk_bytes, had);
     return r;

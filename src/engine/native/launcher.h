@@ -41,7 +41,8 @@ enum launcher_op {
     LAUNCHER_VOLUME_MAKE = 30,   /* the named volume spec.id; there already is fine */
     LAUNCHER_VOLUME_REMOVE = 31, /* with all that is in it; gone already is fine */
     LAUNCHER_USAGE = 20,         /* STATS at once, without disk_bytes */
-    LAUNCHER_SPACE = 50, /* SPACE; spec.disk_bytes is floor_bytes, spec.memory_bytes hold_bytes */
+    LAUNCHER_SPACE = 50,  /* SPACE; spec.disk_bytes is floor_bytes, spec.memory_bytes hold_bytes */
+    LAUNCHER_REPAIR = 51, /* the file system of one that does not run */
     /* Of an engine that keeps by itself what sandboxes have written; with image: */
     LAUNCHER_ARCHIVE = 40, /* STATS, with disk_bytes alone */
     LAUNCHER_UNARCHIVE = 41,

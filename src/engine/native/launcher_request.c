@@ -85,6 +85,7 @@ int launcher_check(const struct launcher_request *r, size_t len) {
     case LAUNCHER_USAGE:
     case LAUNCHER_LIST:
     case LAUNCHER_SPACE:
+    case LAUNCHER_REPAIR:
     case LAUNCHER_VOLUME_MAKE:
     case LAUNCHER_VOLUME_REMOVE:
     case LAUNCHER_UNARCHIVE:

@@ -1,5 +1,6 @@
 #include "engine/native/native_engine.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,11 @@ static int engine_start(struct engine *e, const struct sandbox_spec *spec, const
     memcpy(r->image, image, strlen(image) + 1);
     if (spec->mount_count > 0)
         memcpy(r->mounts, spec->mounts, spec->mount_count * sizeof r->mounts[0]);
-    return native_ask(native_of(e), r, spec->mount_count, listener, &answer, err);
+    int code = native_ask(native_of(e), r, spec->mount_count, listener, &answer, err);
+    if (code >= 0 || err->sys != EUCLEAN) /* else its file system is damaged */
+        return code;
+    code = do_to(e, LAUNCHER_REPAIR, spec->id, err);
+    return code < 0 ? code : native_ask(native_of(e), r, spec->mount_count, listener, &answer, err);
 }
 
 static int engine_stop(struct engine *e, const char *id, struct cay_error *err) {
