@@ -54,11 +54,11 @@ void hold_note_disk(void *manager, const struct engine_disk *disk) {
     (void)pthread_mutex_lock(&m->lock);
     struct sandbox *s = table_find_id(m, disk->id);
     if (s != NULL && disk->news == ENGINE_DISK_WRITES)
-        s->is_writing = true;
+        s->disk.is_writing = true;
     if (s != NULL && disk->news == ENGINE_DISK_DAMAGED)
-        s->disk_errors = disk->number;
+        s->disk.errors = disk->number;
     if (s != NULL && disk->news == ENGINE_DISK_REPAIRED) {
-        s->repair = disk->number == 0 ? REPAIRED : REPAIRED_HARD;
+        s->disk.repair = disk->number == 0 ? REPAIRED : REPAIRED_HARD;
         m->hold.look_now = true;
         (void)pthread_cond_broadcast(&m->changed);
     }
@@ -74,13 +74,13 @@ static enum action choose(struct manager *m, struct sandbox *s, unsigned *turns)
     (void)pthread_mutex_lock(&m->lock);
     bool runs = s->record.state == SANDBOX_STARTED && !s->record.pooled;
     *turns = s->turns;
-    if (m->hold.is_holding && runs && (s->is_writing || m->hold.holds_all))
+    if (m->hold.is_holding && runs && (s->disk.is_writing || m->hold.holds_all))
         what = HOLD;
     else if (!m->hold.is_holding && hold_has(&s->record))
         what = RELEASE;
-    else if (s->disk_errors > 0 && !s->is_damage_told && runs)
+    else if (s->disk.errors > 0 && !s->disk.is_damage_told && runs)
         what = TELL_DAMAGE;
-    s->is_writing = false;
+    s->disk.is_writing = false;
     (void)pthread_mutex_unlock(&m->lock);
     return what;
 }
@@ -89,14 +89,14 @@ static int tell_damage(struct manager *m, struct sandbox *s, struct cay_error *e
     char reason[SANDBOX_TEXT_SIZE], remedy[SANDBOX_TEXT_SIZE];
     (void)snprintf(reason, sizeof reason,
                    "its file system has errors (%llu) and may have become read-only",
-                   (unsigned long long)s->disk_errors);
+                   (unsigned long long)s->disk.errors);
     (void)snprintf(remedy, sizeof remedy,
                    "copy out what is needed, then stop and start it, which repairs the file "
                    "system: cay stop %s; the kernel's log says what failed",
                    s->record.id);
     int r = turn_become_for(m, s, SANDBOX_STARTED, reason, remedy, err);
     (void)pthread_mutex_lock(&m->lock);
-    s->is_damage_told = r == 0;
+    s->disk.is_damage_told = r == 0;
     (void)pthread_mutex_unlock(&m->lock);
     return r;
 }
@@ -117,8 +117,8 @@ static int act(struct manager *m, struct sandbox *s, enum action what, struct ca
 
 static void note_repair(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_lock(&m->lock);
-    bool is_news = s->repair != NOT_REPAIRED, is_hard = s->repair == REPAIRED_HARD;
-    s->repair = NOT_REPAIRED;
+    bool is_news = s->disk.repair != NOT_REPAIRED, is_hard = s->disk.repair == REPAIRED_HARD;
+    s->disk.repair = NOT_REPAIRED;
     (void)pthread_mutex_unlock(&m->lock);
     if (!is_news)
         return;

@@ -12,6 +12,14 @@ struct manager;
 struct sandbox;
 struct sandbox_record;
 
+/* What it knows of the disk of a sandbox. */
+struct disk_news {
+    bool is_writing;                                       /* in this round */
+    bool is_damage_told;                                   /* of errors */
+    enum { NOT_REPAIRED, REPAIRED, REPAIRED_HARD } repair; /* that is not noted yet */
+    uint64_t errors;
+};
+
 /* What it keeps. */
 struct hold {
     struct engine_space space; /* as last measured */

@@ -65,9 +65,7 @@ struct sandbox {
     bool knows_oom;     /* kills from before this process are no news */
     bool adopted;       /* a pooled one that was there before it */
     struct pressure memory_pressure, cpu_pressure;
-    bool is_writing, is_damage_told; /* see manager_hold.c; the first: in this round */
-    enum { NOT_REPAIRED, REPAIRED, REPAIRED_HARD } repair; /* news that are not noted yet */
-    uint64_t disk_errors;
+    struct disk_news disk;
 };
 
 /* Hits and misses of the last five minutes, by periods. */

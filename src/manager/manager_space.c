@@ -46,7 +46,7 @@ static void count_boxes(const struct manager *m, struct manager_space *ret) {
         if (s->record.engine == ENGINE_NATIVE && s->record.state != SANDBOX_ARCHIVED)
             ret->limit_bytes += s->record.disk_bytes;
         ret->held += hold_has(&s->record);
-        ret->damaged += s->disk_errors > 0;
+        ret->damaged += s->disk.errors > 0;
     }
 }
 

@@ -170,7 +170,7 @@ static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state s
         s->has_end = false; /* of an earlier life */
     if (state == SANDBOX_STARTING) {
         s->knows_oom = true; /* there were none yet */
-        s->disk_errors = s->is_damage_told = 0;
+        s->disk.errors = s->disk.is_damage_told = 0;
     }
     if (state == SANDBOX_STOPPED)
         s->stopped_at = now;
