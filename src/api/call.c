@@ -54,7 +54,8 @@ void call_free(struct call *c) {
     c->answer.operation = NULL;
 }
 
-/* The queue of creations is full: nothing was done, and there is room soon. */
+/* The queue of creations is full, or there are too many connections: nothing was done, and there is
+ * room soon. */
 static void add_retry_after(struct call *c) {
     char seconds[24];
     (void)snprintf(seconds, sizeof seconds, "%lld", (long long)manager_retry_after(c->manager));

@@ -1,6 +1,7 @@
 /* How long clients may take. A connection is a thread, so one who sends or reads a byte now and
  * then must not keep it: whoever is waited for has a deadline. The library's own timeout begins
  * anew with every byte, and is not used. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -168,6 +169,7 @@ int http_claim(struct MHD_Connection *connection, const struct key *caller, stru
         return 0;
     error_set(err, CAY_LIMIT_REACHED, "this key has too many of the daemon's %d connections open",
               HTTP_CONNECTIONS_MAX);
+    err->sys = EAGAIN; /* call_fail() adds Retry-After */
     return error_remedy(err, "close connections that are not used, and try again");
 }
 

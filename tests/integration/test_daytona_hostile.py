@@ -587,7 +587,8 @@ def test_no_key_takes_all_connections(daemon):
         with contextlib.ExitStack() as all_of_ann:
             assert asks(all_of_ann, daemon.ann, 600) == 512
             answer = daemon.ann.ask("GET", "/api/cay/sandbox")
-            assert answer.status == 429 and answer.headers["Connection"] == "close"
+            assert answer.status == 429 and answer.headers["Connection"] == "close" and \
+                answer.headers["Retry-After"]
             assert "connections" in answer.text and "close" in answer.text
             assert 250 <= asks(all_of_bob, bob, 300) <= 256
         assert until(lambda: daemon.ann.ask("GET", "/api/cay/sandbox").status == 200)
