@@ -51,6 +51,9 @@ static const char *remedy_of(int sys) {
         return "a part of the path is a file; name a folder";
     case EISDIR:
         return "name a file, or a new name inside that folder";
+    case ENXIO:
+    case ENODEV:
+        return "use sockets and devices with a command in the sandbox";
     case EEXIST:
     case ENOTEMPTY:
         return "remove what is there first, or choose another name";
@@ -74,6 +77,10 @@ static const char *remedy_of(int sys) {
 
 int files_error(struct cay_error *err, int sys, const char *doing, const char *path) {
     int r = error_sys(err, sys, "%s '%.256s'", doing, path);
+    if ((sys == ENXIO || sys == ENODEV) && err != NULL) { /* no regular file, as with EISDIR */
+        err->code = CAY_CONFLICT;
+        r = -CAY_CONFLICT;
+    }
     const char *remedy = remedy_of(sys);
     return remedy != NULL ? error_remedy(err, "%s", remedy) : r;
 }

@@ -171,6 +171,8 @@ static void read_refusals(void **state) {
     assert_int_equal(RUN(read_all(c, *state, 0, 0, 100, &b)), -CAY_CONFLICT);
     assert_int_equal(err.sys, EISDIR);
     assert_int_equal(RUN(read_all(c, "/dev/zero", 0, 0, 100, &b)), -CAY_CONFLICT);
+    assert_int_equal(mknod(at(state, "socket"), S_IFSOCK | 0666, 0), 0); /* ENXIO */
+    assert_int_equal(RUN(read_all(c, at(state, "socket"), 0, 0, 100, &b)), -CAY_CONFLICT);
     assert_int_equal(RUN(read_all(c, at(state, "none"), 0, 0, 100, &b)), -CAY_NOT_FOUND);
     if (geteuid() != 0)
         return;
