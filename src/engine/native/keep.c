@@ -102,21 +102,13 @@ static void let_go(struct kept *s) {
         cgroup_close(&s->group);
 }
 
-static struct keep_deferred *free_deferred(struct keep_deferred *d) {
-    struct keep_deferred *next = d->next;
-    fd_close(&d->listener);
-    free(d);
-    return next;
-}
-
 void keep_drop(struct keep *k, struct kept *s) {
     size_t at = place_of(k, s->record.id);
     k->count--;
     memmove(&k->all[at], &k->all[at + 1], (k->count - at) * sizeof(struct kept *));
     let_go(s);
     free(s->waiters);
-    for (struct keep_deferred *d = s->deferred; d != NULL;)
-        d = free_deferred(d);
+    keep_forget_deferred(s->deferred);
     free(s);
 }
 
@@ -231,30 +223,6 @@ static void handle_end(struct keep *k, struct kept *s) {
 static bool must_wait(enum launcher_op op) {
     return op == LAUNCHER_KEEP || op == LAUNCHER_STOP || op == LAUNCHER_REMOVE ||
            op == LAUNCHER_PAUSE || op == LAUNCHER_RESUME || op == LAUNCHER_RESIZE;
-}
-
-static void defer(const struct keep *k, struct kept *s, const struct launcher_request *r,
-                  int listener) {
-    struct keep_deferred *d = calloc(1, sizeof *d), **at = &s->deferred;
-    if (d == NULL) {
-        keep_fail_tags(k, &r->tag, 1);
-        return;
-    }
-    memcpy(&d->r, r, launcher_request_size(0));
-    if (r->spec.mount_count > 0)
-        memcpy(d->r.mounts, r->spec.mounts, r->spec.mount_count * sizeof r->mounts[0]);
-    d->listener = listener < 0 ? -1 : fcntl(listener, F_DUPFD_CLOEXEC, 0);
-    while (*at != NULL)
-        at = &(*at)->next;
-    *at = d;
-}
-
-void keep_replay(struct keep *k, struct keep_deferred *list) {
-    while (list != NULL) {
-        list->r.spec.mounts = list->r.mounts;
-        keep_handle(k, &list->r, list->listener);
-        list = free_deferred(list);
-    }
 }
 
 int keep_descriptor(const struct keep *k) {
@@ -495,7 +463,7 @@ void keep_handle(struct keep *k, const struct launcher_request *r, int listener)
     struct cay_error err;
     struct kept *s = must_wait(r->op) ? keep_find(k, r->spec.id) : NULL;
     if (s != NULL && s->busy) {
-        defer(k, s, r, listener);
+        keep_defer(k, s, r, listener);
         return;
     }
     switch (r->op) {

@@ -94,7 +94,6 @@ void keep_note_end(const struct keep *k, struct kept *s, enum engine_end_cause c
 void keep_write_stopped(const struct keep *k, struct kept *s);
 /* A worker has finished with it: answers those who wait, and does what was deferred. */
 void keep_settle(struct keep *k, struct kept *s);
-void keep_replay(struct keep *k, struct keep_deferred *list);
 void keep_answer(const struct keep *k, const struct launcher_answer *a);
 void keep_answer_error(const struct keep *k, uint64_t tag, const struct cay_error *err);
 

@@ -388,3 +388,41 @@ bool keep_worker_ended(struct keep *k, pid_t pid) {
     }
     return false;
 }
+
+/* ---- requests that wait for a worker ---- */
+
+void keep_defer(const struct keep *k, struct kept *s, const struct launcher_request *r,
+                int listener) {
+    struct keep_deferred *d = calloc(1, sizeof *d), **at = &s->deferred;
+    if (d == NULL) {
+        keep_fail_tags(k, &r->tag, 1);
+        return;
+    }
+    memcpy(&d->r, r, launcher_request_size(0));
+    if (r->spec.mount_count > 0)
+        memcpy(d->r.mounts, r->spec.mounts, r->spec.mount_count * sizeof r->mounts[0]);
+    d->listener = listener < 0 ? -1 : fcntl(listener, F_DUPFD_CLOEXEC, 0);
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = d;
+}
+
+static struct keep_deferred *free_deferred(struct keep_deferred *d) {
+    struct keep_deferred *next = d->next;
+    fd_close(&d->listener);
+    free(d);
+    return next;
+}
+
+void keep_replay(struct keep *k, struct keep_deferred *list) {
+    while (list != NULL) {
+        list->r.spec.mounts = list->r.mounts;
+        keep_handle(k, &list->r, list->listener);
+        list = free_deferred(list);
+    }
+}
+
+void keep_forget_deferred(struct keep_deferred *list) {
+    while (list != NULL)
+        list = free_deferred(list);
+}

@@ -62,5 +62,11 @@ void keep_worker_reports(struct keep *k, struct keep_worker *w);
 /* True if pid was a worker. */
 bool keep_worker_ended(struct keep *k, pid_t pid);
 
+/* Keeps a request until no worker is busy on s; does what was kept; drops it unanswered. */
+void keep_defer(const struct keep *k, struct kept *s, const struct launcher_request *r,
+                int listener);
+void keep_replay(struct keep *k, struct keep_deferred *list);
+void keep_forget_deferred(struct keep_deferred *list);
+
 /* In a worker: does what is ordered until the launcher hangs up. */
 _Noreturn void keep_worker_run(struct keep *k, int sock);
