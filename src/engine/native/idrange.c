@@ -11,6 +11,7 @@
 
 enum {
     MARKS = 4096,  /* where they begin, behind the bytes that are locked */
+    STRIDE = 521,  /* between processes that start one after the other */
     PATIENCE = 50, /* times a millisecond, for those who only look at a mark */
 };
 
@@ -123,8 +124,11 @@ int idrange_lease(struct idrange *ret, struct cay_error *err) {
     _cleanup_(closep) int fd = idrange_open(err);
     if (fd < 0)
         return fd;
-    /* Start at a different place in each process, so that they rarely try the same. */
-    unsigned hint = (unsigned)getpid();
+    /* A different place in each process, so that they rarely try the same; and from there on, so
+     * that one that leases many does not try again what it has found taken. */
+    static unsigned hint;
+    if (hint == 0)
+        hint = ((unsigned)getpid() * STRIDE) & ~LOW_ARE_TAKEN;
     uid_t base;
     int r = idrange_take(fd, &hint, NULL, &base, err);
     if (r < 0)
