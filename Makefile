@@ -19,8 +19,9 @@ test:
 # What tests do a part of, in full: 3,000 kills, 10,000 cycles, 100,000 bad requests. About an hour.
 stress: all
 	scripts/setup --test
-	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/integration/test_daemon_kills.py \
+	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/integration/test_daemon_kills.py tests/integration/test_restart.py \
 	  tests/integration/test_capacity.py tests/integration/test_daemon_stress.py tests/integration/test_load.py tests/integration/test_storm.py
+	scripts/tsan
 
 install: all
 	meson configure build -Dprefix=$(PREFIX)

@@ -21,6 +21,8 @@ enum {
     KEY_MS = 500, /* the keys that detach are typed in one go */
     PENDING_MAX = 4 * WIRE_DATA_MAX,
     SAFE_WRITE = 4096, /* what poll(2) promises a terminal to take without blocking */
+    RETRY_MS = 200,
+    RESTART_MS = 30 * 1000, /* what a daemon may take to come back */
     FAILED = 125,
 };
 
@@ -40,6 +42,7 @@ struct attachment {
     uint64_t credit;
     bool read_only;
     bool over;
+    bool lost; /* the connection, and not by us */
     bool detached;
     int signal; /* that ended us */
     int exit_code;
@@ -138,7 +141,7 @@ static void take_events(struct attachment *a) {
 static void read_sandbox(struct attachment *a) {
     if (wire_reader_fill(&a->reader, a->fd) > 0)
         return;
-    a->over = true;
+    a->over = a->lost = true;
     error_set(&a->v->err, CAY_UNAVAILABLE, "the connection to terminal '%s' ended", a->name);
     a->result = error_remedy(&a->v->err, "attach again; it lives on if the sandbox does");
 }
@@ -192,6 +195,66 @@ static int carry(struct attachment *a) {
     return a->result;
 }
 
+/* ---- a daemon that restarts ---- */
+
+/* Waits a moment; false if a signal for us came instead. */
+static bool wait_a_moment(const struct attachment *a) {
+    struct pollfd p = {.fd = a->signals, .events = POLLIN};
+    return poll(&p, 1, RETRY_MS) == 0;
+}
+
+/* Without starting a daemon: whoever has ended it may have meant it. */
+static int connect_again(struct attachment *a, const char *sandbox, struct cay_error *err) {
+    struct session_verb *v = a->v;
+    bool must_wait = false;
+    int64_t deadline = clock_deadline(RESTART_MS);
+    v->daemon.start = false;
+    daemon_disconnect(&v->connection);
+    for (;;) {
+        int r = daemon_connect(&v->daemon, sandbox, &v->connection, err);
+        if (r != -CAY_UNAVAILABLE || clock_expired(deadline))
+            return r;
+        if (!must_wait && !v->common->quiet)
+            verb_note("the daemon has gone; waiting for it to come back");
+        must_wait = true;
+        if (!wait_a_moment(a))
+            return r;
+    }
+}
+
+/* All that is kept of it is shown again, on a clean screen. */
+static void clear_screen(struct attachment *a) {
+    static const char clear[] = "\x1b[H\x1b[2J";
+    if (!isatty(STDOUT_FILENO))
+        return;
+    vt_put_reset(&a->vt, &a->pending);
+    (void)buf_append(&a->pending, clear, sizeof clear - 1);
+}
+
+static int attach_again(struct attachment *a, const char *sandbox, const struct attach_options *o) {
+    struct session_verb *v = a->v;
+    struct cay_error err;
+    struct wire_terminal_attach attach = {.read_only = o->read_only};
+    int r = connect_again(a, sandbox, &err);
+    if (r < 0)
+        return r;
+    attach_size(&attach.rows, &attach.cols);
+    a->fd = v->call.fd = v->connection.fd;
+    v->call.deadline_ms = clock_deadline(RESTART_MS);
+    wire_reader_free(&a->reader);
+    a->reader = WIRE_READER_INIT;
+    r = wire_terminal_attach(&v->call, a->name, &attach, &err);
+    if (r < 0)
+        return r;
+    if (!v->common->quiet)
+        verb_note("attached to terminal '%s' again", a->name);
+    clear_screen(a);
+    buf_clear(&a->typed);
+    a->credit = WIRE_TERMINAL_CREDIT;
+    a->over = a->lost = false;
+    return 0;
+}
+
 /* ---- the beginning and the end ---- */
 
 static void release(struct attachment *a) {
@@ -229,7 +292,18 @@ static void tell_end(const struct attachment *a) {
                       isatty(STDERR_FILENO) ? "\n" : "", a->name);
 }
 
-int attach_run(struct session_verb *v, const char *name, const struct attach_options *o, int *ret) {
+/* A terminal that cannot be had again is gone for the reason that the connection ended with. */
+static int stay(struct attachment *a, const char *sandbox, const struct attach_options *o) {
+    int r;
+    do {
+        a->result = 0;
+        r = carry(a);
+    } while (r < 0 && a->lost && attach_again(a, sandbox, o) == 0);
+    return r;
+}
+
+int attach_run(struct session_verb *v, const char *sandbox, const char *name,
+               const struct attach_options *o, int *ret) {
     struct attachment a = {
         .v = v,
         .name = name,
@@ -249,7 +323,7 @@ int attach_run(struct session_verb *v, const char *name, const struct attach_opt
             verb_note("attached to terminal '%s'; leave it with %s", name,
                       o->detach_keys != NULL ? o->detach_keys : DETACH_KEYS_DEFAULT);
         (void)terminal_raw(&a.terminal, STDIN_FILENO); /* a pipe is fine too */
-        r = a.result = carry(&a);
+        r = a.result = stay(&a, sandbox, o);
     }
     release(&a);
     if (r == 0)
@@ -299,7 +373,7 @@ int attach_shell(const struct verb_common *common, const char *sandbox, const ch
         r = session_open(&v, sandbox);
         if (r < 0)
             return session_fail(&v, FAILED);
-        r = attach_run(&v, name, &o, &code);
+        r = attach_run(&v, sandbox, name, &o, &code);
         err = v.err;
         if (r != -CAY_NOT_FOUND && r != -CAY_CONFLICT)
             break;

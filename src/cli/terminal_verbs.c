@@ -208,7 +208,7 @@ static int run_attach(const struct opt_command *cmd, void *values, int argc, cha
     int code = FAILED;
     int r = session_open(&v, argv[0]);
     if (r == 0)
-        r = attach_run(&v, argv[1], &options, &code);
+        r = attach_run(&v, argv[0], argv[1], &options, &code);
     return r < 0 ? session_fail(&v, FAILED) : code;
 }
 

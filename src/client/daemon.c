@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
@@ -23,6 +25,20 @@ int daemon_dial(const struct daemon *d, struct cay_error *err) {
     const struct daemon_choice choice = {.config = d->config};
     int r = daemon_start(&choice, d->state_dir, err);
     return r < 0 ? r : http_connect(&d->address, err);
+}
+
+/* ---- a daemon that restarts ---- */
+
+enum { RESTART_MS = 30 * 1000, RETRY_US = 100 * 1000 };
+
+/* A request that was refused before anything was done, because the daemon is stopping or being
+ * replaced, is made again for a while; where nobody is left, dialling starts a daemon. */
+static bool must_try_again(const struct http_head *head, int64_t deadline) {
+    if (head->status != 503 || http_head_get(head, "retry-after", NULL) == NULL ||
+        clock_expired(deadline))
+        return false;
+    (void)usleep(RETRY_US);
+    return true;
 }
 
 /* ---- asking ---- */
@@ -97,6 +113,23 @@ static int take_answer(int fd, const struct http_head *head, const struct daemon
     return r <= 0 ? r : refusal(req, p.status, body, err);
 }
 
+/* Sends it and reads the head of the answer. Returns the connection. */
+static int ask(const struct daemon *d, const struct http_request *http, struct http_head *ret,
+               struct cay_error *err) {
+    int64_t deadline = clock_deadline(RESTART_MS);
+    for (;;) {
+        _cleanup_(closep) int fd = daemon_dial(d, err);
+        int r = fd < 0 ? fd : http_send(fd, &d->address, http, err);
+        if (r == 0)
+            r = http_receive_head(fd, ret, err);
+        if (r < 0)
+            return r;
+        if (!must_try_again(ret, deadline))
+            return TAKE_FD(fd);
+        http_head_free(ret);
+    }
+}
+
 int daemon_call(const struct daemon *d, const struct daemon_request *req, struct buf *body,
                 struct cay_error *err) {
     static const char *const progress[] = {"X-Cay-Progress: lines", NULL};
@@ -111,14 +144,9 @@ int daemon_call(const struct daemon *d, const struct daemon_request *req, struct
         .body_len = req->body != NULL ? req->body->len : 0,
     };
     buf_clear(body);
-    _cleanup_(closep) int fd = daemon_dial(d, err);
-    if (fd < 0)
-        return fd;
     _cleanup_(http_head_free) struct http_head head = {0};
-    int r = http_send(fd, &d->address, &http, err);
-    if (r == 0)
-        r = http_receive_head(fd, &head, err);
-    return r < 0 ? r : take_answer(fd, &head, req, body, err);
+    _cleanup_(closep) int fd = ask(d, &http, &head, err);
+    return fd < 0 ? fd : take_answer(fd, &head, req, body, err);
 }
 
 /* ---- an operation of cay-init ---- */
@@ -166,11 +194,10 @@ static int take_defaults(struct daemon_connection *c, struct cay_error *err) {
 
 /* The connection is a raw stream, or says why not. */
 static int take_upgrade(struct daemon_connection *c, struct cay_error *err) {
-    int r = http_receive_head(c->fd, &c->head, err);
-    if (r < 0 || c->head.status == 101)
-        return r < 0 ? r : take_defaults(c, err);
+    if (c->head.status == 101)
+        return take_defaults(c, err);
     _cleanup_(buf_free) struct buf body = BUF_INIT(HTTP_HEAD_MAX);
-    r = http_receive_body(c->fd, &c->head, body.max, take_body, &body, err);
+    int r = http_receive_body(c->fd, &c->head, body.max, take_body, &body, err);
     return r < 0 ? r : take_refusal(c->head.status, buf_text(&body), err);
 }
 
@@ -199,12 +226,8 @@ static int connect_with(const struct daemon *d, const char *who, const char *hea
                                 .accept = "text/tab-separated-values",
                                 .key = d->key,
                                 .headers = upgrade};
-    ret->fd = daemon_dial(d, err);
-    r = MIN(ret->fd, 0);
-    if (r == 0)
-        r = http_send(ret->fd, &d->address, &http, err);
-    if (r == 0)
-        r = take_upgrade(ret, err);
+    ret->fd = ask(d, &http, &ret->head, err);
+    r = ret->fd < 0 ? ret->fd : take_upgrade(ret, err);
     if (r < 0)
         daemon_disconnect(ret);
     return r;

@@ -153,7 +153,8 @@ class Daemon:
         self.stop()
         log = self.log.read_text(errors="replace")
         # the leak checker itself fails in the launcher, which has no /proc
-        for word in ("AddressSanitizer", "detected memory leaks", "runtime error"):
+        for word in ("AddressSanitizer", "ThreadSanitizer", "detected memory leaks",
+                     "runtime error"):
             assert word not in log, log
 
     # ---- requests ----

@@ -11,7 +11,7 @@ import support
 from daemons import CAYD, children, name_of, serving, serving_tcp
 from launching import STDOUT, until
 from stressing import amount, random_numbers
-from traffic import Counts, Wire, running, workers_for
+from traffic import Counts, Viewer, Wire, running, workers_for
 from websocket import open_unix
 
 
@@ -124,6 +124,49 @@ def test_replacing_under_keep_alive_traffic(daemon):
     print(counts)
     assert counts.broken == counts.unaccepted == counts.refused == 0, str(counts)
     assert sum(w.wire.reused for w in workers) > 0
+
+
+def test_terminals_lose_nothing(daemon):
+    """Viewers of terminals over replacements, and over a stop and a start."""
+    box = daemon.create(memory="256m", pids=256)["id"]
+    viewers = [Viewer(daemon, box, f"t{i}") for i in range(amount(2, 10))]
+    rounds = amount(4, 100)
+    for v in viewers:
+        v.begin(1500)
+    assert until(lambda: all(b":20\r" in v.seen for v in viewers))
+    for i in range(rounds):
+        if i == rounds // 2:
+            daemon.stop()
+            daemon.start()
+        else:
+            replace(daemon)
+    assert until(lambda: all(v.has_all() or v.wrong for v in viewers), 120)
+    for v in viewers:
+        v.stop.set()
+        v.thread.join(60)
+        v.check()
+        assert v.restarts >= 2, (v.restarts, v.broken, v.opened)
+
+
+def test_the_program_does_not_notice(daemon):
+    """cay asks again when it was told that nothing was done."""
+    box = daemon.create(memory="64m", pids=64)["id"]
+    over, done = threading.Event(), []
+
+    def ask():
+        while not over.is_set():
+            done.append(support.cay("exec", "--host", f"unix://{daemon.socket}", box, "echo", "on"))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    for _ in range(amount(4, 20)):
+        goal = len(done) + 2
+        assert until(lambda: len(done) > goal)
+        replace(daemon)
+    over.set()
+    thread.join(60)
+    assert all(d.returncode == 0 and d.stdout == b"on\n" for d in done), \
+        [d.stderr for d in done if d.returncode]
 
 
 def test_what_lasts_outlives_the_front(daemon):

@@ -10,12 +10,14 @@ import contextlib
 import http.client
 import json
 import random
+import re
 import socket
 import threading
 import time
 
 from daemons import Answer, LocalHTTP
 from stressing import Lost
+from websocket import NotUpgraded, open_unix
 
 GIVE_UP = 60  # seconds that a client tries to connect
 
@@ -236,6 +238,79 @@ class Worker:
         if twice or missing or surplus:
             raise Lost(f"{self.name}: {what}s missing {missing}, done though refused {surplus}, "
                        f"done twice {twice}")
+
+
+COUNTING = "i=0; while [ $i -lt {most} ]; do i=$((i+1)); echo :$i; sleep 0.01; done\n"
+
+
+class Viewer:
+    """Somebody at a terminal in which a program counts, over a WebSocket. When that is closed because
+    the daemon restarts, or breaks, it is opened again; what was missed is shown then. No number may
+    be missing in the end."""
+
+    def __init__(self, daemon, box, name):
+        self.daemon, self.box, self.name = daemon, box, name
+        self.seen = b""
+        self.opened = self.restarts = self.broken = 0
+        self.typed = False
+        self.most = 0
+        self.wrong = []
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def begin(self, most):
+        """Lets the program count so far."""
+        self.most = most
+        self.thread.start()
+
+    def _open(self):
+        path = f"/toolbox/{self.box}/process/pty/"
+        path += f"{self.name}/connect" if self.opened else f"create-connect?id={self.name}"
+        made = open_unix(self.daemon.socket, path, timeout=5)
+        self.opened += 1
+        return made
+
+    def _look(self):
+        with self._open() as ws:
+            while not self.stop.is_set():
+                try:
+                    message = ws.receive()
+                except TimeoutError:
+                    continue
+                if message is None:
+                    self.restarts += ws.closed[0] == 1012
+                    if ws.closed[0] != 1012:
+                        self.wrong.append(f"{self.name}: {ws.closed}")
+                        self.stop.set()
+                    return
+                if isinstance(message, bytes):
+                    self.seen += message
+                elif not self.typed:
+                    ws.send(COUNTING.format(most=self.most))
+                    self.typed = True
+
+    def _run(self):
+        while not self.stop.is_set():
+            try:
+                self._look()
+            except NotUpgraded as refused:
+                if refused.status != 503:
+                    self.wrong.append(f"{self.name}: {refused}")
+                    return
+                time.sleep(0.02)
+            except (OSError, EOFError):
+                self.broken += 1
+                time.sleep(0.02)
+
+    def has_all(self):
+        return f":{self.most}\r".encode() in self.seen
+
+    def check(self):
+        numbers = {int(n) for n in re.findall(rb":([0-9]+)\r", self.seen)}
+        missing = set(range(1, self.most + 1)) - numbers
+        if self.wrong or missing:
+            raise Lost(f"{self.name}: {self.wrong}, {len(missing)} numbers of {self.most} missing, "
+                       f"the first {min(missing, default=0)}")
 
 
 @contextlib.contextmanager
