@@ -118,6 +118,9 @@ struct config {
         int64_t sample_interval_ms; /* 0: never */
         int64_t warn_after_ms;      /* 0: never */
         const char *disk_reserve;   /* see config_parse_reserve */
+        int64_t audit_rows;         /* 0: all */
+        int64_t audit_keep_ms;      /* 0: for ever */
+        uint64_t audit_size;        /* bytes */
     } manager;
     struct {
         const char *listen;

@@ -233,6 +233,13 @@ static const struct config_key keys[] = {
     {"manager", "disk_reserve", CONFIG_STRING, CONFIG_TRUSTED, "auto", FIELD(manager.disk_reserve),
      .check = check_reserve,
      .help = "free disk space below which new writes are refused: a size, N% or auto; 0: never"},
+    {"manager", "audit_rows", CONFIG_INTEGER, CONFIG_TRUSTED, "100000", FIELD(manager.audit_rows),
+     RANGE(0, 1e9),
+     .help = "rows of the audit in the database; older ones are sealed in files; 0: all"},
+    {"manager", "audit_keep", CONFIG_DURATION, CONFIG_TRUSTED, "90d", FIELD(manager.audit_keep_ms),
+     RANGE(0, 3650 * day_ms), .help = "how long sealed files of the audit are kept; 0: for ever"},
+    {"manager", "audit_size", CONFIG_SIZE, CONFIG_TRUSTED, "1g", FIELD(manager.audit_size),
+     RANGE(1, 1e15), .help = "bytes of all sealed files of the audit; the oldest are removed"},
 
     {"server", "listen", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(server.listen),
      .check = check_listen,

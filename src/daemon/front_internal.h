@@ -19,7 +19,8 @@ struct front_watch {
     pthread_mutex_t lock; /* of is_ending */
     pthread_cond_t changed;
     bool is_ending;
-    bool is_ready; /* when it last looked; this and what follows are the thread's alone */
+    bool retain_fails; /* the audit could not be sealed; this and what follows are the thread's */
+    bool is_ready;     /* when it last looked; this and what follows are the thread's alone */
     struct vitals vitals;
 };
 

@@ -16,12 +16,14 @@
 #include "base/path.h"
 #include "daemon/figures.h"
 #include "daemon/front_internal.h"
+#include "manager/audit.h"
 #include "manager/manager_engines.h"
 
 enum {
     ROUND_MS = 2000,
     DOCKER_ROUNDS = 5,  /* to ask Docker costs it more */
     FIGURES_ROUNDS = 3, /* so does counting descriptors */
+    RETAIN_ROUNDS = 5,
 };
 
 /* ---- measuring ---- */
@@ -93,6 +95,22 @@ static void tell_alive(struct front *f) {
     (void)control_send(f->options->control, &m, NULL, 0); /* gone: so are we, soon */
 }
 
+/* ---- the audit ---- */
+
+static void retain_audit(struct front *f) {
+    struct cay_error err;
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    const struct audit_retention keep = {.rows = f->config->manager.audit_rows,
+                                         .keep_ms = f->config->manager.audit_keep_ms,
+                                         .max_bytes = f->config->manager.audit_size};
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    bool fails = manager_audit_retain(f->manager, &keep, &err) < 0;
+    if (fails && !f->watch.retain_fails)
+        log_event(LOG_LEVEL_WARN, "the audit is not sealed", "why", "%s; %s", err.message,
+                  err.remedy);
+    f->watch.retain_fails = fails;
+}
+
 /* ---- the thread ---- */
 
 static void look(struct front *f, unsigned round) {
@@ -102,6 +120,8 @@ static void look(struct front *f, unsigned round) {
         manager_ping(f->manager, ENGINE_DOCKER);
     measure(f, round);
     tell_alive(f);
+    if (round % RETAIN_ROUNDS == RETAIN_ROUNDS - 1)
+        retain_audit(f);
     log_change(&f->watch, manager_check_ready(f->manager, &err) == 0, &err);
 }
 

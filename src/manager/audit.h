@@ -68,7 +68,20 @@ struct audit_verdict {
     int64_t bad; /* the first row that does not fit */
     char why[160];
 };
-/* Recomputes all. A negative result means that it could not be done. */
+/* Compares a row with the one before, of which v has number and chain. */
+void audit_verify_row(struct audit_verdict *v, const struct audit_row *row);
+
+/* How much of the audit is kept; 0 is no limit. */
+struct audit_retention {
+    int64_t rows;       /* in the database; the older half of more is sealed in a segment */
+    int64_t keep_ms;    /* a segment, since it was sealed */
+    uint64_t max_bytes; /* of all segments */
+};
+/* Seals rows and removes segments as this says. Negative if that could not be done. */
+int manager_audit_retain(struct manager *m, const struct audit_retention *keep,
+                         struct cay_error *err);
+
+/* Recomputes all, segments included. A negative result means that it could not be done. */
 int manager_audit_verify(struct manager *m, struct audit_verdict *ret, struct cay_error *err);
 
 /* Removes the rows up to this number, which must not be the last. The chain of that row stays, as

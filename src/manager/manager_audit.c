@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "manager/audit_segment.h"
 #include "manager/intent.h"
 #include "manager/manager_internal.h"
 
@@ -18,6 +19,7 @@ enum {
     REFUSALS_MAX = 20, /* in a minute; the rest is counted */
     REFUSALS_MS = 60 * 1000,
     VERIFY_PAGE = 1000,
+    VERIFY_TRIES = 3,
 };
 
 /* ---- the chain ---- */
@@ -157,8 +159,7 @@ static void find_gap(struct audit_verdict *v, int64_t from, int64_t to) {
                    (long long)to);
 }
 
-/* Compares a row with the one before, of which v has number and chain. */
-static void verify_row(struct audit_verdict *v, const struct audit_row *row) {
+void audit_verify_row(struct audit_verdict *v, const struct audit_row *row) {
     unsigned char chain[HASH_SIZE];
     if (row->number != v->last + 1) {
         find_gap(v, v->last + 1, row->number - 1);
@@ -188,19 +189,39 @@ static int verify_rows(struct manager *m, struct audit_row *page, struct audit_v
         if (r < 0)
             return r;
         for (size_t i = 0; v->ok && i < count; i++)
-            verify_row(v, &page[i]);
+            audit_verify_row(v, &page[i]);
     }
     return 0;
 }
 
-int manager_audit_verify(struct manager *m, struct audit_verdict *ret, struct cay_error *err) {
+/* The segments, which have to end where the database begins. */
+static int verify_segments(int64_t anchor, const unsigned char chain[static HASH_SIZE],
+                           struct audit_verdict *v, struct cay_error *err) {
+    struct audit_segment *all;
+    size_t count;
+    int r = audit_segment_list(anchor, &all, &count, err);
+    for (size_t i = 0; r == 0 && v->ok && i < count; i++)
+        r = audit_segment_verify(&all[i], v, err);
+    free(all);
+    if (r < 0 || !v->ok)
+        return r;
+    if (count > 0 && v->last != anchor)
+        find_gap(v, v->last + 1, anchor);
+    else if (count > 0 && !hash_equal(v->head, chain))
+        find_gap(v, anchor, anchor);
+    v->last = v->ok ? anchor : v->last;
+    memcpy(v->head, chain, HASH_SIZE);
+    return 0;
+}
+
+static int verify_once(struct manager *m, struct audit_row *page, int64_t *ret_anchor,
+                       struct audit_verdict *ret, struct cay_error *err) {
     unsigned char chain[HASH_SIZE];
-    _cleanup_(freep) struct audit_row *page = calloc(VERIFY_PAGE, sizeof *page);
-    if (page == NULL)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     *ret = (struct audit_verdict){.ok = true};
     int64_t end = db_audit_head(m->db, chain); /* first: more may be added while we look */
-    int r = db_audit_anchor(m->db, &ret->last, ret->head, err);
+    int r = db_audit_anchor(m->db, ret_anchor, chain, err);
+    if (r == 0)
+        r = verify_segments(*ret_anchor, chain, ret, err);
     if (r == 0)
         r = verify_rows(m, page, ret, err);
     if (r == 0 && ret->ok && ret->last < end)
@@ -208,7 +229,36 @@ int manager_audit_verify(struct manager *m, struct audit_verdict *ret, struct ca
     return r;
 }
 
+int manager_audit_verify(struct manager *m, struct audit_verdict *ret, struct cay_error *err) {
+    unsigned char ignored[HASH_SIZE];
+    int64_t anchor, now;
+    _cleanup_(freep) struct audit_row *page = calloc(VERIFY_PAGE, sizeof *page);
+    if (page == NULL)
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    for (int tries = 0;; tries++) {
+        int r = verify_once(m, page, &anchor, ret, err);
+        if ((r == 0 && ret->ok) || tries == VERIFY_TRIES)
+            return r;
+        /* Rows that were sealed or trimmed meanwhile are missing where we looked. */
+        struct cay_error late;
+        if (db_audit_anchor(m->db, &now, ignored, &late) < 0 || now == anchor)
+            return r;
+    }
+}
+
 /* ---- trimming ---- */
+
+/* What was sealed before is older than what is trimmed. */
+static int remove_segments(int64_t through, struct cay_error *err) {
+    struct audit_segment *all;
+    unsigned char ignored[HASH_SIZE];
+    size_t count;
+    int r = audit_segment_list(through, &all, &count, err);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = audit_segment_remove(&all[i], ignored, err);
+    free(all);
+    return r;
+}
 
 int manager_audit_trim(struct manager *m, int64_t through, const char *who, struct cay_error *err) {
     struct audit_row row;
@@ -224,6 +274,8 @@ int manager_audit_trim(struct manager *m, int64_t through, const char *who, stru
         return error_remedy(err, "see their numbers with: cay audit");
     }
     r = db_audit_trim(m->db, through, err);
+    if (r == 0)
+        r = remove_segments(through, err);
     if (r < 0)
         return r;
     put_hex(row.chain, hex);
