@@ -1,11 +1,13 @@
 """/livez, /readyz and /healthz: what a load balancer, an operator and systemd see of a daemon that is
 well, and of one that is not."""
 
+import contextlib
 import http.client
 import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -116,20 +118,23 @@ def test_no_inodes():
 
 
 def test_no_descriptors(folder):
-    """Those that are left for connections are counted, before none is accepted any more."""
-    with serving(folder) as daemon:
-        used = len(os.listdir(f"/proc/{daemon.front()}/fd"))
+    """Those that are left for connections are counted, before none is accepted any more. A daemon
+    with too few for its sandboxes does not start, so clients use them up."""
+    limit = 400
+    with serving(folder, env={"CAY_MANAGER_MAX_SANDBOXES": "1"}) as daemon, contextlib.ExitStack() as idle:
         daemon.stop()
-
-        def limit():
-            resource.setrlimit(resource.RLIMIT_NOFILE, (used + 50, used + 50))
-        daemon.process = daemon.spawn(preexec_fn=limit)
+        daemon.process = daemon.spawn(
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
         assert until(daemon.serves)
+        assert failed(daemon) == {}
+        left = limit - len(os.listdir(f"/proc/{daemon.front()}/fd"))
+        for _ in range(left - 30):
+            sock = idle.enter_context(socket.socket(socket.AF_UNIX))
+            sock.connect(str(daemon.socket))
         assert until(lambda: "descriptors.front" in failed(daemon))
         assert daemon.get("/healthz").status == 503 and daemon.get("/livez").status == 200
-        daemon.stop()
-        daemon.start()
-        assert failed(daemon) == {}
+        idle.close()
+        assert until(lambda: failed(daemon) == {})
 
 
 def test_an_ending_daemon_is_not_ready(folder):
