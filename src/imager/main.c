@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "engine/native/privilege.h"
 #include "imager/verbs.h"
 
 static const struct {
@@ -44,5 +45,6 @@ int main(int argc, char **argv) {
     (void)signal(SIGCHLD, SIG_DFL);
     /* Whoever hangs up on us is met as an error where it happens. */
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)privilege_reset_oom_score(); /* a daemon that is protected is no reason for us to be */
     return verb_main(&program, argc, argv);
 }

@@ -6,8 +6,10 @@ import http.client
 import os
 import shutil
 import signal
+import subprocess
 import threading
 import tomllib
+from pathlib import Path
 
 import pytest
 from daemons import Refused, children, serving
@@ -194,3 +196,27 @@ def test_a_disk_that_is_gone_is_not_replaced(daemon):
     shutil.move(daemon.state / "kept", place / "disk")
     assert daemon.call("POST", f"/api/cay/sandbox/{box}/start")["state"] == "started"
     assert daemon.exec(box, "cat", "/workspace/file") == (0, "precious\n")
+
+
+# ---- when memory runs out ----
+
+def oom_score(pid):
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+def can_lower_oom_score():
+    """Root in a container often lacks CAP_SYS_RESOURCE."""
+    script = "echo -500 >/proc/self/oom_score_adj"
+    return subprocess.run(["sh", "-c", script], stderr=subprocess.DEVNULL).returncode == 0
+
+
+@as_root_only
+def test_the_daemon_is_protected_and_sandboxes_are_not(daemon):
+    box = daemon.create()["id"]
+    if can_lower_oom_score():
+        for pid in (daemon.process.pid, daemon.front(), daemon.launcher()):
+            assert oom_score(pid) <= -500
+    else:
+        assert "not protected when memory runs out" in daemon.log.read_text()
+    assert oom_score(record_of(daemon, box)["pid"]) >= 0
+    assert int(daemon.exec(box, "cat", "/proc/self/oom_score_adj")[1]) >= 0
