@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/doctor_docker.h"
+#include "cli/doctor_space.h"
 #include "engine/native/disk.h"
 
 enum { WALLS_MAX = 32 };
@@ -82,7 +83,8 @@ static void put_disks(struct jsonw *w, const struct disk_limits *d) {
 
 static void print_json(struct buf *b, const cay_engine *engine, const struct cay_wall *walls,
                        size_t count, const struct finding *found, const struct disk_limits *disks,
-                       const struct table *docker, const char *kernel) {
+                       const struct doctor_space *space, const struct table *docker,
+                       const char *kernel) {
     struct jsonw w = JSONW_INIT(b);
     jsonw_begin_object(&w);
     jsonw_put_string(&w, "version", cay_version());
@@ -115,6 +117,7 @@ static void print_json(struct buf *b, const cay_engine *engine, const struct cay
     }
     jsonw_end_array(&w);
     put_disks(&w, disks);
+    doctor_put_space(&w, space);
     doctor_put_docker(&w, docker);
     jsonw_end_object(&w);
     (void)buf_putc(b, '\n');
@@ -154,6 +157,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         found[i] = look_up(&sysctls[i]);
     struct disk_limits disks;
     probe_disks(&disks);
+    struct doctor_space space;
+    doctor_measure_space(common->state_dir, &space);
     _cleanup_(table_free) struct table docker = {0};
     doctor_ask_docker(&docker);
     if (cay_engine_open(common->state_dir, &engine, &err) < 0)
@@ -164,12 +169,13 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     (void)uname(&name); /* cannot fail */
     _cleanup_(buf_free) struct buf b = BUF_INIT(256 * 1024);
     if (common->output == OUTPUT_JSON) {
-        print_json(&b, engine, walls, count, found, &disks, &docker, name.release);
+        print_json(&b, engine, walls, count, found, &disks, &space, &docker, name.release);
     } else {
         (void)buf_printf(&b, "cay %s on Linux %s\n\nThis host gives tier %s.\n\nWalls\n",
                          cay_version(), name.release, cay_engine_tier(engine));
         print_walls(&b, walls, count);
         print_disks(&b, &disks);
+        doctor_print_space(&b, &space);
         doctor_print_docker(&b, &docker);
         (void)buf_puts(&b, "\nHost settings\n");
         print_sysctls(&b, found);

@@ -2,6 +2,7 @@
 acknowledged is lost, and what happened is reported."""
 
 import contextlib
+import json
 import os
 import subprocess
 import threading
@@ -121,6 +122,11 @@ def test_overcommitment_is_in_the_metrics(small_disk):
         assert float(values["cay_disk_limit_bytes"]) == 640 * MB
         assert float(values["cay_disk_overcommit_ratio"]) == 2
         assert float(values["cay_disk_reserve_bytes"]) == 16 * MB
+        done = subprocess.run([support.BUILD / "cay", "doctor", "-o", "json", "--state-dir",
+                               daemon.state], stdout=subprocess.PIPE, check=True)
+        space = json.loads(done.stdout)["disk_space"]
+        assert space["overcommitted"] and space["limit_bytes"] > 640 * MB
+        assert space["total_bytes"] == 320 * MB
 
 
 # ---- what was acknowledged is there afterwards ----
