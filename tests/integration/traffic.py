@@ -51,7 +51,7 @@ class Wire:
             http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
         try:
             made.connect()
-        except (ConnectionRefusedError, FileNotFoundError) as error:
+        except (ConnectionRefusedError, ConnectionResetError, FileNotFoundError) as error:
             raise Refused(str(error)) from error
         made.auto_open = 0
         self.connection, self.used = made, 0
