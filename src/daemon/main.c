@@ -24,9 +24,7 @@
 #include "engine/native/disk.h"
 #include "verb/verb.h"
 
-#define OOM_SCORE_TEXT "-500"
-
-enum { OOM_SCORE = -500, BACKGROUND_MS = 60 * 1000 };
+enum { BACKGROUND_MS = 60 * 1000 };
 
 struct daemon_options {
     struct verb_common common;
@@ -229,22 +227,6 @@ static int detach(const struct settings *s, int *ret_report, struct cay_error *e
 
 /* ---- running ---- */
 
-/* When memory runs out, sandboxes, builds and pulls go before what keeps them. Front and launcher
- * inherit it; sandboxes and cay-image do not keep it. A score that is lower already stays, and an
- * ordinary user may not lower any. */
-static void protect_from_oom(void) {
-    char text[16];
-    int64_t score;
-    ssize_t n = fd_read_file_at(AT_FDCWD, "/proc/self/oom_score_adj", text, sizeof text);
-    if (n > 0 && text[n - 1] == '\n')
-        text[n - 1] = '\0';
-    if (n <= 0 || str_to_i64(text, -1000, 1000, &score) < 0 || score <= OOM_SCORE)
-        return;
-    int r = fd_write_file_at(AT_FDCWD, "/proc/self/oom_score_adj", OOM_SCORE_TEXT);
-    if (r < 0 && geteuid() == 0)
-        log_event(LOG_LEVEL_INFO, "not protected when memory runs out", "why", "%s", strerror(-r));
-}
-
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc, (void)argv;
     const struct daemon_options *o = values;
@@ -263,8 +245,6 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         r = detach(&settings, &report, &err);
         is_daemon = r == 1;
     }
-    if (is_daemon)
-        protect_from_oom();
     if (is_daemon)
         r = supervisor_run(&settings, report, is_next ? &kept : NULL, &err);
     config_free(settings.config);

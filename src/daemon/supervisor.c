@@ -25,6 +25,7 @@
 #include "daemon/front.h"
 #include "daemon/imager.h"
 #include "daemon/notify.h"
+#include "daemon/oom.h"
 #include "daemon/places.h"
 #include "daemon/pulls.h"
 #include "daemon/reload.h"
@@ -589,6 +590,7 @@ int supervisor_run(struct settings *settings, int report, const struct replace_k
         take_over(&s, kept);
     int r = prepare(&s, err);
     if (r == 0) {
+        oom_protect();
         loop(&s);
         if (s.has_failed) {
             *err = s.failure;
