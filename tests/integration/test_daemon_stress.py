@@ -245,6 +245,8 @@ def test_a_full_disk_loses_nothing(small_disk):
         assert until(daemon.serves)
         assert set(kept) == {s["id"] for s in daemon.list()}
         ballast.unlink()
+        # Those that were held because there was no room go on by themselves.
+        assert until(lambda: {s["state"] for s in daemon.list()} == {"started"})
         for box in kept:
             assert write(daemon, box, "/workspace/after", b"room again")
             assert daemon.exec(box, "cat", "/workspace/after") == (0, "room again")
