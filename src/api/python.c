@@ -56,7 +56,7 @@ static int run_over(struct call *c, const struct toolbox *t, const struct toolbo
     out->changed = python_take_change;
     out->changed_arg = ret_report;
     r = toolbox_carry(c, t, command->input, limit, out, ret, err);
-    toolbox_count(r, ret);
+    toolbox_count(c, r, ret);
     out->report = NULL;
     out->changed = NULL;
     ret_report->files_truncated |= !ret->all_changes;

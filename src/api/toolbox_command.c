@@ -174,11 +174,15 @@ int toolbox_carry(const struct call *c, const struct toolbox *t, const struct bu
     return 0;
 }
 
-void toolbox_count(int r, const struct exec_outcome *o) {
+void toolbox_count(const struct call *c, int r, const struct exec_outcome *o) {
+    if (r == 0 && o->running)
+        return; /* a session's command that nobody waited for */
+    if (r == 0 && o->reason == WIRE_REASON_TIMEOUT)
+        manager_note_command(c->manager, c->who, "it ran longer than its time limit");
+    if (r == 0 && o->reason == WIRE_REASON_QUIET)
+        manager_note_command(c->manager, c->who, "it printed nothing for longer than it may");
     if (r < 0)
         metrics_command(METRICS_LOST);
-    else if (o->running)
-        return; /* a session's command that nobody waited for */
     else if (o->reason == WIRE_REASON_TIMEOUT || o->reason == WIRE_REASON_QUIET)
         metrics_command(METRICS_TIMEOUT);
     else if (o->reason == WIRE_REASON_SIGNAL || o->signal != 0)
@@ -231,8 +235,10 @@ bool toolbox_ran_out_of_memory(const struct call *c, int exit_code, int64_t bega
     bool is_oom = exit_code == 128 + SIGKILL &&
                   manager_stats(c->manager, c->who, &stats, &ignored) == 0 &&
                   stats.oom_age_ms >= 0 && stats.oom_age_ms < clock_ms() - began_ms;
-    if (is_oom)
+    if (is_oom) {
         metrics_command(METRICS_OOM);
+        manager_note_command(c->manager, c->who, "the sandbox ran out of memory");
+    }
     return is_oom;
 }
 
@@ -248,6 +254,6 @@ int toolbox_run(struct call *c, const struct toolbox_command *command, struct to
     int64_t limit =
         command->timeout_ms > 0 ? clock_deadline(command->timeout_ms + HOST_GRACE_MS) : 0;
     r = toolbox_carry(c, &t, command->input, limit, out, ret, err);
-    toolbox_count(r, ret);
+    toolbox_count(c, r, ret);
     return r;
 }

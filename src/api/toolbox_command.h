@@ -78,8 +78,9 @@ const char *toolbox_mark(bool is_stderr);
 int toolbox_carry(const struct call *c, const struct toolbox *t, const struct buf *input,
                   int64_t deadline_ms, struct toolbox_output *out, struct exec_outcome *ret,
                   struct cay_error *err);
-/* Counts how a command ended; r is what toolbox_carry() returned. */
-void toolbox_count(int r, const struct exec_outcome *o);
+/* Counts how a command ended, and records an event if a limit ended it; r is what toolbox_carry()
+ * returned. */
+void toolbox_count(const struct call *c, int r, const struct exec_outcome *o);
 
 struct toolbox_command {
     const char *const *argv;

@@ -235,7 +235,7 @@ static int try_execute(const struct call *c, struct execution *x, struct cay_err
     if (r < 0)
         return r;
     r = toolbox_carry(c, &t, NULL, 0, &x->out, &x->outcome, err);
-    toolbox_count(r, &x->outcome);
+    toolbox_count(c, r, &x->outcome);
     return r;
 }
 

@@ -234,3 +234,5 @@ struct manager_event {
 /* Those behind the number `after`, oldest first; the caller frees the array. */
 int manager_events(struct manager *m, const char *who, int64_t after, struct manager_event **ret,
                    size_t *ret_count, struct cay_error *err);
+/* Adds one that is not a state: a command of the sandbox was ended, and why. Logs it as well. */
+void manager_note_command(struct manager *m, const char *who, const char *why);

@@ -56,3 +56,20 @@ void event_note(struct manager *m, const struct sandbox *s, const char *text) {
     if (db_event_add(m->db, s->record.id, clock_wall_ms(), text, &err) < 0)
         log_event(LOG_LEVEL_WARN, "event not recorded", "why", "%s: %s", s->record.id, err.message);
 }
+
+void manager_note_command(struct manager *m, const char *who, const char *why) {
+    struct sandbox *s = NULL;
+    (void)pthread_mutex_lock(&m->lock);
+    if (table_find(m, who, &s, NULL) == 0)
+        (void)sandbox_ref(s);
+    (void)pthread_mutex_unlock(&m->lock);
+    if (s == NULL)
+        return; /* removed meanwhile, with its events */
+    char text[SANDBOX_TEXT_SIZE];
+    (void)snprintf(text, sizeof text, "a command was ended: %s", why);
+    log_event(LOG_LEVEL_INFO, text, "sandbox", "%s", s->record.id);
+    event_note(m, s, text);
+    (void)pthread_mutex_lock(&m->lock);
+    sandbox_unref(s);
+    (void)pthread_mutex_unlock(&m->lock);
+}

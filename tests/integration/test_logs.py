@@ -111,3 +111,20 @@ def test_why_it_stopped(folder):
         assert daemon.call("GET", f"/api/cay/sandbox/idle/events?after={last}") == []
         assert daemon.ask("GET", "/api/cay/sandbox/idle/events?after=x").status == 400
         assert daemon.ask("GET", "/api/cay/sandbox/nobody/events").status == 404
+
+
+def test_why_a_command_was_ended(folder):
+    """A limit that ends a command leaves an event, which `cay logs` shows, and a line in the log."""
+    with serving(folder) as daemon:
+        box = daemon.create(name="lab", memory="64m")["id"]
+        toolbox = f"/toolbox/{box}"
+        daemon.ask("POST", f"{toolbox}/process/execute", {"command": "sleep 1000", "timeout": 1})
+        hog = {"command": "python3 -c 'x = bytearray(1 << 30)'", "timeout": 60}
+        assert daemon.ask("POST", f"{toolbox}/process/execute", hog).status == 200
+
+        def events():
+            return " ".join(e["text"] for e in daemon.call("GET", f"/api/cay/sandbox/{box}/events"))
+
+        for why in ("longer than its time limit", "ran out of memory"):
+            assert why in events()
+            assert why in daemon.log.read_text()
