@@ -315,7 +315,7 @@ static int read_cursor(const struct filter *f, bool *ret_has, struct place *ret,
     *ret_has = text != NULL && text[0] != '\0';
     if (!*ret_has || parse_cursor(text, ret))
         return 0;
-    error_set(err, CAY_INVALID_ARGUMENT, "cursor: '%.60s' is none of ours", text);
+    error_set(err, CAY_INVALID_ARGUMENT, "cursor: '%.60s' is invalid", text);
     return error_remedy(err, "take nextCursor of the answer before, or leave it out");
 }
 
