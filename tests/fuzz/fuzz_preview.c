@@ -51,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
             check(buf_text(&out));
     }
     buf_clear(&out);
-    preview_put_set_cookie(&out, uri, "/p/", 3);
     preview_put_set_cookie(&out, uri, NULL, 0);
+    preview_put_set_cookie(&out, uri, "/p/", 3);
     if (!str_ends(buf_text(&out), "; Path=/p/"))
         abort();
     buf_free(&out);
