@@ -58,9 +58,10 @@ int archive_note_read(int archive, const char *id, struct archive_note *ret,
     if (n < 0)
         return error_errno(err, "reading the archive");
     int r = n == ARCHIVE_NOTE_SIZE ? archive_note_parse(bytes, ret, err) : damaged(err);
-    if (r == 0 && !str_equal(ret->record.id, id))
-        r = error_set(err, CAY_INTERNAL, "this is the archive of another sandbox, %s",
-                      ret->record.id);
+    if (r == 0 && !str_equal(ret->record.id, id)) {
+        error_set(err, CAY_INTERNAL, "this is the archive of another sandbox, %s", ret->record.id);
+        return error_remedy(err, "restore the right file from a backup, or remove the sandbox");
+    }
     if (r == 0 && lseek(archive, 0, SEEK_SET) < 0)
         r = error_errno(err, "reading the archive");
     return r;

@@ -315,7 +315,7 @@ def test_archive_of_another_sandbox(daemon):
         archive_of(daemon, one).write_bytes(archive_of(daemon, two).read_bytes())
         with pytest.raises(Refused) as e:
             post(daemon, one, "start")
-        assert e.value.status == 400 and two in e.value.error["message"]
+        assert e.value.status == 500 and two in e.value.error["message"]
         archive_of(daemon, one).write_bytes(own)
 
 

@@ -120,7 +120,7 @@ def test_create_prints_the_name_or_the_id(verb):
 @pytest.mark.parametrize("args, parts, code", [
     (["--name", "a/b"], ["name"], 2),
     (["--name", "x" * 64], ["name"], 2),
-    (["--env", "NOVALUE"], ["--env", "KEY=VALUE"], 2),
+    (["--env", "NO-VALUE"], ["--env", "KEY=VALUE"], 2),
     (["--env", "=x"], ["--env"], 2),
     (["--label", "a"], ["--label"], 2),
     (["--memory", "512x"], ["--memory"], 2),
@@ -132,7 +132,7 @@ def test_create_prints_the_name_or_the_id(verb):
     (["-v", "/nonexistent-folder:/data"], ["/nonexistent-folder"], None),
     (["-v", "relative:/data"], [], None),
     (["--workdir", "relative"], [], 2),
-    (["unexpected"], ["unexpected"], 2),
+    (["one", "unexpected"], ["unexpected"], 2),
     (["--namee", "x"], ["--name"], 2),
 ])
 def test_create_refuses(verb, args, parts, code):
@@ -346,7 +346,7 @@ def test_exec_what_cannot_be_executed(verb, box):
     refused(verb("exec", "-u", "nosuchuser", box, "true"), code=125)
     refused(verb("exec", "-u", "", box, "true"), code=125)
     refused(verb("exec", "-w", "relative", box, "true"), code=125)
-    refused(verb("exec", "-e", "X", box, "true"), code=125)
+    refused(verb("exec", "-e", "X-Y", box, "true"), code=125)
     refused(verb("exec", "-t", box, "true"), "terminal", code=125)
 
 
