@@ -61,19 +61,23 @@ def take_descriptor(pid, number):
         os.close(pidfd)
 
 
-def is_packets(fd):
+def is_from(fd, pid):
+    """Whether it is a connected socket for packets that this process made."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as s:
-        return s.family == socket.AF_UNIX and s.type == socket.SOCK_SEQPACKET
+        if s.family != socket.AF_UNIX or s.type != socket.SOCK_SEQPACKET:
+            return False
+        maker = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        return maker == pid and not s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     return False
 
 
 def control_socket(daemon):
-    """The front's end of the socket that it shares with its supervisor: made after that to the
-    launcher, which is the only other one of its kind."""
+    """The front's end of the socket that it shares with its supervisor: made by that after the one
+    to the launcher, which is the only other one of its kind."""
     front = daemon.front()
     for number in sorted(map(int, os.listdir(f"/proc/{front}/fd")), reverse=True):
         fd = take_descriptor(front, number)
-        if fd >= 0 and is_packets(fd):
+        if fd >= 0 and is_from(fd, daemon.process.pid):
             return socket.socket(fileno=fd)
         if fd >= 0:
             os.close(fd)
