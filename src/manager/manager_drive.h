@@ -32,3 +32,7 @@ int drive_remove(struct manager *m, const char *id, struct cay_error *err);
 /* The same of what is in no table. */
 int drive_remove_lost(struct manager *m, enum engine_kind kind, const char *id,
                       struct cay_error *err);
+
+/* It is the configured engine, or has sandboxes: only then its program is worth starting. Takes the
+ * lock. (manager_engines.c) */
+bool engine_is_used(struct manager *m, enum engine_kind kind);

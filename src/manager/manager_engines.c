@@ -18,7 +18,7 @@ static bool has_sandboxes(const struct manager *m, enum engine_kind kind) {
     return false;
 }
 
-static bool is_used(struct manager *m, enum engine_kind kind) {
+bool engine_is_used(struct manager *m, enum engine_kind kind) {
     (void)pthread_mutex_lock(&m->lock);
     bool used = m->engines[kind] != NULL &&
                 (kind == m->kind || (m->is_used[kind] && has_sandboxes(m, kind)));
@@ -27,7 +27,7 @@ static bool is_used(struct manager *m, enum engine_kind kind) {
 }
 
 void manager_ping(struct manager *m, enum engine_kind kind) {
-    if (is_used(m, kind) && m->engines[kind]->ops->ping != NULL)
+    if (engine_is_used(m, kind) && m->engines[kind]->ops->ping != NULL)
         m->engines[kind]->ops->ping(m->engines[kind]);
 }
 
@@ -67,7 +67,7 @@ static int judge(const struct manager_engine *e, bool is_default, int64_t gone_m
 }
 
 void manager_engine_look(struct manager *m, enum engine_kind kind, struct manager_engine *ret) {
-    *ret = (struct manager_engine){.is_used = is_used(m, kind)};
+    *ret = (struct manager_engine){.is_used = engine_is_used(m, kind)};
     if (!ret->is_used)
         return;
     struct engine *e = m->engines[kind];

@@ -195,6 +195,8 @@ static int64_t look(struct manager *m) {
     struct engine *e = m->engines[ENGINE_NATIVE];
     struct engine_space now = {0};
     struct cay_error err;
+    if (!engine_is_used(m, ENGINE_NATIVE))
+        return ROUND_MS; /* asking would start its launcher */
     uint64_t reserve = measure_reserve(m);
     struct engine_space_marks marks = {.floor_bytes = reserve / FLOOR_PART,
                                        .hold_bytes = reserve / HOLD_PART};
