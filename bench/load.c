@@ -339,5 +339,9 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "%u created in %.1f s\n", options.alive,
                       (double)(filled - began) / 1e6);
     report(all, (double)(now_us() - filled) / 1e6);
+    for (unsigned i = 0; i < options.clients; i++)
+        for (size_t step = 0; step < STEPS; step++)
+            free(all[i].samples[step].us);
+    free(all);
     return 0;
 }
