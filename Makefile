@@ -21,6 +21,7 @@ stress: all
 	scripts/setup --test
 	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/integration/test_daemon_kills.py tests/integration/test_restart.py \
 	  tests/integration/test_capacity.py tests/integration/test_daemon_stress.py tests/integration/test_load.py tests/integration/test_storm.py
+	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/vm/test_cases.py -k capacity
 	scripts/tsan
 
 install: all

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "api/build_file.h"
+#include "api/images.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
@@ -15,8 +16,6 @@
 #include "base/str.h"
 
 enum {
-    OWNER_MAX = 8, /* not at their end, of one owner */
-    UNFINISHED_MAX = 24,
     KEPT_MAX = 64,            /* all, of which the oldest at their end go first */
     UNCLAIMED_MS = 60 * 1000, /* then a build that nobody runs counts as given up */
 };
@@ -40,11 +39,26 @@ bool build_is_finished(const struct build *one) {
     return one->state == BUILD_DONE || one->state == BUILD_FAILED;
 }
 
-struct build *builds_lookup(const struct builds *b, const char *name) {
+struct build *builds_lookup(const struct builds *b, const char *owner, const char *name) {
     struct build *one = b->first;
-    while (one != NULL && !str_equal(one->name, name))
+    while (one != NULL &&
+           !(str_equal(one->name, name) && (owner == NULL || str_equal(one->owner, owner))))
         one = one->next;
     return one;
+}
+
+static int charge(struct build *one, struct cay_error *err) {
+    const struct image_ops *ops = one->all->ops;
+    int r = ops->take_build == NULL ? 0 : ops->take_build(ops->user, one->owner, err);
+    one->is_charged = r == 0 && ops->take_build != NULL;
+    return r;
+}
+
+void build_discharge(struct build *one) {
+    const struct image_ops *ops = one->all->ops;
+    if (one->is_charged)
+        ops->give_build(ops->user, one->owner);
+    one->is_charged = false;
 }
 
 static void forget(struct builds *b, struct build *one) {
@@ -54,6 +68,7 @@ static void forget(struct builds *b, struct build *one) {
     if (*at == NULL)
         return;
     *at = one->next;
+    build_discharge(one);
     if (one->file >= 0)
         (void)unlinkat(b->folder, one->file_name, 0);
     fd_close(&one->file);
@@ -94,21 +109,9 @@ static void make_room(struct builds *b) {
     }
 }
 
-static int check_limits(const struct builds *b, const char *owner, struct cay_error *err) {
-    size_t all = 0, own = 0;
-    for (const struct build *one = b->first; one != NULL; one = one->next) {
-        all += !build_is_finished(one);
-        own += !build_is_finished(one) && str_equal(one->owner, owner);
-    }
-    if (own < OWNER_MAX && all < UNFINISHED_MAX)
-        return 0;
-    error_set(err, CAY_LIMIT_REACHED, "%zu builds are under way or waiting already",
-              own < OWNER_MAX ? all : own);
-    return error_remedy(err, "wait for some of them");
-}
-
-static int check_name(struct builds *b, const char *name, struct cay_error *err) {
-    struct build *before = builds_lookup(b, name);
+static int check_name(struct builds *b, const char *owner, const char *name,
+                      struct cay_error *err) {
+    struct build *before = builds_lookup(b, owner, name);
     if (before == NULL)
         return 0;
     if (build_is_finished(before)) {
@@ -121,9 +124,9 @@ static int check_name(struct builds *b, const char *name, struct cay_error *err)
 
 static int admit(struct builds *b, struct build *one, struct cay_error *err) {
     make_room(b);
-    int r = check_limits(b, one->owner, err);
+    int r = check_name(b, one->owner, one->name, err);
     if (r == 0)
-        r = check_name(b, one->name, err);
+        r = charge(one, err);
     if (r < 0)
         return r;
     one->next = b->first;
@@ -296,9 +299,10 @@ static bool may_see(const struct key *caller, const struct build *one) {
 
 struct build *builds_find(struct builds *b, const struct key *caller, const char *name) {
     (void)pthread_mutex_lock(&b->lock);
-    struct build *one = builds_lookup(b, name);
-    if (one != NULL && !may_see(caller, one))
-        one = NULL;
+    bool sees_all = key_sees_all(caller);
+    struct build *one = builds_lookup(b, sees_all ? "" : caller->id, name);
+    if (one == NULL && sees_all)
+        one = builds_lookup(b, NULL, name);
     if (one != NULL)
         one->references++;
     (void)pthread_mutex_unlock(&b->lock);

@@ -30,10 +30,11 @@ int builds_keep(struct builds *b, const char *folder, struct cay_error *err);
 /* For tests; those that builds_start began are given up. */
 void builds_free(struct builds *b);
 
-/* Takes note of a build. With a name the image gets it; without ("") it is for a sandbox, and the
- * build gets a name that nobody can guess, for sandbox_record.image_name. -CAY_CONFLICT if a build
- * of that name is under way, -CAY_LIMIT_REACHED if there are too many. A failed one of that name is
- * forgotten. *ret is a reference. */
+/* Takes note of a build by an owner, as struct image_ops has it. With a name the image gets it;
+ * without ("") it is for a sandbox, and the build gets a name that nobody can guess, for
+ * sandbox_record.image_name. -CAY_CONFLICT if a build of that name by the same owner is under way,
+ * -CAY_LIMIT_REACHED if there are too many. A failed one of that name is forgotten. *ret is a
+ * reference. */
 int builds_add(struct builds *b, const char *owner, const char *name, const char *dockerfile,
                struct build **ret, struct cay_error *err);
 /* What COPY and ADD of one that does not run yet take: image_build_order.contexts, which is taken

@@ -22,6 +22,7 @@ struct build {
     char *dockerfile;
     enum build_state state;
     bool has_runner;
+    bool is_charged; /* to the budget of its owner, until its end */
     char reason[SANDBOX_TEXT_SIZE];
     int64_t created_ms, updated_ms, born; /* born: monotonic */
     struct buf log;
@@ -37,11 +38,13 @@ struct builds {
     pthread_cond_t changed;
     struct build *first; /* newest first */
     int folder;          /* where they are kept; -1: nowhere */
-    unsigned running;
+    unsigned running;    /* of all owners */
 };
 
-/* The build of this name, or NULL. */
-struct build *builds_lookup(const struct builds *b, const char *name);
+/* The owner's build of this name, or NULL; owner NULL is anybody. */
+struct build *builds_lookup(const struct builds *b, const char *owner, const char *name);
+/* It has come to its end: the owner may have another. */
+void build_discharge(struct build *one);
 bool build_is_finished(const struct build *one);
 /* What others may know of it. */
 void build_show(const struct build *one, struct build_view *ret);

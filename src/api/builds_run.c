@@ -15,7 +15,7 @@
 #include "base/str.h"
 
 enum {
-    RUNNING_MAX = 2, /* at the same time; the others wait */
+    RUNNING_MAX = 2, /* at the same time, one of each key; the others wait */
     CANCEL_LOOK_MS = 100,
     LINE_SHOWN = 160,
 };
@@ -114,7 +114,8 @@ static int build_heard(struct build *one, struct image_build_order *order, char 
 static int build_it(struct build *one, int cancel, char id[static HEX_SIZE],
                     struct cay_error *err) {
     _cleanup_(closep) int dockerfile = text_fd(one->dockerfile, err);
-    struct image_build_order order = {.name = one->is_snapshot ? one->name : "",
+    struct image_build_order order = {.owner = one->owner,
+                                      .name = one->is_snapshot ? one->name : "",
                                       .dockerfile = dockerfile,
                                       .contexts = one->contexts,
                                       .log = -1,
@@ -127,9 +128,19 @@ static bool is_readable(int fd) {
     return fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
+/* Whether the owner has a place already that he must not double: the other one is for others. */
+static bool has_share(const struct build *one) {
+    if (one->owner[0] == '\0')
+        return false;
+    for (const struct build *b = one->all->first; b != NULL; b = b->next)
+        if (b->state == BUILD_RUNNING && str_equal(b->owner, one->owner))
+            return true;
+    return false;
+}
+
 /* With the lock held: true once it is one of those that run. */
 static bool take_place(struct build *one) {
-    if (one->state == BUILD_PENDING && one->all->running < RUNNING_MAX) {
+    if (one->state == BUILD_PENDING && one->all->running < RUNNING_MAX && !has_share(one)) {
         one->all->running++;
         one->state = BUILD_RUNNING;
         one->updated_ms = clock_wall_ms();
@@ -167,6 +178,7 @@ static void settle(struct build *one, int result, const struct cay_error *err) {
     if (one->state == BUILD_RUNNING)
         b->running--;
     one->state = result < 0 ? BUILD_FAILED : BUILD_DONE;
+    build_discharge(one);
     if (result < 0) {
         (void)snprintf(one->reason, sizeof one->reason, "%.320s%s%s", err->message,
                        line[0] != '\0' ? "; its log ends with: " : "", line);
@@ -221,7 +233,7 @@ static int refuse_run(const struct build *one, struct cay_error *err) {
 int builds_run(struct builds *b, const char *name, int cancel, char id[static HEX_SIZE],
                struct cay_error *err) {
     (void)pthread_mutex_lock(&b->lock);
-    struct build *one = builds_lookup(b, name);
+    struct build *one = builds_lookup(b, NULL, name);
     bool is_mine = one != NULL && claim(one);
     int r = is_mine ? 0 : refuse_run(one, err);
     (void)pthread_mutex_unlock(&b->lock);

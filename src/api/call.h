@@ -6,10 +6,12 @@
 #include "api/sheet.h"
 #include "api/target.h"
 #include "base/buf.h"
+#include "base/relay.h"
 #include "base/str.h"
 #include "manager/audit.h"
 #include "manager/key.h"
 #include "wire/client_exec.h"
+#include "wire/watch.h"
 
 struct builds;
 struct contexts;
@@ -55,7 +57,10 @@ struct answer {
     bool is_foreign;             /* status and headers are somebody else's: ours are not added */
     uint64_t stream_bytes;       /* how much that will be; 0: not known */
     struct operation *operation; /* in place of a body, if not NULL: its bytes both ways, */
-    int connection;              /* and cay-init's end of them */
+    int connection;              /* and cay-init's end of them, */
+    struct relay_watch watch;    /* with who looks at its bytes (see NULL: nobody), */
+    struct wire_watch frames;    /* for what connect.c finds in them, */
+    void (*passed)(struct call *c, int64_t began_ms); /* called when all have passed, or NULL */
     /* In place of a body, if not NULL: a WebSocket, in the thread of its connection. */
     void (*talk)(struct call *c, struct ws *w);
     size_t message_max; /* bytes of one message of its client; 0: 1 MiB */
@@ -140,6 +145,14 @@ void call_load(const struct call *c, struct call_load *ret);
  * (http_caller.c) */
 bool call_identify(const struct call *c, const char *text, struct key *ret);
 
+/* A connection whose head had no key belongs to this key from now on. Refused if that has too many.
+ * (http_caller.c) */
+int call_claim(const struct call *c, const struct key *k, struct cay_error *err);
+
+/* The caller is about to remove his own key: the answer goes out all the same, and the connection
+ * ends after it. (http_caller.c) */
+void call_forget_key(struct call *c);
+
 /* Finds the handler, asks whether the caller may, and opens the sink if there is one. If that
  * fails the answer is filled, and negative. */
 int call_begin(struct call *c, const char *method);
@@ -156,6 +169,7 @@ int volume_create_handle(struct call *c, struct cay_error *err);
 int volume_list_handle(struct call *c, struct cay_error *err);
 int volume_get_handle(struct call *c, struct cay_error *err);
 int volume_remove_handle(struct call *c, struct cay_error *err);
+int volume_resize_handle(struct call *c, struct cay_error *err);
 int resize_handle(struct call *c, struct cay_error *err);
 int update_handle(struct call *c, struct cay_error *err);
 struct manager_update;
@@ -168,6 +182,7 @@ int key_create_handle(struct call *c, struct cay_error *err);
 int key_list_handle(struct call *c, struct cay_error *err);
 int key_get_handle(struct call *c, struct cay_error *err);
 int key_current_handle(struct call *c, struct cay_error *err);
+int usage_handle(struct call *c, struct cay_error *err); /* usage.c */
 int key_remove_handle(struct call *c, struct cay_error *err);
 int audit_list_handle(struct call *c, struct cay_error *err);
 int audit_verify_handle(struct call *c, struct cay_error *err);

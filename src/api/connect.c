@@ -1,5 +1,6 @@
 /* A way through to cay-init, with what commands get by default. */
 #include "api/call.h"
+#include "api/toolbox_command.h"
 #include "base/error.h"
 #include "lib/python.h"
 #include "manager/interpreters.h"
@@ -72,6 +73,20 @@ static int offer_python(struct call *c, const struct sandbox_record *r, struct c
     return add_encoded(c, "X-Cay-Python", text, &used, err);
 }
 
+static void see_frames(void *user, const char *data, size_t len) {
+    struct call *c = user;
+    wire_watch_see(&c->answer.frames, data, len);
+}
+
+/* As of commands that the daemon runs itself. */
+static void note_outcome(struct call *c, int64_t began_ms) {
+    struct exec_outcome outcome;
+    if (!wire_watch_end(&c->answer.frames, &outcome))
+        return;
+    toolbox_count(c, 0, &outcome);
+    (void)toolbox_ran_out_of_memory(c, outcome.exit_code, began_ms);
+}
+
 int connect_handle(struct call *c, struct cay_error *err) {
     if (!c->wants_upgrade) {
         error_set(err, CAY_INVALID_ARGUMENT, "this path needs an upgrade of the connection");
@@ -81,6 +96,8 @@ int connect_handle(struct call *c, struct cay_error *err) {
     int code = manager_begin(c->manager, c->who, &c->answer.operation, &r, err);
     if (code >= 0) {
         c->answer.connection = code;
+        c->answer.watch = (struct relay_watch){.see = see_frames, .user = c};
+        c->answer.passed = note_outcome;
         code = add_defaults(c, &r, err);
     }
     if (code == 0)

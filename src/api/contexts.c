@@ -74,7 +74,7 @@ int contexts_open(const char *folder, struct contexts **ret, struct cay_error *e
     int r = c->folder < 0 ? c->folder : id_random(c->master, sizeof c->master);
     if (r < 0) {
         contexts_free(c);
-        return error_sys(err, -r, "opening the folder of build contexts");
+        return error_storage(err, -r, "opening the folder of build contexts");
     }
     (void)path_each(c->folder, clean_owner, NULL);
     contexts_sweep(c);
@@ -138,7 +138,7 @@ int contexts_make_room(int folder, uint64_t more, struct cay_error *err) {
         char text[32];
         int r = path_each(folder, count_one, &t);
         if (r < 0)
-            return error_sys(err, -r, "looking at build contexts");
+            return error_storage(err, -r, "looking at build contexts");
         if (t.bytes + more <= owner_bytes_max && t.count < COUNT_MAX)
             return 0;
         if (t.oldest_ms < INT64_MAX && unlinkat(folder, t.oldest, 0) == 0)
@@ -173,7 +173,7 @@ int contexts_find(struct contexts *c, const char *owner, const char *hash, uint6
     if (fd < 0 && folder >= 0 && errno == ENOENT)
         return refuse_missing(hash, err);
     if (fd < 0 || fstat(fd, &st) < 0)
-        return error_errno(err, "opening a build context");
+        return error_storage(err, errno, "opening a build context");
     (void)futimens(fd, NULL); /* it is used; else it only goes earlier */
     if (ret_bytes != NULL)
         *ret_bytes = (uint64_t)st.st_size;

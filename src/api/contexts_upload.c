@@ -53,11 +53,12 @@ static int open_places(struct context_upload *u, const struct contexts *c, const
                        const char *hash, const char *id, struct cay_error *err) {
     u->owner = contexts_folder(c, owner);
     if (u->owner < 0)
-        return error_sys(err, -u->owner, "opening the folder of build contexts");
+        return error_storage(err, -u->owner, "opening the folder of build contexts");
     u->folder = id == NULL ? fcntl(u->owner, F_DUPFD_CLOEXEC, 3) : open_parts(u->owner, hash, id);
     if (u->folder == -ENOENT)
         return refuse_parts(err);
-    return u->folder < 0 ? error_sys(err, id == NULL ? errno : -u->folder, "keeping a context") : 0;
+    return u->folder < 0 ? error_storage(err, id == NULL ? errno : -u->folder, "keeping a context")
+                         : 0;
 }
 
 static int make_file(struct context_upload *u, struct cay_error *err) {
@@ -70,7 +71,7 @@ static int make_file(struct context_upload *u, struct cay_error *err) {
         openat(u->folder, u->making, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     u->hasher = hasher_new();
     if (u->file < 0)
-        return error_errno(err, "keeping a build context");
+        return error_storage(err, errno, "keeping a build context");
     return u->hasher == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
@@ -107,7 +108,7 @@ int context_upload_write(struct context_upload *u, const char *data, size_t len,
     hasher_add(u->hasher, data, len);
     int r = fd_write_all(u->file, data, len);
     if (r < 0)
-        return error_sys(err, -r, "keeping a build context");
+        return error_storage(err, -r, "keeping a build context");
     if (u->bytes - u->looked < LOOK_BYTES)
         return 0;
     u->looked = u->bytes;
@@ -117,7 +118,7 @@ int context_upload_write(struct context_upload *u, const char *data, size_t len,
 /* On the disk before it has its name: what is there is whole, also after a power failure. */
 static int settle(struct context_upload *u, struct cay_error *err) {
     if (fdatasync(u->file) < 0 || renameat(u->folder, u->making, u->folder, u->name) < 0)
-        return error_errno(err, "keeping a build context");
+        return error_storage(err, errno, "keeping a build context");
     u->is_done = true;
     return 0;
 }
@@ -151,14 +152,15 @@ int context_parts_begin(struct contexts *c, const char *owner, const char *hash,
     char name[CONTEXT_NAME_SIZE];
     _cleanup_(closep) int folder = contexts_folder(c, owner);
     if (folder < 0)
-        return error_sys(err, -folder, "opening the folder of build contexts");
+        return error_storage(err, -folder, "opening the folder of build contexts");
     int r = contexts_make_room(folder, 0, err);
     if (r == 0)
         r = id_new(id, err);
     if (r < 0)
         return r;
     (void)snprintf(name, sizeof name, CONTEXT_PARTS "%s-%s", id, hash);
-    return mkdirat(folder, name, 0700) < 0 ? error_errno(err, "keeping a build context") : 0;
+    return mkdirat(folder, name, 0700) < 0 ? error_storage(err, errno, "keeping a build context")
+                                           : 0;
 }
 
 static int copy_part(struct context_upload *u, int parts, unsigned number, char *block,
@@ -173,7 +175,7 @@ static int copy_part(struct context_upload *u, int parts, unsigned number, char 
     for (;;) {
         ssize_t n = fd < 0 ? -1 : TEMP_FAILURE_RETRY(read(fd, block, COPY_SIZE));
         if (n < 0)
-            return error_errno(err, "reading a part of a build context");
+            return error_storage(err, errno, "reading a part of a build context");
         int r = n == 0 ? 0 : context_upload_write(u, block, (size_t)n, err);
         if (r < 0 || n == 0)
             return r;
@@ -198,7 +200,7 @@ int context_parts_end(struct contexts *c, const char *owner, const char *hash, c
     if (parts == -ENOENT)
         return refuse_parts(err);
     if (parts < 0)
-        return error_sys(err, -parts, "opening the parts of a build context");
+        return error_storage(err, -parts, "opening the parts of a build context");
     int r = context_upload_begin(c, owner, hash, NULL, 0, 0, &u, err);
     if (r < 0)
         return r;
@@ -215,5 +217,5 @@ int context_parts_drop(struct contexts *c, const char *owner, const char *hash, 
     _cleanup_(closep) int folder = contexts_folder(c, owner);
     (void)snprintf(name, sizeof name, CONTEXT_PARTS "%s-%s", id, hash);
     int r = folder < 0 ? folder : path_remove_tree(folder, name);
-    return r < 0 ? error_sys(err, -r, "removing the parts of a build context") : 0;
+    return r < 0 ? error_storage(err, -r, "removing the parts of a build context") : 0;
 }

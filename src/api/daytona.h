@@ -17,6 +17,10 @@ int daytona_pages_handle(struct call *c, struct cay_error *err);
 /* The name of a snapshot as it is kept: "Team/x" is none, "x:latest" is "x". */
 int daytona_snapshot_name(const char *text, char name[static REFERENCE_TEXT_SIZE],
                           struct cay_error *err);
+/* Whose images a call is about, as struct image_ops has it: the caller's, or for whoever sees all
+ * those of the key that ?owner= names. */
+const char *images_owner(const struct call *c);
+
 /* Takes note of a build by the caller (builds_add), with the contexts that it names. */
 struct build;
 struct daytona_build;

@@ -86,7 +86,7 @@ int daytona_add_build(struct call *c, const char *name, const struct daytona_bui
     _cleanup_(closep) int contexts = -1;
     int r = take_contexts(c, &wish->contexts, &contexts, err);
     if (r == 0)
-        r = builds_add(c->builds, c->caller.id, name, wish->dockerfile, ret, err);
+        r = builds_add(c->builds, images_owner(c), name, wish->dockerfile, ret, err);
     if (r == 0)
         build_give_contexts(*ret, TAKE_FD(contexts));
     return r;

@@ -224,11 +224,11 @@ static void answer_volume(struct call *c, const struct volume *v) {
 }
 
 static int volume_create(struct call *c, struct cay_error *err) {
-    char name[NAME_MAX_LEN + 1];
+    struct volume_request request = {0};
     struct volume v = {0};
-    int r = shape_read_rename(&c->body, name, err);
+    int r = shape_read_rename(&c->body, request.name, err);
     if (r == 0)
-        r = manager_volume_create(c->manager, &c->caller, name, &v, err);
+        r = manager_volume_create(c->manager, &c->caller, &request, &v, err);
     v.passing = false;
     if (r == 0)
         answer_volume(c, &v);

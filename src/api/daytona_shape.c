@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/builds.h"
+#include "api/shape.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "manager/volume.h"
@@ -17,7 +18,7 @@ int64_t daytona_gib(uint64_t bytes) {
 }
 
 int64_t daytona_cpus(const struct sandbox_record *r) {
-    return ((int64_t)r->cpu_quota_us + CPU_QUOTA_US - 1) / CPU_QUOTA_US;
+    return ((int64_t)shape_cpu_quota(r) + CPU_QUOTA_US - 1) / CPU_QUOTA_US;
 }
 
 void daytona_put_time(struct jsonw *w, const char *key, int64_t wall_ms) {
@@ -90,7 +91,7 @@ static void put_state(struct jsonw *w, const struct sandbox_record *r,
 static void put_resources(struct jsonw *w, const struct sandbox_record *r) {
     jsonw_put_integer(w, "cpu", daytona_cpus(r));
     jsonw_put_integer(w, "gpu", 0);
-    jsonw_put_integer(w, "memory", daytona_gib(r->memory_bytes));
+    jsonw_put_integer(w, "memory", daytona_gib(shape_memory(r)));
     jsonw_put_integer(w, "disk", daytona_gib(r->disk_bytes));
 }
 

@@ -11,15 +11,23 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "image/store.h"
 #include "manager/manager.h"
 
 enum { LIST_MAX = 4 * 1024 * 1024, LIMIT = 100, LIMIT_MAX = 200, PAGES_MAX = 1000000 };
 
 /* One line of the store's list, taken apart in place. */
 struct row {
-    const char *name, *id, *created;
+    const char *name, *id, *created, *owner;
     uint64_t bytes;
 };
+
+const char *images_owner(const struct call *c) {
+    if (!key_sees_all(&c->caller))
+        return c->caller.id;
+    const char *owner = target_query(&c->target, "owner");
+    return owner != NULL && image_owner_is_valid(owner) ? owner : "";
+}
 
 /* ---- the list ---- */
 
@@ -38,20 +46,22 @@ static bool next_row(char **text, struct row *ret) {
     char *id = next == NULL ? NULL : cut(line, '\t');
     char *bytes = id == NULL ? NULL : cut(id, '\t');
     char *created = bytes == NULL ? NULL : cut(bytes, '\t');
+    char *owner = created == NULL ? NULL : cut(created, '\t');
     *text = next;
-    if (created == NULL || str_to_u64(bytes, UINT64_MAX, &ret->bytes) < 0)
+    if (owner == NULL || str_to_u64(bytes, UINT64_MAX, &ret->bytes) < 0)
         return false;
     if (str_ends(line, ":latest"))
         line[strlen(line) - strlen(":latest")] = '\0';
     ret->name = line;
     ret->id = id;
     ret->created = created;
+    ret->owner = owner;
     return true;
 }
 
 /* The text that rows are taken from; its first line says "ok". */
 static int read_list(const struct call *c, struct buf *text, char **ret, struct cay_error *err) {
-    int r = c->images->list(c->images->user, text, err);
+    int r = c->images->list(c->images->user, images_owner(c), text, err);
     *ret = r < 0 ? NULL : cut(text->data, '\n');
     return r;
 }
@@ -61,6 +71,7 @@ static int read_list(const struct call *c, struct buf *text, char **ret, struct 
 /* What is said of a snapshot, whether it is there or being built. */
 struct shown {
     const char *name, *id, *state, *reason; /* id NULL: it has no image */
+    bool is_public;
     uint64_t bytes;
     int64_t created_ms, updated_ms;
 };
@@ -69,7 +80,7 @@ static void put_shown(struct jsonw *w, const struct shown *s) {
     jsonw_begin_object(w);
     jsonw_put_string(w, "id", s->name);
     jsonw_put_string(w, "organizationId", DAYTONA_ORGANIZATION);
-    jsonw_put_bool(w, "general", false);
+    jsonw_put_bool(w, "general", s->is_public);
     jsonw_put_string(w, "name", s->name);
     if (s->id != NULL) {
         jsonw_put_string(w, "imageName", s->name);
@@ -95,7 +106,11 @@ static void put_shown(struct jsonw *w, const struct shown *s) {
 }
 
 static void put_row(struct jsonw *w, const struct row *row, const char *name) {
-    struct shown s = {.name = name, .id = row->id, .state = "active", .bytes = row->bytes};
+    struct shown s = {.name = name,
+                      .id = row->id,
+                      .state = "active",
+                      .is_public = row->owner[0] == '\0',
+                      .bytes = row->bytes};
     if (clock_from_iso8601(row->created, &s.created_ms) < 0)
         s.created_ms = 0;
     s.updated_ms = s.created_ms;
@@ -125,13 +140,19 @@ int daytona_snapshot_name(const char *text, char name[static REFERENCE_TEXT_SIZE
     return 0;
 }
 
+/* Whoever sees all means public images, and private ones of admins, when he writes a name. */
+static bool is_meant(const struct call *c, const struct row *row) {
+    return images_owner(c)[0] != '\0' || row->owner[0] == '\0' ||
+           str_equal(row->owner, IMAGE_ADMIN);
+}
+
 /* The row of an image; 1 if it is there. Its texts are in text. */
 static int find_row(const struct call *c, const char *name, struct buf *text, struct row *ret,
                     struct cay_error *err) {
     char *rest = NULL;
     int r = read_list(c, text, &rest, err);
     while (r == 0 && next_row(&rest, ret))
-        if (str_equal(ret->name, name))
+        if (str_equal(ret->name, name) && is_meant(c, ret))
             return 1;
     return r;
 }
@@ -238,11 +259,11 @@ static int build(struct call *c, const char *name, const char *as_asked,
     _cleanup_(build_unrefp) struct build *one = NULL;
     struct row row = {0};
     int r = find_row(c, name, &text, &row, err);
-    if (r == 1) {
+    if (r == 1 && (images_owner(c)[0] == '\0' || row.owner[0] != '\0')) {
         error_set(err, CAY_CONFLICT, "there is a snapshot '%.200s' already", name);
         return error_remedy(err, "choose another name, or delete it first");
     }
-    if (r == 0)
+    if (r >= 0)
         r = daytona_add_build(c, name, wish, &one, err);
     if (r == 0)
         r = builds_start(one, &view, err);
@@ -264,7 +285,7 @@ static int check_name(const char *text, char name[static REFERENCE_TEXT_SIZE],
 }
 
 static int make(struct call *c, const struct daytona_snapshot *wish, struct cay_error *err) {
-    int r = c->images->name(c->images->user, wish->image, wish->name, err);
+    int r = c->images->name(c->images->user, images_owner(c), wish->image, wish->name, err);
     return r < 0 ? r : answer_name(c, wish->name, err);
 }
 
@@ -292,7 +313,7 @@ static int remove_it(struct call *c, struct cay_error *err) {
     _cleanup_(build_unrefp) struct build *one = builds_find(c->builds, &c->caller, name);
     if (one != NULL && builds_drop(one) != BUILD_DONE)
         return 0;
-    return c->images->unname(c->images->user, c->who, err);
+    return c->images->unname(c->images->user, images_owner(c), c->who, err);
 }
 
 /* While it stands still. */
@@ -302,7 +323,7 @@ static int keep(struct call *c, const char *name, struct cay_error *err) {
     int code = manager_hold(c->manager, c->who, &held, err);
     if (code < 0)
         return code;
-    code = c->images->keep(c->images->user, c->who, name, err);
+    code = c->images->keep(c->images->user, images_owner(c), c->who, name, err);
     int back = held ? manager_release(c->manager, c->who, &later) : 0;
     if (code == 0 && back < 0)
         *err = later;

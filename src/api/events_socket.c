@@ -110,6 +110,7 @@ static bool admit(struct viewer *v) {
         return false;
     }
     if (access_check(&v->key, NEED_SANDBOXES, true, &err) < 0 ||
+        call_claim(v->call, &v->key, &err) < 0 ||
         manager_watch(v->call->manager, &v->key, &v->watch, &err) < 0) {
         send_refusal(v, err.message);
         return false;

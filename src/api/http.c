@@ -120,6 +120,10 @@ static enum MHD_Result take_head(const struct http_port *port, const char *versi
         http_note_refusal(q, &err);
         return http_refuse(q, &err, 0);
     }
+    if (http_use_key(q, &err) < 0) {
+        http_note_refusal(q, &err);
+        return http_refuse(q, &err, 0);
+    }
     if (port->is_tcp && http_claim(q->connection, &c->caller, &err) < 0)
         return http_refuse(q, &err, 0);
     if (q->target_result < 0)
@@ -161,6 +165,8 @@ static void free_request(struct http_request *q) {
     log_clear_fields();
     free(q->origin);
     call_free(&q->call);
+    if (q->is_let_in && q->use.id[0] != '\0')
+        manager_key_unuse(q->http->options.manager, &q->use);
     http_let_out(q);
     free(q);
 }
@@ -296,9 +302,9 @@ static int start_daemon(struct http_port *port, int sock, const struct tls *tls,
         flags, 0, NULL, NULL, handle, port, MHD_OPTION_LISTEN_SOCKET, sock,
         MHD_OPTION_URI_LOG_CALLBACK, new_request, port, MHD_OPTION_NOTIFY_COMPLETED, end_request,
         NULL, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_NOTIFY_CONNECTION, http_patience_notify, port,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)STACK_SIZE, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
+        (unsigned)HTTP_CONNECTIONS_MAX + HTTP_CONNECTIONS_SPARE, MHD_OPTION_NOTIFY_CONNECTION,
+        http_patience_notify, port, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_SIZE, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
     return *ret != NULL ? 0 : refuse_start(port->is_tcp, has_tls, err);
 }
 

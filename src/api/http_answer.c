@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "api/http_internal.h"
+#include "api/http_recv.h"
 #include "api/metrics.h"
 #include "api/tls_pump.h"
 #include "api/ws.h"
@@ -101,22 +102,21 @@ struct operation_run {
 
 static void pass_bytes(const struct operation_run *o) {
     struct http_request *q = o->q;
+    struct answer *a = &q->call.answer;
     int64_t first_us = 0;
     int r = 0;
-    struct key_use use = {.sock = o->sock};
-    memcpy(use.id, q->call.caller.id, sizeof use.id);
-    if (!manager_key_use(q->call.manager, &use))
-        r = -EACCES; /* its key was removed in this moment */
-    else if (q->call.answer.talk != NULL)
+    if (a->talk != NULL)
         converse(&q->call, o->sock, o->early, o->early_len);
     else
-        r = relay_run(o->sock, q->call.answer.connection, o->early, o->early_len, &first_us);
-    manager_key_unuse(q->call.manager, &use);
+        r = relay_run(o->sock, a->connection, o->early, o->early_len,
+                      a->watch.see != NULL ? &a->watch : NULL, &first_us);
     if (r < 0)
         log_event(LOG_LEVEL_DEBUG, "operation ended early", "errno", "%d", -r);
     if (first_us != 0)
         metrics_observe(METRICS_FIRST, first_us - q->log.began_us);
     metrics_observe(METRICS_EXEC, clock_us() - q->log.began_us);
+    if (a->passed != NULL)
+        a->passed(&q->call, q->log.began_us / 1000);
     call_free(&q->call); /* before the client sees the end */
 }
 
@@ -176,8 +176,8 @@ static void accept_websocket(struct call *c) {
     char accept[WS_ACCEPT_SIZE];
     const char *key = call_header(c, "Sec-WebSocket-Key");
     const char *version = call_header(c, "Sec-WebSocket-Version");
-    if (c->wants_websocket && key != NULL && str_equal(version, "13") &&
-        ws_accept(key, accept) == 0 && call_add_header(c, "Upgrade", "websocket", NULL) == 0 &&
+    if (c->wants_websocket && ws_is_acceptable(version, key) && ws_accept(key, accept) == 0 &&
+        call_add_header(c, "Upgrade", "websocket", NULL) == 0 &&
         call_add_header(c, "Sec-WebSocket-Accept", accept, NULL) == 0)
         return;
     c->answer.talk = NULL;
@@ -198,6 +198,7 @@ static struct MHD_Response *make_response(struct http_request *q) {
         a->status = MHD_HTTP_SWITCHING_PROTOCOLS;
         watch(call_socket(c), a->talk != NULL);
         http_await_nothing(q->connection);
+        http_recv_release(call_socket(c));
         return MHD_create_response_for_upgrade(run_operation, NULL);
     }
     http_await_reader(q->connection, a->body.len);

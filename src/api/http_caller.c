@@ -196,6 +196,11 @@ static int check_place(const struct http_request *q, struct cay_error *err) {
     return acts_from_elsewhere(q) ? http_refuse_origin(err) : 0;
 }
 
+static int refuse_key(struct cay_error *err) {
+    error_set(err, CAY_UNAUTHORIZED, "the key is missing or not valid");
+    return error_remedy(err, "send 'Authorization: Bearer KEY'; a key is made by: cay key create");
+}
+
 /* What is wrong with a key is not told: only that it does not work. */
 static int identify_key(struct http_request *q, struct cay_error *err) {
     struct http *h = q->http;
@@ -217,10 +222,10 @@ static int identify_key(struct http_request *q, struct cay_error *err) {
     }
     if (sign_admit(h->options.manager, c->method, &c->target, ret))
         return 0;
-    error_set(err, CAY_UNAUTHORIZED, "the key is missing or not valid");
+    r = refuse_key(err);
     if (target_query(&c->target, "signature") != NULL)
         return error_remedy(err, "the signature of the URL is not valid, or has expired");
-    return error_remedy(err, "send 'Authorization: Bearer KEY'; a key is made by: cay key create");
+    return r;
 }
 
 int http_identify(const struct http_port *port, struct http_request *q, struct cay_error *err) {
@@ -230,6 +235,27 @@ int http_identify(const struct http_port *port, struct http_request *q, struct c
         return 0;
     }
     return port->is_tcp ? identify_key(q, err) : identify_peer(q, &q->call.caller, err);
+}
+
+/* Visitors of previews and users of signed URLs act with the key of the sandbox's owner. */
+int http_use_key(struct http_request *q, struct cay_error *err) {
+    memcpy(q->use.id, q->call.caller.id, sizeof q->use.id);
+    q->use.sock = call_socket(&q->call);
+    if (q->use.id[0] == '\0' || manager_key_use(q->call.manager, &q->use))
+        return 0;
+    q->use.id[0] = '\0';
+    return refuse_key(err);
+}
+
+int call_claim(const struct call *c, const struct key *k, struct cay_error *err) {
+    return http_claim(((const struct http_request *)c)->connection, k, err);
+}
+
+void call_forget_key(struct call *c) {
+    struct http_request *q = (struct http_request *)c;
+    manager_key_unuse(c->manager, &q->use);
+    q->use.id[0] = '\0';
+    q->closes = true;
 }
 
 /* ---- from where ---- */

@@ -28,6 +28,13 @@ void http_let_out(struct http_request *q) {
     q->is_let_in = false;
 }
 
+void http_end_expired(struct http *h) {
+    (void)atomic_fetch_add(&h->under_way, 1); /* the manager stays as long as for a request */
+    if (!atomic_load(&h->is_draining))
+        manager_key_end_expired(h->options.manager);
+    (void)atomic_fetch_sub(&h->under_way, 1);
+}
+
 void http_fill_turned_away(struct http_request *q) {
     struct cay_error err;
     error_set(&err, CAY_UNAVAILABLE, "the daemon is stopping or being replaced; nothing was done");

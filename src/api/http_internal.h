@@ -16,10 +16,11 @@
 struct http_peer;
 struct http_crowd {
     struct http *http;
+    bool is_tcp;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t more;  /* there is somebody again */
     struct http_peer *first;
-    size_t count;
+    size_t count, dropped; /* of the count, those that were shut down to make room */
 };
 
 /* A server that has stopped listening, until its last connection ends. */
@@ -61,6 +62,7 @@ struct http_request {
     struct call call; /* first: call_header() gets from it to the rest */
     struct http *http;
     struct MHD_Connection *connection;
+    struct key_use use;            /* of the caller's key, from the head to the end */
     struct cay_error target_error; /* of its path, if target_result is negative */
     int target_result;
     struct request_log log;
@@ -93,6 +95,8 @@ enum MHD_Result http_refuse(struct http_request *q, const struct cay_error *err,
  * must use nothing. */
 bool http_let_in(struct http_request *q);
 void http_let_out(struct http_request *q);
+/* Shuts down the connections of keys that have expired, unless the daemon is about to stop. */
+void http_end_expired(struct http *h);
 /* The answer to one that was not let in: 503, when to try again, and the connection ends. */
 void http_fill_turned_away(struct http_request *q);
 
@@ -100,6 +104,9 @@ void http_fill_turned_away(struct http_request *q);
 
 /* Fills the call's caller, or says why he may not ask. */
 int http_identify(const struct http_port *port, struct http_request *q, struct cay_error *err);
+/* Ties the request to the caller's key: its connection is shut down when that is removed or
+ * expires. Fails if that has happened. */
+int http_use_key(struct http_request *q, struct cay_error *err);
 /* For the audit. */
 void http_note_refusal(const struct http_request *q, const struct cay_error *err);
 /* The error for a page of an origin that is not allowed. */
@@ -111,7 +118,8 @@ void http_keep_public_url(struct http_request *q);
 
 /* ---- http_patience.c ---- */
 
-enum { HTTP_CONNECTIONS_MAX = 1024 };
+/* The library accepts some more, since a connection that is dropped takes a moment to end. */
+enum { HTTP_CONNECTIONS_MAX = 1024, HTTP_CONNECTIONS_SPARE = 512 };
 
 /* How many connections it has. */
 size_t http_count_peers(struct http_port *port);

@@ -1,26 +1,31 @@
-/* How long clients may take. A connection is a thread, so one who sends or reads a byte now and
- * then must not keep it: whoever is waited for has a deadline. The library's own timeout begins
- * anew with every byte, and is not used. */
+/* How long clients may take, and which are dropped when there are too many. A connection is a
+ * thread, so one who sends or reads a byte now and then must not keep it: whoever is waited for has
+ * a deadline. The library's own timeout starts again with every byte, and is not used. */
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "api/http_internal.h"
+#include "api/http_recv.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "manager/budget.h"
 #include "manager/key.h"
 
 enum {
     BODY_RATE_MIN = 8 * 1024, /* bytes in a second */
     ANSWER_RATE_MIN = 32 * 1024,
-    READER_FACTOR = 5,                    /* a download may be held for a while */
-    CROWD = HTTP_CONNECTIONS_MAX / 4 * 3, /* from so many connections on … */
-    CROWD_MS = 5 * 1000,                  /* … a head has no more than this */
+    READER_FACTOR = 5,                      /* a download may be held for a while */
+    CROWD = HTTP_CONNECTIONS_MAX / 4 * 3,   /* from so many connections on … */
+    CROWD_MS = 5 * 1000,                    /* … a head has no more than this */
+    KEYLESS_MAX = HTTP_CONNECTIONS_MAX / 2, /* of one address */
     LOOK_MS = 500,
     STACK_SIZE = 256 * 1024,
 };
@@ -30,7 +35,14 @@ struct http_peer {
     int sock;
     _Atomic int64_t deadline_ms; /* 0: none */
     _Atomic int64_t head_ms;     /* since when a head is waited for; 0: it is not */
-    char owner[sizeof((struct key *)NULL)->name]; /* who asked last; of the crowd's lock */
+    unsigned char from[16]; /* its address; of IPv6 the network, since a host may have all of it */
+    struct framing framing; /* of the connection's thread */
+    int64_t began_ms;
+    char charged[OWNER_SIZE]; /* the key that pays for it, if is_charged; its thread's */
+    bool is_charged;
+    /* of the crowd's lock: */
+    char owner[sizeof((struct key *)NULL)->name]; /* who asked last; "": nobody with a key yet */
+    bool is_dropped;                              /* shut down, to make room */
     struct http_peer *previous, *next;
 };
 
@@ -82,7 +94,77 @@ void http_await_nothing(struct MHD_Connection *connection) {
     await(peer_of(connection), 0, 0);
 }
 
+/* ---- which connection is dropped ---- */
+
+/* What is dropped first: a connection without a key that sends no head, then any other without a
+ * key, then one with a key that is idle. 0: it stays. */
+static int rank_of(struct http_peer *p, bool is_tcp) {
+    bool is_waiting = atomic_load(&p->head_ms) != 0;
+    if (p->is_dropped)
+        return 0;
+    if (p->owner[0] != '\0')
+        return is_waiting ? 1 : 0;
+    return is_waiting ? 3 : is_tcp ? 2 : 0; /* on the unix socket nobody needs a key */
+}
+
+static bool is_from(const struct http_peer *p, const unsigned char *from) {
+    return from == NULL || memcmp(p->from, from, sizeof p->from) == 0;
+}
+
+/* The oldest of those that are dropped first, or NULL. */
+static struct http_peer *pick(const struct http_crowd *crowd, const struct http_peer *newcomer,
+                              const unsigned char *from) {
+    struct http_peer *worst = NULL;
+    int worst_rank = from != NULL ? 1 : 0; /* for its own address's sake nobody with a key goes */
+    for (struct http_peer *p = crowd->first; p != NULL; p = p->next) {
+        int rank = p == newcomer || !is_from(p, from) ? 0 : rank_of(p, crowd->is_tcp);
+        if (rank < worst_rank || rank == 0 ||
+            (rank == worst_rank && (worst == NULL || p->began_ms > worst->began_ms)))
+            continue;
+        worst = p;
+        worst_rank = rank;
+    }
+    return worst;
+}
+
+static size_t count_keyless(const struct http_crowd *crowd, const unsigned char *from) {
+    size_t count = 0;
+    for (const struct http_peer *p = crowd->first; p != NULL; p = p->next)
+        count += !p->is_dropped && p->owner[0] == '\0' && is_from(p, from);
+    return count;
+}
+
+/* With the crowd's lock held. A newcomer is never refused in favour of one who only waits. */
+static void make_room(struct http_crowd *crowd, const struct http_peer *newcomer) {
+    struct http_peer *p = NULL;
+    size_t count = crowd->count - crowd->dropped;
+    if (crowd->is_tcp && count > KEYLESS_MAX && count_keyless(crowd, newcomer->from) > KEYLESS_MAX)
+        p = pick(crowd, newcomer, newcomer->from);
+    else if (count > HTTP_CONNECTIONS_MAX)
+        p = pick(crowd, newcomer, NULL);
+    if (p == NULL)
+        return;
+    (void)shutdown(p->sock, SHUT_RDWR); /* its thread sees an end */
+    p->is_dropped = true;
+    crowd->dropped++;
+}
+
 /* ---- who is there ---- */
+
+static void put_address(struct MHD_Connection *connection, unsigned char out[static 16]) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = info == NULL ? NULL : info->client_addr;
+    if (a != NULL && a->sa_family == AF_INET)
+        memcpy(out, &((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
+    if (a == NULL || a->sa_family != AF_INET6)
+        return;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(v6))
+        memcpy(out, v6->s6_addr + 12, 4);
+    else
+        memcpy(out, v6->s6_addr, 8);
+}
 
 static void add_peer(struct http_crowd *crowd, struct http_peer *p) {
     (void)pthread_mutex_lock(&crowd->lock);
@@ -92,6 +174,7 @@ static void add_peer(struct http_crowd *crowd, struct http_peer *p) {
     crowd->first = p;
     if (crowd->count++ == 0)
         (void)pthread_cond_signal(&crowd->more);
+    make_room(crowd, p);
     (void)pthread_mutex_unlock(&crowd->lock);
 }
 
@@ -104,7 +187,20 @@ static void remove_peer(struct http_crowd *crowd, struct http_peer *p) {
     if (p->next != NULL)
         p->next->previous = p->previous;
     crowd->count--;
+    crowd->dropped -= p->is_dropped;
     (void)pthread_mutex_unlock(&crowd->lock);
+}
+
+/* Idle connections outlive the manager: it may be used only by who is counted before the end. */
+static void discharge(struct http_peer *p) {
+    struct http *h = p->crowd->http;
+    if (!p->is_charged)
+        return;
+    p->is_charged = false;
+    (void)atomic_fetch_add(&h->under_way, 1);
+    if (!atomic_load(&h->is_draining))
+        manager_budget_give(h->options.manager, p->charged, BUDGET_CONNECTIONS);
+    (void)atomic_fetch_sub(&h->under_way, 1);
 }
 
 /* The end is told before the library closes the descriptor, so no other is ever shut down. */
@@ -113,8 +209,11 @@ void http_patience_notify(void *cls, struct MHD_Connection *connection, void **c
     struct http_port *port = cls;
     struct http_peer *p = *context;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-        if (p != NULL)
+        if (p != NULL) {
+            http_recv_forget(p->sock);
+            discharge(p);
             remove_peer(&port->crowd, p);
+        }
         free(p);
         *context = NULL;
         return;
@@ -122,10 +221,17 @@ void http_patience_notify(void *cls, struct MHD_Connection *connection, void **c
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     p = info == NULL ? NULL : calloc(1, sizeof *p);
-    if (p == NULL)
+    bool is_tls = port->is_tcp && port->http->options.tls->cert != NULL;
+    if (p == NULL || !http_recv_check(info->connect_fd, &p->framing, is_tls)) {
+        if (info != NULL)
+            (void)shutdown(info->connect_fd, SHUT_RDWR); /* nothing is read unchecked */
+        free(p);
         return;
+    }
     p->crowd = &port->crowd;
     p->sock = info->connect_fd;
+    p->began_ms = clock_ms();
+    put_address(connection, p->from);
     await_head(p);
     add_peer(&port->crowd, p);
     *context = p;
@@ -142,35 +248,34 @@ size_t http_count_peers(struct http_port *port) {
     return count;
 }
 
-static size_t count_of(const struct http_crowd *crowd, const char *owner) {
-    size_t count = 0;
-    for (const struct http_peer *p = crowd->first; p != NULL; p = p->next)
-        count += str_equal(p->owner, owner);
-    return count;
+/* "": who needs no key, such as a probe. */
+static const char *owner_of(const struct key *caller) {
+    if (caller->id[0] != '\0')
+        return caller->id;
+    return key_sees_all(caller) ? caller->name : "";
 }
 
-/* As many as are free, so that whoever comes next finds as many again. */
-static bool has_too_many(const struct http_crowd *crowd, const char *owner) {
-    size_t left = MIN(crowd->count, (size_t)HTTP_CONNECTIONS_MAX);
-    left = HTTP_CONNECTIONS_MAX - left;
-    return crowd->count > left && count_of(crowd, owner) > left;
+/* A connection is charged to the key that it is first used with, and again if that changes. */
+static int charge(struct http_peer *p, const struct key *caller, struct cay_error *err) {
+    if (p->is_charged && str_equal(p->charged, caller->id))
+        return 0;
+    discharge(p);
+    int r =
+        manager_budget_take(p->crowd->http->options.manager, caller->id, BUDGET_CONNECTIONS, err);
+    p->is_charged = r == 0;
+    memcpy(p->charged, caller->id, sizeof p->charged);
+    return r;
 }
 
 int http_claim(struct MHD_Connection *connection, const struct key *caller, struct cay_error *err) {
     struct http_peer *p = peer_of(connection);
     if (p == NULL)
         return 0;
-    const char *owner = caller->id[0] != '\0' ? caller->id : caller->name;
+    const char *owner = owner_of(caller);
     (void)pthread_mutex_lock(&p->crowd->lock);
     (void)snprintf(p->owner, sizeof p->owner, "%s", owner); /* ids and names fit */
-    bool refused = has_too_many(p->crowd, owner);
     (void)pthread_mutex_unlock(&p->crowd->lock);
-    if (!refused)
-        return 0;
-    error_set(err, CAY_LIMIT_REACHED, "this key has too many of the daemon's %d connections open",
-              HTTP_CONNECTIONS_MAX);
-    err->sys = EAGAIN; /* call_fail() adds Retry-After */
-    return error_remedy(err, "close connections that are not used, and try again");
+    return p->crowd->is_tcp && owner[0] != '\0' ? charge(p, caller, err) : 0;
 }
 
 /* ---- the thread ---- */
@@ -203,6 +308,7 @@ static void *look_after(void *arg) {
             (void)pthread_cond_wait(&crowd->more, &crowd->lock);
         (void)pthread_mutex_unlock(&crowd->lock);
         (void)usleep(LOOK_MS * 1000);
+        http_end_expired(crowd->http);
         (void)pthread_mutex_lock(&crowd->lock);
         look(crowd);
     }
@@ -213,8 +319,10 @@ int http_patience_start(struct http_port *port, struct cay_error *err) {
     struct http_crowd *crowd = &port->crowd;
     pthread_attr_t attr;
     pthread_t thread;
-    *crowd = (struct http_crowd){
-        .http = port->http, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+    *crowd = (struct http_crowd){.http = port->http,
+                                 .is_tcp = port->is_tcp,
+                                 .lock = PTHREAD_MUTEX_INITIALIZER,
+                                 .more = PTHREAD_COND_INITIALIZER};
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

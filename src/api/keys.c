@@ -33,11 +33,13 @@ static void write_key(struct sheet *s, const void *row) {
     write_scopes(s, k->key.scopes);
     sheet_time(s, "createdAt", k->key.created_ms);
     sheet_optional_time(s, "expiresAt", k->key.expires_ms);
-    sheet_integer(s, "maxSandboxes", k->key.max_sandboxes);
-    sheet_integer(s, "maxVolumes", k->key.max_volumes);
-    sheet_unsigned(s, "maxMemory", k->key.max_memory_bytes);
-    sheet_unsigned(s, "maxDisk", k->key.max_disk_bytes);
-    sheet_number(s, "maxCpus", (double)k->key.max_cpu_quota_us / 100000);
+    for (enum budget_item i = 0; i < BUDGET_ITEMS; i++) {
+        uint64_t limit = budget_limit(&k->key, i);
+        if (budget_table[i].unit == BUDGET_QUOTA)
+            sheet_number(s, budget_table[i].limit_name, (double)limit / 100000);
+        else
+            sheet_unsigned(s, budget_table[i].limit_name, limit);
+    }
 }
 
 static const struct sheet_kind shape_key = {write_key, sizeof(struct shown_key), &no_key};
@@ -89,5 +91,7 @@ int key_current_handle(struct call *c, struct cay_error *err) {
 
 int key_remove_handle(struct call *c, struct cay_error *err) {
     c->answer.status = 204;
+    if (c->caller.id[0] != '\0' && str_equal(c->who, c->caller.name))
+        call_forget_key(c);
     return manager_key_remove(c->manager, c->who, err);
 }

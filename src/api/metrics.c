@@ -196,6 +196,7 @@ void metrics_write(struct buf *out, struct manager *m, struct interpreters *pyth
                    size_t count) {
     metrics_page_build(out);
     metrics_page_sandboxes(out, m, caller);
+    metrics_page_keys(out, m, caller);
     metrics_page_space(out, m);
     if (python != NULL)
         metrics_page_python(out, python);

@@ -10,6 +10,8 @@ struct manager;
 void metrics_page_build(struct buf *out);
 /* Sandboxes by state, their use, limits and the pool: of what the caller sees, NULL of all. */
 void metrics_page_sandboxes(struct buf *out, struct manager *m, const struct key *caller);
+/* Budgets of the keys that the caller sees, NULL of all. */
+void metrics_page_keys(struct buf *out, struct manager *m, const struct key *caller);
 /* The disk of the state folder: reserve, over-commitment, and the sandboxes it concerns. */
 void metrics_page_space(struct buf *out, struct manager *m);
 /* Warm interpreters, and the sandboxes in which they wait. */

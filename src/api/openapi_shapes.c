@@ -131,19 +131,27 @@ static const struct openapi_shape shapes[] = {
      "id:s! name:s! state:s! image:s! user:s! workDir:s! memory:i! cpus:n! disk:i! pids:i! "
      "labels:m! env:m network:s! createdAt:t! updatedAt:t! lastActivityAt:t! autoStopInterval:i! "
      "autoArchiveInterval:i! archiveSize:i! autoDeleteInterval:i! onFailure:s! engine:s! "
-     "tier:s! profile:s! progress:s? stopReason:s? errorReason:s? errorRemedy:s?"},
+     "tier:s! profile:s! progress:s? stopReason:s? errorReason:s? errorRemedy:s? "
+     "limitsNotKept:s?"},
     {"CayCreate",
      "name:s image:s env:m labels:m user:s workDir:s memory:s cpus:n disk:s pids:i "
      "volumes:[o] autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i onFailure:s "
      "readOnly:b profile:s tier:s network:s engine:s"},
     {"CayStats", "memoryBytes:i! memoryLimit:i! memoryPeak:i! cpuMicros:i! pids:i! oomKills:i! "
                  "oomAgeMs:i! diskBytes:i! diskLimit:i!"},
+    {"CayVolume", "id:s! name:s! organizationId:s! state:s! createdAt:t! updatedAt:t! "
+                  "errorReason:s? size:i!"},
+    {"CreateCayVolume", "name:s! size:s"},
+    {"ResizeCayVolume", "size:s!"},
     {"CayContext", "name:s! warm:b! whyCold:s!?"},
     {"CayEvent", "number:i! time:t! state:s! text:s!"},
     {"CayStatus", "version:s! sandboxes:i! started:i! operations:i! limit:i! shuttingDown:b! "
                   "poolSize:i! poolTarget:i! poolHits:i! poolMisses:i!"},
     {"CayKey", "id:s! name:s! value:s! permissions:[s]! createdAt:t! expiresAt:t? "
-               "maxSandboxes:i! maxMemory:i! maxDisk:i! maxCpus:n!"},
+               "maxSandboxes:i! maxVolumes:i! maxMemory:i! maxCpus:n! maxPids:i! maxDisk:i! "
+               "maxCommands:i! maxPythonRuns:i! maxPulls:i! maxBuilds:i! maxConnections:i! "
+               "maxProxyConnections:i! maxEventViewers:i!"},
+    {"CayUsage", "name:s! unit:s! used:n! limit:n!? left:n!?"},
     {"CayAudit", "number:i! time:t! who:s! action:s! object:s! result:s! detail:s!"},
     {"CayVerify", "ok:b! rows:i! first:i! last:i! badRow:i why:s?"},
 };

@@ -71,7 +71,7 @@ int outputs_open(const char *folder, const struct outputs_rules *rules, struct o
         r = path_each(o->folder, drop_file, NULL);
     if (r < 0) {
         outputs_free(o);
-        return error_sys(err, -r, "opening the folder of long outputs");
+        return error_storage(err, -r, "opening the folder of long outputs");
     }
     *ret = o;
     return 0;

@@ -14,7 +14,6 @@
 #include "lib/python_options.h"
 #include "lib/python_report.h"
 #include "manager/interpreters.h"
-#include "manager/program.h"
 
 enum {
     GRACE_MS = 5000,
@@ -311,6 +310,9 @@ static int run_request(struct call *c, const struct request *q, struct cay_error
     struct python_prints prints = PYTHON_PRINTS_INIT(c->outputs, c->caller.id);
     const struct interpreters_caller caller = {.socket = call_socket(c),
                                                .network = q->network,
+                                               .owner = c->caller.id,
+                                               .connections_max =
+                                                   (uint32_t)c->caller.max_proxy_connections,
                                                .more = python_take_more,
                                                .more_arg = &prints};
     struct cay_exec exec = CAY_EXEC_INIT;
@@ -335,14 +337,14 @@ static int run_fresh(struct call *c, struct cay_error *err) {
     int r = read_request(c, &q, err);
     if (r < 0)
         return r;
-    struct program_use use = {0};
-    interpreters_limits(c->interpreters, &use.memory_bytes, &use.cpu_quota_us);
+    struct budget_charge use = {0};
+    interpreters_charge(c->interpreters, &use);
     memcpy(use.owner, c->caller.id, sizeof use.owner);
-    r = manager_program_begin(c->manager, &use, err);
+    r = manager_budget_admit(c->manager, &use, err);
     if (r < 0)
         return r;
     r = run_request(c, &q, err);
-    manager_program_end(c->manager, &use);
+    manager_budget_release(c->manager, &use);
     return r;
 }
 

@@ -8,6 +8,35 @@ static const struct sandbox_record no_sandbox;
 static const struct engine_stats no_stats;
 static const struct manager_totals no_totals;
 
+static const struct engine *native_engine;
+
+void shape_use_engine(const struct engine *native) {
+    native_engine = native;
+}
+
+static bool is_unkept(const struct sandbox_record *r, uint32_t limit) {
+    return native_engine != NULL && r->engine == ENGINE_NATIVE &&
+           (__atomic_load_n(&native_engine->unkept, __ATOMIC_RELAXED) & limit) != 0;
+}
+
+uint64_t shape_memory(const struct sandbox_record *r) {
+    return is_unkept(r, ENGINE_UNKEPT_MEMORY) ? 0 : r->memory_bytes;
+}
+
+uint32_t shape_cpu_quota(const struct sandbox_record *r) {
+    return is_unkept(r, ENGINE_UNKEPT_CPUS) ? 0 : r->cpu_quota_us;
+}
+
+static const char *describe_unkept(const struct sandbox_record *r) {
+    bool memory = is_unkept(r, ENGINE_UNKEPT_MEMORY), cpus = is_unkept(r, ENGINE_UNKEPT_CPUS);
+    if (!memory && !cpus)
+        return "";
+    return memory && cpus
+               ? "memory and cpus: the daemon has no control groups for them; see 'cay doctor'"
+           : memory ? "memory: the daemon has no control group for it; see 'cay doctor'"
+                    : "cpus: the daemon has no control group for them; see 'cay doctor'";
+}
+
 static void write_sandbox(struct sheet *s, const void *row) {
     const struct sandbox_record *r = row;
     sheet_string(s, "id", r->id);
@@ -16,8 +45,8 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_string(s, "image", r->image_name);
     sheet_string(s, "user", r->user);
     sheet_string(s, "workDir", r->work_dir);
-    sheet_unsigned(s, "memory", r->memory_bytes);
-    sheet_number(s, "cpus", (double)r->cpu_quota_us / 100000);
+    sheet_unsigned(s, "memory", shape_memory(r));
+    sheet_number(s, "cpus", (double)shape_cpu_quota(r) / 100000);
     sheet_unsigned(s, "disk", r->disk_bytes);
     sheet_unsigned(s, "pids", r->pids);
     sheet_pairs(s, "labels", &r->labels);
@@ -41,6 +70,7 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_optional(s, "stopReason", rests ? r->reason : "");
     sheet_optional(s, "errorReason", rests || r->state == SANDBOX_CREATING ? "" : r->reason);
     sheet_optional(s, "errorRemedy", r->remedy);
+    sheet_optional(s, "limitsNotKept", describe_unkept(r));
 }
 
 const struct sheet_kind shape_sandbox = {write_sandbox, sizeof(struct sandbox_record), &no_sandbox};

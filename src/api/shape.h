@@ -5,6 +5,14 @@
 #include "manager/manager.h"
 
 struct cay_error;
+struct volume_request;
+
+/* The native engine, which knows what limits are not kept on this host: none of those is shown.
+ * NULL until there is one. */
+void shape_use_engine(const struct engine *native);
+/* The limits of a sandbox as far as they are kept; 0: none. */
+uint64_t shape_memory(const struct sandbox_record *r);
+uint32_t shape_cpu_quota(const struct sandbox_record *r);
 
 extern const struct sheet_kind shape_sandbox; /* struct sandbox_record */
 extern const struct sheet_kind shape_stats;   /* struct engine_stats */
@@ -22,5 +30,8 @@ int shape_read_update(const struct buf *body, struct manager_update *ret, struct
 int shape_read_labels(const struct buf *body, struct strv *ret, struct cay_error *err);
 int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1],
                       struct cay_error *err);
+int shape_read_volume(const struct buf *body, struct volume_request *ret, struct cay_error *err);
+/* {"size": SIZE} */
+int shape_read_size(const struct buf *body, uint64_t *ret, struct cay_error *err);
 /* The name, scopes, limits and expiry of a key; scopes 0 if none is named. */
 int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *err);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "manager/volume.h"
 
 static int read_on_failure(const struct json *at, enum on_failure *ret, struct cay_error *err) {
     const char *name = NULL;
@@ -53,6 +54,8 @@ static int read_walls(const struct json *at, struct sandbox_record *ret, struct 
                                   : error_set(err, CAY_INVALID_ARGUMENT,
                                               "tier: '%.40s' is not full, rootless or basic", tier);
 }
+
+enum { KEY_COUNT_MAX = 100 * 1000 * 1000 };
 
 /* ---- bodies ---- */
 
@@ -153,6 +156,42 @@ int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1]
     return r < 0 ? r : str_copy(name, NAME_MAX_LEN + 1, text);
 }
 
+/* ---- volumes ---- */
+
+static int parse_known(const struct buf *body, const char *const *keys, size_t count,
+                       struct json_document **doc, struct json *root, struct cay_error *err) {
+    int r = value_parse(body, doc, root, err);
+    return r < 0 ? r : value_check_keys(root, keys, count, err);
+}
+
+int shape_read_volume(const struct buf *body, struct volume_request *ret, struct cay_error *err) {
+    static const char *const keys[] = {"name", "size"};
+    const char *text = NULL;
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    struct json root;
+    int r = parse_known(body, keys, ARRAY_LEN(keys), &doc, &root, err);
+    if (r == 0)
+        r = json_get_string(&root, "name", JSON_REQUIRED, &text, err);
+    if (r == 0)
+        r = id_check_name("name", text, err);
+    if (r == 0)
+        r = value_size(&root, "size", &ret->size_bytes, err);
+    return r < 0 ? r : str_copy(ret->name, sizeof ret->name, text);
+}
+
+int shape_read_size(const struct buf *body, uint64_t *ret, struct cay_error *err) {
+    static const char *const keys[] = {"size"};
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    struct json root;
+    int r = parse_known(body, keys, ARRAY_LEN(keys), &doc, &root, err);
+    if (r == 0)
+        r = value_size(&root, "size", ret, err);
+    if (r < 0 || *ret != 0)
+        return r;
+    error_set(err, CAY_INVALID_ARGUMENT, "size is missing");
+    return error_remedy(err, "give the new size, such as \"2g\"");
+}
+
 /* ---- keys ---- */
 
 static int read_scopes(const struct json *at, unsigned *ret, struct cay_error *err) {
@@ -185,30 +224,45 @@ static int read_expiry(const struct json *at, int64_t *ret, struct cay_error *er
     return error_remedy(err, "write it as in 2027-01-31T12:00:00Z");
 }
 
-static int read_key_limits(const struct json *at, struct key *ret, struct cay_error *err) {
+static int read_key_cpus(const struct json *at, const char *name, uint64_t *ret,
+                         struct cay_error *err) {
     struct json value;
     double cpus = 0;
-    int r =
-        json_get_integer(at, "maxSandboxes", JSON_OPTIONAL, 0, 1000000, &ret->max_sandboxes, err);
-    if (r == 0)
-        r = json_get_integer(at, "maxVolumes", JSON_OPTIONAL, 0, 1000000, &ret->max_volumes, err);
-    if (r == 0)
-        r = value_size(at, "maxMemory", &ret->max_memory_bytes, err);
-    if (r == 0)
-        r = value_size(at, "maxDisk", &ret->max_disk_bytes, err);
-    if (r == 0)
-        r = json_get_number(at, "maxCpus", JSON_OPTIONAL, &cpus, err);
-    if (r < 0 || !json_child(at, "maxCpus", &value))
+    int r = json_get_number(at, name, JSON_OPTIONAL, &cpus, err);
+    if (r < 0 || !json_child(at, name, &value))
         return r;
     if (!(cpus >= 0.01 && cpus <= 1e6))
         return json_refuse(&value, err, "expected 0.01 to 1000000 processors");
-    ret->max_cpu_quota_us = (uint64_t)(cpus * 100000);
+    *ret = (uint64_t)(cpus * 100000);
     return 0;
 }
 
+static int read_key_limit(const struct json *at, const struct budget_row *row, uint64_t *ret,
+                          struct cay_error *err) {
+    int64_t count = 0;
+    if (row->unit == BUDGET_BYTES)
+        return value_size(at, row->limit_name, ret, err);
+    if (row->unit == BUDGET_QUOTA)
+        return read_key_cpus(at, row->limit_name, ret, err);
+    int r = json_get_integer(at, row->limit_name, JSON_OPTIONAL, 0, KEY_COUNT_MAX, &count, err);
+    *ret = (uint64_t)count;
+    return r;
+}
+
+static int read_key_limits(const struct json *at, struct key *ret, struct cay_error *err) {
+    int r = 0;
+    for (enum budget_item i = 0; r == 0 && i < BUDGET_ITEMS; i++) {
+        uint64_t limit = 0;
+        r = read_key_limit(at, &budget_table[i], &limit, err);
+        budget_set_limit(ret, i, limit);
+    }
+    return r;
+}
+
 int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *err) {
-    static const char *const keys[] = {"name",      "permissions", "expiresAt", "maxSandboxes",
-                                       "maxMemory", "maxDisk",     "maxCpus",   "maxVolumes"};
+    const char *keys[3 + BUDGET_ITEMS] = {"name", "permissions", "expiresAt"};
+    for (size_t i = 0; i < BUDGET_ITEMS; i++)
+        keys[3 + i] = budget_table[i].limit_name;
     const char *name = "";
     _cleanup_(json_freep) struct json_document *doc = NULL;
     struct json root;

@@ -9,6 +9,10 @@
 int toolbox_begin(const struct call *c, struct toolbox *ret, struct cay_error *err) {
     *ret = TOOLBOX_INIT;
     ret->manager = c->manager;
+    /* A command that waited for its turn may be about to begin. */
+    int r = manager_key_check(c->manager, c->caller.id, err);
+    if (r < 0)
+        return r;
     int fd = manager_begin(c->manager, c->who, &ret->operation, &ret->record, err);
     if (fd < 0)
         return fd;

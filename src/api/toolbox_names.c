@@ -5,6 +5,7 @@
 
 #include "api/daytona_era.h"
 #include "api/toolbox_command.h"
+#include "api/ws.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/path.h"
@@ -82,9 +83,12 @@ int toolbox_accept(struct call *c, struct cay_error *err) {
     static const char *const known[] = {"X-Daytona-Pty-Exit-Control", "X-Daytona-SDK-Version~",
                                         "X-Daytona-Pty-Envs~"};
     char rest[4096], answer[4096];
-    if (!c->wants_websocket) {
+    /* Before anything is made for a connection that would be refused. */
+    if (!c->wants_websocket || !ws_is_acceptable(call_header(c, "Sec-WebSocket-Version"),
+                                                 call_header(c, "Sec-WebSocket-Key"))) {
+        (void)call_add_header(c, "Sec-WebSocket-Version", "13", NULL);
         error_set(err, CAY_INVALID_ARGUMENT, "this path speaks WebSocket only");
-        (void)error_remedy(err, "open it by a WebSocket client");
+        (void)error_remedy(err, "open it by a WebSocket client, version 13");
         return toolbox_fault(c, NULL, 426, err);
     }
     for (size_t i = 0; i < ARRAY_LEN(known); i++)

@@ -17,17 +17,31 @@ static void write_volume(struct sheet *s, const void *row) {
     sheet_time(s, "createdAt", v->created_ms);
     sheet_time(s, "updatedAt", v->created_ms);
     sheet_optional(s, "errorReason", "");
+    sheet_unsigned(s, "size", v->size_bytes);
 }
 
 static const struct sheet_kind shape_volume = {write_volume, sizeof(struct volume), &no_volume};
 
 int volume_create_handle(struct call *c, struct cay_error *err) {
-    char name[NAME_MAX_LEN + 1];
+    struct volume_request request = {0};
     struct volume v = {0};
-    int r = shape_read_rename(&c->body, name, err);
+    int r = shape_read_volume(&c->body, &request, err);
     if (r == 0)
-        r = manager_volume_create(c->manager, &c->caller, name, &v, err);
+        r = manager_volume_create(c->manager, &c->caller, &request, &v, err);
     v.passing = false;
+    if (r == 0)
+        call_answer(c, &shape_volume, &v);
+    return r;
+}
+
+int volume_resize_handle(struct call *c, struct cay_error *err) {
+    uint64_t size = 0;
+    struct volume v = {0};
+    int r = manager_volume_get(c->manager, &c->caller, c->who, &v, err); /* 404 before all else */
+    if (r == 0)
+        r = shape_read_size(&c->body, &size, err);
+    if (r == 0)
+        r = manager_volume_resize(c->manager, &c->caller, c->who, size, &v, err);
     if (r == 0)
         call_answer(c, &shape_volume, &v);
     return r;

@@ -93,6 +93,12 @@ int ws_accept(const char *key, char out[static WS_ACCEPT_SIZE]) {
     return 0;
 }
 
+bool ws_is_acceptable(const char *version, const char *key) {
+    char accept[WS_ACCEPT_SIZE];
+    return version != NULL && strcmp(version, "13") == 0 && key != NULL &&
+           ws_accept(key, accept) == 0;
+}
+
 /* ---- what the library calls ---- */
 
 static ssize_t take_early(struct ws *w, uint8_t *data, size_t len) {

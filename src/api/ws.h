@@ -3,6 +3,7 @@
  * be UTF-8, and what breaks the protocol ends the connection as the protocol has it. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,9 @@ enum { WS_ACCEPT_SIZE = 29, WS_REASON_MAX = 123 };
 
 /* Sec-WebSocket-Accept for a client's Sec-WebSocket-Key; -EINVAL if that is none. */
 int ws_accept(const char *key, char out[static WS_ACCEPT_SIZE]);
+
+/* Whether a handshake with these headers (either may be NULL) can be accepted. */
+bool ws_is_acceptable(const char *version, const char *key);
 
 /* fd is the connection after its 101; it becomes non-blocking and stays the caller's. early is
  * what was read from it already. Messages of more than message_max bytes are refused. 0 or -errno.

@@ -198,6 +198,11 @@ int error_remedy(struct cay_error *err, const char *fmt, ...) {
     return -(int)err->code;
 }
 
+void error_try_later(struct cay_error *err) {
+    if (err != NULL)
+        err->sys = EAGAIN;
+}
+
 static void clean_text(char *text, size_t size) {
     text[size - 1] = '\0';
     size_t left = strlen(text);

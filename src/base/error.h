@@ -22,6 +22,9 @@ int error_prefix(struct cay_error *err, const char *fmt, ...) _printf_(2, 3);
 /* Sets what the user can do about it; returns -err->code like error_prefix. */
 int error_remedy(struct cay_error *err, const char *fmt, ...) _printf_(2, 3);
 
+/* Marks a limit that ends by itself: the API adds Retry-After to the answer. */
+void error_try_later(struct cay_error *err);
+
 /* The same for a file of ours that could not be used, in the state folder: no right of the caller's
  * is missing and no argument of his is wrong, so the class is another one. Sets the remedy too. */
 int error_storage(struct cay_error *err, int sys, const char *fmt, ...) _printf_(3, 4);

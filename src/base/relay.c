@@ -22,6 +22,7 @@ struct flow {
     char *data;
     size_t size;
     int64_t first_us; /* when its first byte came; 0: none did */
+    const struct relay_watch *watch;
 };
 
 /* Who leaves with unread bytes resets the connection; for us that is an end like any other. */
@@ -36,6 +37,8 @@ static int fill(struct flow *f) {
     f->len = (size_t)n;
     if (n > 0 && f->first_us == 0)
         f->first_us = clock_us();
+    if (n > 0 && f->watch != NULL)
+        f->watch->see(f->watch->user, f->data, f->len);
     return 0;
 }
 
@@ -85,14 +88,14 @@ static struct pollfd wanted(const struct flow *from_it, const struct flow *to_it
     };
 }
 
-static int run(struct flow *ab, struct flow *ba) {
+static int run(struct flow *ab, struct flow *ba, int64_t idle_ms) {
     while (!ab->passed_on || !ba->passed_on) {
         struct pollfd p[2] = {wanted(ab, ba), wanted(ba, ab)};
-        if (poll(p, ARRAY_LEN(p), -1) < 0) {
-            if (errno == EINTR)
-                continue;
-            return -errno;
-        }
+        int n = poll(p, ARRAY_LEN(p), idle_ms > 0 ? (int)idle_ms : -1);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n == 0 ? -ETIMEDOUT : -errno;
         int r = step(ab, p[0].revents, p[1].revents);
         if (r == 0)
             r = step(ba, p[1].revents, p[0].revents);
@@ -109,7 +112,8 @@ static int flow_init(struct flow *f, int from, int to, size_t size) {
     return f->data == NULL ? -ENOMEM : 0;
 }
 
-int relay_run(int a, int b, const char *early, size_t early_len, int64_t *ret_first_us) {
+static int relay(int a, int b, const char *early, size_t early_len, const struct relay_watch *watch,
+                 int64_t idle_ms, int64_t *ret_first_us) {
     struct flow ab = {0}, ba = {0};
     int r = flow_init(&ab, a, b, MAX((size_t)CHUNK, early_len));
     if (r == 0)
@@ -122,10 +126,20 @@ int relay_run(int a, int b, const char *early, size_t early_len, int64_t *ret_fi
         if (early_len > 0)
             memcpy(ab.data, early, early_len);
         ab.len = early_len;
-        r = run(&ab, &ba);
+        ba.watch = watch;
+        r = run(&ab, &ba, idle_ms);
     }
     *ret_first_us = ba.first_us;
     free(ab.data);
     free(ba.data);
     return r;
+}
+
+int relay_run(int a, int b, const char *early, size_t early_len, const struct relay_watch *watch,
+              int64_t *ret_first_us) {
+    return relay(a, b, early, early_len, watch, 0, ret_first_us);
+}
+
+int relay_run_idle(int a, int b, int64_t idle_ms, int64_t *ret_first_us) {
+    return relay(a, b, NULL, 0, NULL, idle_ms, ret_first_us);
 }

@@ -11,7 +11,7 @@ extern const struct opt_command cli_run, cli_python, cli_run_code, cli_image, cl
 /* Verbs on sandboxes that stay. */
 extern const struct opt_command cli_create, cli_ls, cli_info, cli_exec, cli_shell, cli_cp,
     cli_stats, cli_logs, cli_stop, cli_start, cli_archive, cli_pause, cli_resume, cli_rename,
-    cli_rm, cli_prune, cli_serve, cli_snapshot, cli_session, cli_context, cli_terminal;
+    cli_rm, cli_prune, cli_serve, cli_daemon, cli_snapshot, cli_session, cli_context, cli_terminal;
 
 /* Who may do what to the daemon, and who did. */
 extern const struct opt_command cli_key, cli_audit;

@@ -38,9 +38,23 @@ static struct row row_of(const struct config *config, const struct config_key *k
     return row;
 }
 
+static bool is_key(const char *word) {
+    size_t count;
+    const struct config_key *keys = config_keys(&count);
+    char name[NAME_SIZE];
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "%s.%s", keys[i].section, keys[i].name);
+        if (strcmp(name, word) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The whole name of a key means this key, also where others begin with it. */
 static bool is_wanted(const struct row *row, int argc, char **argv) {
     for (int i = 0; i < argc; i++)
-        if (strncmp(row->name, argv[i], strlen(argv[i])) == 0)
+        if (is_key(argv[i]) ? strcmp(row->name, argv[i]) == 0
+                            : strncmp(row->name, argv[i], strlen(argv[i])) == 0)
             return true;
     return argc == 0;
 }

@@ -203,6 +203,17 @@ static int take_name(struct create_options *o, int argc, char **argv, struct cay
     return 0;
 }
 
+/* Of limits that were asked for and that the tier, which was chosen by hand, does not keep. */
+static void tell_unkept(const struct create_options *o, const struct sandbox_verb *v) {
+    _cleanup_(table_free) struct table t = {0};
+    if ((o->memory == 0 && o->cpus <= 0) || o->common.output == OUTPUT_JSON ||
+        table_parse(buf_text(&v->answer), &t, NULL) < 0 || t.rows == 0)
+        return;
+    const char *what = table_get(&t, 0, "limitsNotKept");
+    if (what[0] != '\0')
+        verb_note("this sandbox has no limit of %s", what);
+}
+
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
     struct create_options *o = values;
@@ -216,7 +227,10 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     if (take_name(o, argc, argv, &v.err) < 0 || check_wanted(o->common.config, &v.err) < 0 ||
         make_body(o, &body, &v.err) < 0 || sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
-    return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : sandbox_tell(&v);
+    if (sandbox_ask(&v, &req) < 0)
+        return sandbox_fail(&v);
+    tell_unkept(o, &v);
+    return sandbox_tell(&v);
 }
 
 static const struct create_options defaults = {

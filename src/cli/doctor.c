@@ -160,7 +160,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     struct doctor_space space;
     doctor_measure_space(common->state_dir, &space);
     _cleanup_(table_free) struct table docker = {0};
-    doctor_ask_docker(&docker);
+    doctor_ask_docker(common->config, &docker);
     if (cay_engine_open(common->state_dir, &engine, &err) < 0)
         return verb_fail(&err);
     struct cay_wall walls[WALLS_MAX];

@@ -12,6 +12,8 @@
 #include "base/fd.h"
 #include "base/program.h"
 #include "base/str.h"
+#include "config/config.h"
+#include "engine/docker/docker_runtime.h"
 
 enum { ANSWER_MAX = 64 * 1024 };
 
@@ -32,13 +34,22 @@ static int start(int out, pid_t *ret) {
     return -r;
 }
 
-void doctor_ask_docker(struct table *ret) {
+/* A configuration that cannot be read is another verb's to refuse. */
+static void choose_runtime(const char *path) {
+    _cleanup_(config_freep) struct config *config = NULL;
+    struct cay_error ignored;
+    if (config_load_trusted(path, (const char *const *)environ, &config, &ignored) == 0)
+        docker_runtime_choose(config->docker.runtime);
+}
+
+void doctor_ask_docker(const char *config, struct table *ret) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     int pair[2], status = 1;
     pid_t pid = 0;
     *ret = (struct table){0};
     if (pipe2(pair, O_CLOEXEC) < 0)
         return;
+    choose_runtime(config);
     int r = start(pair[1], &pid);
     (void)close(pair[1]);
     if (r == 0)

@@ -24,6 +24,7 @@ static const struct {
     {"archiveSize", "archive", true},
     {"cpus", "cpus", false},
     {"pids", "pids", false},
+    {"limitsNotKept", "not kept", false},
     {"engine", "engine", false},
     {"tier", "tier", false},
     {"profile", "profile", false},
@@ -49,7 +50,6 @@ static const char *interval(const char *field, const char *minutes, char out[sta
     return out;
 }
 
-/* Only disks may be without one. */
 static const char *size(uint64_t bytes, char out[static 32]) {
     return bytes == 0 ? "no limit" : str_bytes(bytes, out);
 }
@@ -62,6 +62,8 @@ static void put_sandbox(struct buf *b, const struct table *t) {
             value = interval(lines[i].field, value, text);
         if (strcmp(lines[i].field, "archiveSize") == 0 && table_number(t, 0, lines[i].field) == 0)
             continue;
+        if (strcmp(lines[i].field, "cpus") == 0 && strcmp(value, "0") == 0)
+            value = "no limit";
         if (lines[i].is_size)
             value = size(table_number(t, 0, lines[i].field), text);
         if (value[0] != '\0')

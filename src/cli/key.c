@@ -8,6 +8,7 @@
 #include "cli/sandbox.h"
 
 #define KEYS_PATH       "/api/cay/api-keys"
+#define USAGE_PATH      "/api/cay/usage"
 #define KEYS_CANDIDATES "key ls -q"
 
 /* ---- create ---- */
@@ -15,7 +16,8 @@
 struct create_options {
     struct verb_common common;
     struct strv scopes;
-    int64_t max_sandboxes, max_volumes;
+    int64_t max_sandboxes, max_volumes, pids, max_commands, max_python_runs, max_pulls, max_builds;
+    int64_t max_connections, max_proxy_connections, max_event_viewers;
     uint64_t memory, disk;
     double cpus;
     int64_t expires_ms;
@@ -53,6 +55,54 @@ static const struct opt create_table[] = {
      OPT_TO_SIZE(struct create_options, disk),
      .arg = "SIZE",
      .help = "the same of disk"},
+    {.name = "pids",
+     OPT_TO_INTEGER(struct create_options, pids),
+     .arg = "N",
+     .min = 1,
+     .max = 100000000,
+     .help = "the same of processes and threads"},
+    {.name = "max-commands",
+     OPT_TO_INTEGER(struct create_options, max_commands),
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "limit of concurrent commands in its sandboxes"},
+    {.name = "max-python-runs",
+     OPT_TO_INTEGER(struct create_options, max_python_runs),
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "limit of concurrent Python programs (POST /api/cay/python)"},
+    {.name = "max-pulls",
+     OPT_TO_INTEGER(struct create_options, max_pulls),
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "limit of images that are pulled at the same time"},
+    {.name = "max-builds",
+     OPT_TO_INTEGER(struct create_options, max_builds),
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "limit of builds that wait or run"},
+    {.name = "max-connections",
+     OPT_TO_INTEGER(struct create_options, max_connections),
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "limit of connections to the daemon"},
+    {.name = "max-proxy-connections",
+     OPT_TO_INTEGER(struct create_options, max_proxy_connections),
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "limit of connections of its sandboxes through the proxy"},
+    {.name = "max-event-viewers",
+     OPT_TO_INTEGER(struct create_options, max_event_viewers),
+     .arg = "N",
+     .min = 1,
+     .max = 1000000,
+     .help = "limit of viewers of events"},
     {.name = "expires",
      OPT_TO_DURATION(struct create_options, expires_ms),
      .arg = "TIME",
@@ -79,6 +129,25 @@ static void put_scopes(struct jsonw *w, const struct strv *scopes) {
     jsonw_end_array(w);
 }
 
+static void put_counts(struct jsonw *w, const struct create_options *o) {
+    const struct {
+        const char *name;
+        int64_t count;
+    } counts[] = {{"maxSandboxes", o->max_sandboxes},
+                  {"maxVolumes", o->max_volumes},
+                  {"maxPids", o->pids},
+                  {"maxCommands", o->max_commands},
+                  {"maxPythonRuns", o->max_python_runs},
+                  {"maxPulls", o->max_pulls},
+                  {"maxBuilds", o->max_builds},
+                  {"maxConnections", o->max_connections},
+                  {"maxProxyConnections", o->max_proxy_connections},
+                  {"maxEventViewers", o->max_event_viewers}};
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+        if (counts[i].count > 0)
+            jsonw_put_integer(w, counts[i].name, counts[i].count);
+}
+
 static void put_key(struct buf *body, const struct create_options *o, const char *name) {
     char time[32];
     struct jsonw w = JSONW_INIT(body);
@@ -86,10 +155,7 @@ static void put_key(struct buf *body, const struct create_options *o, const char
     jsonw_put_string(&w, "name", name);
     if (o->scopes.len > 0)
         put_scopes(&w, &o->scopes);
-    if (o->max_sandboxes > 0)
-        jsonw_put_integer(&w, "maxSandboxes", o->max_sandboxes);
-    if (o->max_volumes > 0)
-        jsonw_put_integer(&w, "maxVolumes", o->max_volumes);
+    put_counts(&w, o);
     if (o->memory > 0)
         jsonw_put_unsigned(&w, "maxMemory", o->memory);
     if (o->disk > 0)
@@ -207,6 +273,71 @@ static const struct opt_command list = {
     .run = run_ls,
 };
 
+/* ---- info ---- */
+
+enum { USAGE_COLUMNS = 4 };
+
+struct usage_texts {
+    char used[32], limit[32], left[32];
+};
+
+/* Bytes for people; what is not bounded is empty. */
+static const char *amount(const struct table *t, size_t row, const char *name,
+                          char out[static 32]) {
+    const char *text = table_get(t, row, name);
+    bool is_size = strcmp(table_get(t, row, "unit"), "bytes") == 0;
+    return is_size && text[0] != '\0' ? str_bytes(table_number(t, row, name), out) : text;
+}
+
+static int print_usage(const struct table *t) {
+    static const char *const titles[USAGE_COLUMNS] = {"WHAT", "USED", "LIMIT", "LEFT"};
+    struct cay_error err;
+    _cleanup_(freep) const char **cell = calloc((t->rows + 1) * USAGE_COLUMNS, sizeof *cell);
+    _cleanup_(freep) struct usage_texts *own = calloc(t->rows + 1, sizeof *own);
+    if (cell == NULL || own == NULL) {
+        error_set(&err, CAY_RESOURCE_EXHAUSTED, "no memory");
+        return verb_fail(&err);
+    }
+    memcpy(cell, titles, sizeof titles);
+    for (size_t i = 0; i < t->rows; i++) {
+        const char **at = cell + (i + 1) * USAGE_COLUMNS;
+        at[0] = table_get(t, i, "name");
+        at[1] = amount(t, i, "used", own[i].used);
+        at[2] = amount(t, i, "limit", own[i].limit);
+        at[3] = amount(t, i, "left", own[i].left);
+    }
+    _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
+    sandbox_put_columns(&b, cell, t->rows + 1, USAGE_COLUMNS);
+    return verb_print(&b);
+}
+
+static int run_info(const struct opt_command *cmd, void *values, int argc, char **argv) {
+    (void)cmd;
+    const struct verb_common *common = values;
+    const struct sandbox_request req = {.method = "GET",
+                                        .before = argc > 0 ? USAGE_PATH "?key=" : USAGE_PATH,
+                                        .who = argc > 0 ? argv[0] : NULL};
+    _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
+    _cleanup_(table_free) struct table t = {0};
+    if (sandbox_verb_open(&v) < 0)
+        return verb_fail(&v.err);
+    if (common->output == OUTPUT_JSON)
+        return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : verb_print(&v.answer);
+    return sandbox_ask_table(&v, &req, &t) < 0 ? sandbox_fail(&v) : print_usage(&t);
+}
+
+static const struct opt_command info = {
+    .name = "info",
+    .path = "cay key info",
+    .synopsis = "[OPTIONS] [NAME]",
+    .summary = "show what a key uses of its budget, and what is left",
+    .help = "Without NAME: the key that you use yourself.",
+    .candidates = KEYS_CANDIDATES,
+    .max_operands = 1,
+    .values_size = sizeof(struct verb_common),
+    .run = run_info,
+};
+
 /* ---- rm ---- */
 
 static int run_rm(const struct opt_command *cmd, void *values, int argc, char **argv) {
@@ -231,7 +362,7 @@ static const struct opt_command rm = {
 
 /* ---- the group ---- */
 
-static const struct opt_command *const commands[] = {&create, &list, &rm, NULL};
+static const struct opt_command *const commands[] = {&create, &list, &info, &rm, NULL};
 
 static const struct verb_program program = {
     .path = "cay key",

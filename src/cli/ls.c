@@ -46,8 +46,11 @@ static void fill_row(const struct table *t, size_t row, struct ls_row *own, cons
     cell[1] = table_get(t, row, "name");
     cell[2] = table_get(t, row, "state");
     cell[3] = table_get(t, row, "image");
-    cell[4] = str_bytes(table_number(t, row, "memory"), own->memory);
+    uint64_t memory = table_number(t, row, "memory");
+    cell[4] = memory == 0 ? "none" : str_bytes(memory, own->memory); /* no limit that is kept */
     cell[5] = table_get(t, row, "cpus");
+    if (strcmp(cell[5], "0") == 0)
+        cell[5] = "none";
     cell[6] = sandbox_age(table_get(t, row, "createdAt"), own->age);
 }
 

@@ -1,5 +1,9 @@
-/* `cay prune`: away with sandboxes that are stopped. */
+/* `cay prune`: removes sandboxes that are stopped. */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
 
 #include "base/jsonw.h"
 #include "cli/cli.h"
@@ -7,13 +11,20 @@
 
 struct prune_options {
     struct verb_common common;
-    bool dry_run;
+    bool dry_run, force, idle;
 };
 
 static const struct opt options[] = {
     {.name = "dry-run",
      OPT_TO_FLAG(struct prune_options, dry_run),
      .help = "only say what would be removed"},
+    {.letter = 'f',
+     .name = "force",
+     OPT_TO_FLAG(struct prune_options, force),
+     .help = "do not ask"},
+    {.name = "idle",
+     OPT_TO_FLAG(struct prune_options, idle),
+     .help = "also those that cay stopped by itself, such as after idle minutes"},
     {0},
 };
 
@@ -31,14 +42,21 @@ static void add(struct removed *r, const struct table *t, size_t row, bool quiet
         (void)buf_printf(&r->text, "%s\n", table_get(t, row, quiet ? "id" : "name"));
 }
 
-static int prune(struct sandbox_verb *v, const struct table *t, bool dry_run, struct removed *r) {
+/* One that nobody stopped has somebody's work in it. */
+static bool is_taken(const struct prune_options *o, const struct table *t, size_t row) {
+    return strcmp(table_get(t, row, "state"), "stopped") == 0 &&
+           (o->idle || table_get(t, row, "stopReason")[0] == '\0');
+}
+
+static int prune(struct sandbox_verb *v, const struct prune_options *o, const struct table *t,
+                 struct removed *r) {
     int code = 0;
     for (size_t i = 0; i < t->rows; i++) {
-        if (strcmp(table_get(t, i, "state"), "stopped") != 0)
+        if (!is_taken(o, t, i))
             continue;
         const struct sandbox_request req = {
             .method = "DELETE", .before = "/api/cay/sandbox/", .who = table_get(t, i, "id")};
-        if (dry_run || sandbox_ask(v, &req) == 0)
+        if (o->dry_run || sandbox_ask(v, &req) == 0)
             add(r, t, i, v->common->quiet);
         else
             code = code != 0 ? code : verb_fail(&v->err);
@@ -46,7 +64,8 @@ static int prune(struct sandbox_verb *v, const struct table *t, bool dry_run, st
     return code;
 }
 
-static int prune_and_tell(struct sandbox_verb *v, const struct table *t, bool dry_run) {
+static int prune_and_tell(struct sandbox_verb *v, const struct prune_options *o,
+                          const struct table *t) {
     struct removed r = {.text = BUF_INIT(DAEMON_ANSWER_MAX),
                         .is_json = v->common->output == OUTPUT_JSON};
     r.json = JSONW_INIT(&r.text);
@@ -55,7 +74,7 @@ static int prune_and_tell(struct sandbox_verb *v, const struct table *t, bool dr
         jsonw_key(&r.json, "removed");
         jsonw_begin_array(&r.json);
     }
-    int code = prune(v, t, dry_run, &r);
+    int code = prune(v, o, t, &r);
     if (r.is_json) {
         jsonw_end_array(&r.json);
         jsonw_end_object(&r.json);
@@ -66,6 +85,42 @@ static int prune_and_tell(struct sandbox_verb *v, const struct table *t, bool dr
     return code != 0 ? code : printed;
 }
 
+static size_t count(const struct prune_options *o, const struct table *t, bool is_kept) {
+    size_t n = 0;
+    for (size_t i = 0; i < t->rows; i++)
+        n += is_kept ? strcmp(table_get(t, i, "state"), "stopped") == 0 && !is_taken(o, t, i)
+                     : is_taken(o, t, i);
+    return n;
+}
+
+/* Names them and asks. Without a terminal somebody has to say --force: what is removed is gone. */
+static int confirm(const struct prune_options *o, const struct table *t, struct cay_error *err) {
+    size_t n = count(o, t, false);
+    char answer[16];
+    if (n == 0 || o->dry_run || o->force)
+        return 0;
+    if (!isatty(STDIN_FILENO)) {
+        error_set(err, CAY_INVALID_ARGUMENT, "this removes %zu stopped sandbox%s and their files",
+                  n, n == 1 ? "" : "es");
+        return error_remedy(err, "see which with --dry-run, and remove them with --force");
+    }
+    for (size_t i = 0; i < t->rows; i++)
+        if (is_taken(o, t, i))
+            (void)fprintf(stderr, "%s\n", table_get(t, i, "name"));
+    (void)fprintf(stderr, "Remove %s and all files in %s? [y/N] ",
+                  n == 1 ? "this sandbox" : "these sandboxes", n == 1 ? "it" : "them");
+    if (fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y'))
+        return 0;
+    return error_set(err, CAY_CONFLICT, "nothing was removed");
+}
+
+static void tell_kept(const struct prune_options *o, const struct table *t) {
+    size_t n = count(o, t, true);
+    if (n > 0 && !o->common.quiet && o->common.output != OUTPUT_JSON)
+        verb_note("%zu that stopped without being asked %s kept; --idle removes %s too", n,
+                  n == 1 ? "is" : "are", n == 1 ? "it" : "them");
+}
+
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd, (void)argc, (void)argv;
     const struct prune_options *o = values;
@@ -74,7 +129,11 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     _cleanup_(table_free) struct table t = {0};
     if (sandbox_verb_open(&v) < 0 || sandbox_ask_table(&v, &req, &t) < 0)
         return verb_fail(&v.err);
-    return prune_and_tell(&v, &t, o->dry_run);
+    if (confirm(o, &t, &v.err) < 0)
+        return verb_fail(&v.err);
+    int code = prune_and_tell(&v, o, &t);
+    tell_kept(o, &t);
+    return code;
 }
 
 const struct opt_command cli_prune = {
@@ -82,8 +141,9 @@ const struct opt_command cli_prune = {
     .is_destructive = true,
     .path = "cay prune",
     .synopsis = "[OPTIONS]",
-    .summary = "remove all stopped sandboxes",
-    .help = "Prints what it removed.",
+    .summary = "remove sandboxes that were stopped",
+    .help = "Takes those that somebody stopped, and asks first. Those that cay stopped by itself, "
+            "as after idle minutes, stay unless --idle is given. Prints what it removed.",
     .group = CLI_SANDBOXES,
     .options = options,
     .values_size = sizeof(struct prune_options),

@@ -17,6 +17,7 @@
 #include "cli/paths.h"
 #include "cli/terminal.h"
 #include "config/config.h"
+#include "engine/docker/docker_runtime.h"
 #include "guard/guard.h"
 
 struct run_options {
@@ -308,6 +309,7 @@ static int start(struct run *r, int argc) {
                             &r->box))
         return 0;
     int64_t begin = clock_us();
+    docker_runtime_choose(r->config->docker.runtime);
     code = cay_engine_open_as(engine_name(r), r->o->common.state_dir, &r->engine, &r->err);
     r->open_us = clock_us() - begin;
     if (code == 0)

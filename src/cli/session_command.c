@@ -1,6 +1,7 @@
 /* `cay session exec`, `logs` and `input`: the commands of a session, with their streams. */
 #include <cay.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,6 +16,12 @@
 /* The inside asks, waits, kills; then the host stops believing it. Also on a machine that stands
  * still meanwhile, since the session would still be busy for who is told too early. */
 enum { HOST_GRACE_MS = 30 * 1000, FAILED = 125 };
+
+enum {
+    RETRY_MS = 200,
+    RESTART_MS = 30 * 1000, /* what a daemon may take to come back */
+    SILENT_TRIES_MAX = 20,  /* connections that are lost without a byte */
+};
 
 /* ---- exec ---- */
 
@@ -249,11 +256,10 @@ static int take_number(const char *text, uint64_t *ret, struct cay_error *err) {
     return error_remedy(err, "see 'cay session status'");
 }
 
-static int ask(const struct stream_options *o, struct session_verb *v, char **argv, bool input) {
+static int send_request(const struct stream_options *o, struct session_verb *v, char **argv,
+                        bool input) {
     uint64_t number;
     int r = take_number(argv[2], &number, &v->err);
-    if (r == 0)
-        r = session_open(v, argv[0]);
     if (r < 0)
         return r;
     return input ? wire_session_input(&v->call, argv[1], number, !o->keep_open, &v->err)
@@ -261,14 +267,53 @@ static int ask(const struct stream_options *o, struct session_verb *v, char **ar
                                      o->follow, &v->err);
 }
 
+static int ask(const struct stream_options *o, struct session_verb *v, char **argv, bool input) {
+    uint64_t number;
+    int r = take_number(argv[2], &number, &v->err);
+    if (r == 0)
+        r = session_open(v, argv[0]);
+    return r < 0 ? r : send_request(o, v, argv, input);
+}
+
+/* After the daemon has gone. None is started: whoever has ended it may have meant it. */
+static int ask_again(const struct stream_options *o, struct session_verb *v, char **argv) {
+    int64_t deadline = clock_deadline(RESTART_MS);
+    int r;
+    v->daemon.start = false;
+    do {
+        (void)nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000 * 1000L}, NULL);
+        daemon_disconnect(&v->connection);
+        r = daemon_connect(&v->daemon, argv[0], &v->connection, &v->err);
+    } while (r == -CAY_UNAVAILABLE && !clock_expired(deadline));
+    v->call.fd = v->connection.fd;
+    v->call.deadline_ms = clock_deadline(RESTART_MS);
+    return r < 0 ? r : send_request(o, v, argv, false);
+}
+
+/* What was printed already is not printed again. */
+static int follow(const struct stream_options *o, struct session_verb *v, char **argv,
+                  struct exec_streams *streams) {
+    struct exec_outcome outcome;
+    int r = exec_carry(v->call.fd, streams, 0, &outcome, &v->err);
+    for (unsigned i = 0; r == -CAY_UNAVAILABLE && o->follow && i < SILENT_TRIES_MAX; i++) {
+        if (ask_again(o, v, argv) < 0)
+            break;
+        uint64_t before = streams->written[0] + streams->written[1];
+        memcpy(streams->known, streams->written, sizeof streams->known);
+        r = exec_carry(v->call.fd, streams, 0, &outcome, &v->err);
+        if (streams->written[0] + streams->written[1] > before)
+            i = 0;
+    }
+    return r;
+}
+
 static int run_streams(const struct stream_options *o, char **argv, bool input) {
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(&o->common);
     struct exec_streams streams = {
         .in = input ? STDIN_FILENO : -1, .out = {STDOUT_FILENO, STDERR_FILENO}, .signals = -1};
-    struct exec_outcome outcome;
     int r = ask(o, &v, argv, input);
     if (r == 0)
-        r = exec_carry(v.call.fd, &streams, 0, &outcome, &v.err);
+        r = follow(o, &v, argv, &streams);
     return r < 0 ? session_fail(&v, 0) : 0;
 }
 

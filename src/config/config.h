@@ -110,17 +110,23 @@ struct config {
         int64_t auto_stop_minutes;    /* 0: never */
         int64_t auto_archive_minutes; /* 0: never */
         int64_t auto_delete_minutes;  /* -1: never, 0: when it stops */
-        struct strv volume_folders;   /* empty: the default */
+        struct strv volume_folders;   /* empty: none as root, else all */
+        struct strv volume_root_folders;
+        uint64_t volume_size; /* bytes */
         int64_t stop_timeout_ms;
-        const char *on_failure;     /* "keep", "recreate", "remove" */
-        int64_t pool_size;          /* 0: no pool */
-        struct strv pool_images;    /* empty: the default image */
-        int64_t sample_interval_ms; /* 0: never */
-        int64_t warn_after_ms;      /* 0: never */
-        const char *disk_reserve;   /* see config_parse_reserve */
-        int64_t audit_rows;         /* 0: all */
-        int64_t audit_keep_ms;      /* 0: for ever */
-        uint64_t audit_size;        /* bytes */
+        const char *on_failure; /* "keep", "recreate", "remove" */
+        int64_t pool_size;      /* 0: no pool */
+        bool public_previews;
+        int64_t lifetime_max_ms;                   /* 0: without a limit */
+        struct strv pool_images;                   /* empty: the default image */
+        int64_t sample_interval_ms;                /* 0: never */
+        int64_t warn_after_ms;                     /* 0: never */
+        const char *disk_reserve, *memory_reserve; /* see config_parse_reserve */
+        int64_t pids_reserve;
+        double memory_overcommit, cpu_overcommit, pids_overcommit; /* 0: no limit of sums */
+        int64_t audit_rows;                                        /* 0: all */
+        int64_t audit_keep_ms;                                     /* 0: for ever */
+        uint64_t audit_size;                                       /* bytes */
     } manager;
     struct {
         const char *listen;
@@ -137,10 +143,15 @@ struct config {
         const char *pull;    /* "missing", "always", "never" */
         struct strv aliases; /* "NAME=NAME" */
         struct strv prepull, insecure_registries;
-        int64_t build_timeout_ms;
+        struct strv allowed;    /* for keys, patterns; empty: all */
+        struct strv registries; /* for keys; empty or with "*": all with public addresses */
+        int64_t build_timeout_ms, pull_timeout_ms;
         struct strv credentials; /* "REGISTRY=USER:PASSWORD" */
         const char *ca_file;     /* "": none */
     } images;
+    struct {
+        const char *runtime; /* of containers; "": Docker's default */
+    } docker;
     struct {
         bool warm;
         struct strv preload;

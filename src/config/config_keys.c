@@ -129,6 +129,20 @@ static int check_profile(const char *what, const char *text, struct cay_error *e
     return error_remedy(err, "use strict or build");
 }
 
+/* A name as Docker takes it, of one that it knows or of a shim. */
+static int check_runtime(const char *what, const char *text, struct cay_error *err) {
+    size_t len = strlen(text);
+    bool is_name = len <= 64 && (len == 0 || isalnum((unsigned char)text[0]));
+    for (size_t i = 0; i < len; i++)
+        is_name = is_name && (isalnum((unsigned char)text[i]) || strchr("._-", text[i]) != NULL);
+    if (is_name)
+        return 0;
+    char shown[64];
+    error_set(err, CAY_INVALID_ARGUMENT, "%s: '%s' is not a runtime's name", what,
+              str_escape(shown, sizeof shown, text));
+    return error_remedy(err, "use a name of letters, digits, '.', '_' and '-', such as runsc");
+}
+
 static int check_reserve(const char *what, const char *text, struct cay_error *err) {
     struct config_reserve ignored;
     return config_parse_reserve(what, text, &ignored, err);
@@ -195,6 +209,12 @@ static const struct config_key keys[] = {
      .check = check_engine, .help = "engines that such a key may choose besides [sandbox] engine"},
     {"manager", "profile_max", CONFIG_STRING, CONFIG_TRUSTED, "strict", FIELD(manager.profile_max),
      .check = check_profile, .help = "the profile that such a key may choose: strict or build"},
+    {"manager", "lifetime_max", CONFIG_DURATION, CONFIG_TRUSTED, "0",
+     FIELD(manager.lifetime_max_ms), RANGE(0, 3650 * day_ms),
+     .help = "longest life of a sandbox of such a key; 0: without a limit"},
+    {"manager", "public_previews", CONFIG_BOOL, CONFIG_TRUSTED, "true",
+     FIELD(manager.public_previews),
+     .help = "whether such a key may open previews to whoever knows the address"},
     {"manager", "tier_min", CONFIG_STRING, CONFIG_TRUSTED, "auto", FIELD(manager.tier_min),
      .check = check_tier,
      .help = "the least isolation that such a key may choose; auto: what sandboxes get by default"},
@@ -220,7 +240,12 @@ static const struct config_key keys[] = {
      .check = check_on_failure,
      .help = "a sandbox that ends unasked: keep it in error, recreate or remove it"},
     {"manager", "volume_folders", CONFIG_LIST, CONFIG_TRUSTED, "", FIELD(manager.volume_folders),
-     .help = "folders of the host below which volumes may lie; empty: /home, /srv, /tmp …"},
+     .help = "folders of the host below which volumes may lie; empty: none, as a user all"},
+    {"manager", "volume_root_folders", CONFIG_LIST, CONFIG_TRUSTED, "",
+     FIELD(manager.volume_root_folders),
+     .help = "the same, where sandboxes may write as root of the host"},
+    {"manager", "volume_size", CONFIG_SIZE, CONFIG_TRUSTED, "5g", FIELD(manager.volume_size),
+     RANGE(16777216, 4398046511104), .help = "size of named volumes that do not say"},
     {"manager", "pool_size", CONFIG_INTEGER, CONFIG_TRUSTED, "4", FIELD(manager.pool_size),
      RANGE(0, 10000), .help = "prepared sandboxes per image; 0: none"},
     {"manager", "pool_images", CONFIG_LIST, CONFIG_TRUSTED, "", FIELD(manager.pool_images),
@@ -233,6 +258,18 @@ static const struct config_key keys[] = {
     {"manager", "disk_reserve", CONFIG_STRING, CONFIG_TRUSTED, "auto", FIELD(manager.disk_reserve),
      .check = check_reserve,
      .help = "free disk space below which new writes are refused: a size, N% or auto; 0: never"},
+    {"manager", "memory_reserve", CONFIG_STRING, CONFIG_TRUSTED, "auto",
+     FIELD(manager.memory_reserve), .check = check_reserve,
+     .help = "memory of the host that sandboxes cannot have: a size, N% or auto; 0: none"},
+    {"manager", "pids_reserve", CONFIG_INTEGER, CONFIG_TRUSTED, "1024", FIELD(manager.pids_reserve),
+     RANGE(0, 4194304), .help = "processes of the host that sandboxes cannot have"},
+    {"manager", "memory_overcommit", CONFIG_NUMBER, CONFIG_TRUSTED, "4",
+     FIELD(manager.memory_overcommit), RANGE(0, 10000),
+     .help = "memory limits of all running sandboxes, as a multiple of what the host has; 0: any"},
+    {"manager", "cpu_overcommit", CONFIG_NUMBER, CONFIG_TRUSTED, "64",
+     FIELD(manager.cpu_overcommit), RANGE(0, 10000), .help = "the same of processors"},
+    {"manager", "pids_overcommit", CONFIG_NUMBER, CONFIG_TRUSTED, "1",
+     FIELD(manager.pids_overcommit), RANGE(0, 10000), .help = "the same of processes"},
     {"manager", "audit_rows", CONFIG_INTEGER, CONFIG_TRUSTED, "100000", FIELD(manager.audit_rows),
      RANGE(0, 1e9),
      .help = "rows of the audit in the database; older ones are sealed in files; 0: all"},
@@ -277,6 +314,13 @@ static const struct config_key keys[] = {
     {"images", "build_timeout", CONFIG_DURATION, CONFIG_TRUSTED, "1800",
      FIELD(images.build_timeout_ms), RANGE(1000, day_ms),
      .help = "longest build that the daemon does for its clients"},
+    {"images", "pull_timeout", CONFIG_DURATION, CONFIG_TRUSTED, "1800",
+     FIELD(images.pull_timeout_ms), RANGE(1000, day_ms),
+     .help = "longest pull that the daemon does for its clients"},
+    {"images", "allowed", CONFIG_LIST, CONFIG_TRUSTED, "", FIELD(images.allowed),
+     .help = "images that keys may use besides their own, with * for anything; empty: all"},
+    {"images", "registries", CONFIG_LIST, CONFIG_TRUSTED, "", FIELD(images.registries),
+     .help = "registries that keys may use; empty or \"*\": all with public addresses"},
     {"images", "insecure_registries", CONFIG_LIST, CONFIG_TRUSTED, "",
      FIELD(images.insecure_registries),
      .help = "registries with plain HTTP or certificates that nobody knows"},
@@ -284,6 +328,10 @@ static const struct config_key keys[] = {
      .secret = true, .help = "user:password for registries, by name"},
     {"images", "ca_file", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(images.ca_file),
      .help = "further certificates to trust in registries (PEM)"},
+
+    {"docker", "runtime", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(docker.runtime),
+     .check = check_runtime,
+     .help = "runtime of containers, such as runsc or kata-runtime; empty: Docker's default"},
 
     {"remote", "host", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(remote.host), .check = check_host,
      .help = "the daemon that verbs talk to, as --host names it; empty: this machine's"},

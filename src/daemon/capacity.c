@@ -49,7 +49,10 @@ static uint64_t left_of(uint64_t all, uint64_t taken) {
     return all > taken ? all - taken : 0;
 }
 
+/* Those that are stopped take none of it; more than there are id ranges cannot run anyway. */
 int capacity_check(const struct capacity *host, uint64_t sandboxes, struct cay_error *err) {
+    if (host->id_ranges > 0)
+        sandboxes = MIN(sandboxes, host->id_ranges);
     uint64_t descriptors = left_of(host->descriptors, DESCRIPTORS_OF_ITS_OWN);
     uint64_t processes = left_of(host->processes, PROCESSES_OF_OTHERS) / PROCESSES_EACH;
     if (sandboxes > descriptors) {
@@ -61,10 +64,6 @@ int capacity_check(const struct capacity *host, uint64_t sandboxes, struct cay_e
         (void)refuse(sandboxes, processes, "processes of the host", err);
         return error_remedy(err, "raise kernel.pid_max and kernel.threads-max by sysctl, or lower "
                                  "max_sandboxes");
-    }
-    if (host->id_ranges > 0 && sandboxes > host->id_ranges) {
-        (void)refuse(sandboxes, host->id_ranges, "id ranges of a host", err);
-        return error_remedy(err, "lower max_sandboxes");
     }
     return 0;
 }

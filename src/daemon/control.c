@@ -23,6 +23,7 @@ int control_receive(int sock, struct control_message *ret, int fds[static CONTRO
         *ret = in.message;
         ret->name[sizeof ret->name - 1] = '\0';
         ret->other[sizeof ret->other - 1] = '\0';
+        ret->owner[sizeof ret->owner - 1] = '\0';
         error_sanitize(&ret->err);
         return 1;
     }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "image/reference.h"
+#include "image/store.h"
 
 enum control_op {
     /* front to supervisor */
@@ -60,10 +61,11 @@ enum pull_how {
 
 /* Of CONTROL_STORE. */
 enum store_verb {
-    STORE_LIST,   /* every image */
+    STORE_LIST,   /* every image that the owner sees */
     STORE_NAME,   /* give image `name` the name `other` */
     STORE_UNNAME, /* remove `name` */
     STORE_KEEP,   /* make image `other` of the sandbox whose id is `name` */
+    STORE_ADOPT,  /* give the owner image `name`, an id, whoever has it, as `other` */
 };
 
 enum { CONTROL_FDS_MAX = 4 };
@@ -71,6 +73,8 @@ enum { CONTROL_FDS_MAX = 4 };
 struct control_message {
     uint32_t op;
     char name[REFERENCE_TEXT_SIZE], other[REFERENCE_TEXT_SIZE];
+    char owner[IMAGE_OWNER_SIZE]; /* of CONTROL_PULL, CONTROL_STORE and CONTROL_BUILD: for whom, as
+                                   * struct image_store has it */
     uint64_t number;
     struct cay_error err;
 };

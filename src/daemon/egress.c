@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -18,7 +19,7 @@
 #include "daemon/control.h"
 #include "daemon/settings.h"
 #include "egress/control.h"
-#include "engine/native/idrange.h"
+#include "egress/places.h"
 
 enum { START_MS = 5000, LIVED_MS = 30 * 1000, PAUSE_MIN_MS = 50, PAUSE_MAX_MS = 10 * 1000 };
 
@@ -32,7 +33,8 @@ void egress_replace(const struct settings *s, int sock, pid_t *pid) {
     *pid = 0;
     int r = program_find("cay-egress", program, sizeof program, &err);
     if (r == 0) {
-        r = egress_spawn(program, sock, s->is_root ? DAEMON_ID : 0, EGRESS_LOGS, pid);
+        r = egress_spawn(program, sock, s->is_root ? role_id(&s->ids, ROLE_EGRESS) : 0, EGRESS_LOGS,
+                         pid);
         if (r < 0)
             error_sys(&err, -r, "starting '%s'", program);
     }
@@ -43,8 +45,9 @@ void egress_replace(const struct settings *s, int sock, pid_t *pid) {
 
 /* ---- the front ---- */
 
-void egress_link_init(struct egress_link *l, int control, void (*lost)(void *user), void *user) {
-    *l = (struct egress_link){.control = control, .sock = -1, .lost = lost, .user = user};
+void egress_link_init(struct egress_link *l, int control, const struct egress_hears *hears,
+                      void *user) {
+    *l = (struct egress_link){.control = control, .sock = -1, .hears = hears, .user = user};
     (void)pthread_mutex_init(&l->lock, NULL);
 }
 
@@ -67,12 +70,27 @@ static int64_t next_pause(struct egress_link *l, int64_t born) {
     return l->pause_ms;
 }
 
-/* Until the proxy ends. It says nothing after its first word. */
+/* False when the proxy has ended, or says what it should not: it reads what sandboxes send. */
+static bool hear(const struct egress_link *l, int sock) {
+    struct pollfd p = {.fd = sock, .events = POLLIN};
+    struct egress_news n;
+    if (poll(&p, 1, -1) < 0)
+        return errno == EINTR;
+    ssize_t got = recv(sock, &n, sizeof n, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR;
+    if (got != (ssize_t)sizeof n || memchr(n.owner, '\0', sizeof n.owner) == NULL ||
+        (n.owner[0] != '\0' && !id_is_valid(n.owner)) || n.connections > PLACES_MAX)
+        return false;
+    l->hears->counted(l->user, n.owner, n.connections);
+    return true;
+}
+
+/* Until the proxy ends. */
 static void *watch(void *user) {
     struct watched *w = user;
     struct egress_link *l = w->link;
-    struct pollfd p = {.fd = w->sock, .events = POLLIN};
-    while (poll(&p, 1, -1) < 0 && errno == EINTR)
+    while (hear(l, w->sock))
         ;
     (void)pthread_mutex_lock(&l->lock);
     fd_close(&l->sock);
@@ -82,7 +100,7 @@ static void *watch(void *user) {
     (void)close(w->sock);
     free(w);
     pause_ms(pause);
-    l->lost(l->user);
+    l->hears->lost(l->user);
     return NULL;
 }
 
@@ -132,12 +150,11 @@ static int start(struct egress_link *l, struct cay_error *err) {
     return 0;
 }
 
-int egress_link_set(struct egress_link *l, const char *id, const char *network, int door,
-                    struct cay_error *err) {
+int egress_link_set(struct egress_link *l, const struct egress_wish *wish, struct cay_error *err) {
     (void)pthread_mutex_lock(&l->lock);
     int r = start(l, err);
     if (r == 0)
-        r = egress_send_set(l->sock, id, network, door, err);
+        r = egress_send_set(l->sock, wish, err);
     (void)pthread_mutex_unlock(&l->lock);
     return r;
 }

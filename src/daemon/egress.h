@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 struct cay_error;
+struct egress_hears;
+struct egress_wish;
 struct settings;
 
 struct egress_link {
@@ -13,14 +15,20 @@ struct egress_link {
     int control; /* to the supervisor */
     int sock;    /* to the proxy; -1: there is none */
     int64_t pause_ms;
-    void (*lost)(void *user); /* called by a thread: everything has to be said anew */
+    const struct egress_hears *hears;
     void *user;
 };
 
-void egress_link_init(struct egress_link *l, int control, void (*lost)(void *user), void *user);
+/* What the proxy's news mean to somebody; called by a thread. */
+struct egress_hears {
+    void (*lost)(void *user); /* it has ended: everything has to be said again */
+    void (*counted)(void *user, const char *owner, uint32_t connections);
+};
+
+void egress_link_init(struct egress_link *l, int control, const struct egress_hears *hears,
+                      void *user);
 /* As EGRESS_SET and EGRESS_DROP; who is not known is not dropped. */
-int egress_link_set(struct egress_link *l, const char *id, const char *network, int door,
-                    struct cay_error *err);
+int egress_link_set(struct egress_link *l, const struct egress_wish *wish, struct cay_error *err);
 void egress_link_drop(struct egress_link *l, const char *id);
 
 /* The supervisor's side: starts one with its end of the socket, in place of *pid. */

@@ -1,7 +1,6 @@
 #include "daemon/front_internal.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -13,12 +12,14 @@
 #include "api/contexts.h"
 #include "api/metrics.h"
 #include "api/outputs.h"
+#include "api/shape.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "engine/native/idrange.h"
+#include "engine/docker/docker_runtime.h"
 #include "engine/native/native_engine.h"
+#include "engine/native/privilege.h"
 #include "engine/native/seccomp.h"
 #include "manager/retire.h"
 
@@ -57,13 +58,18 @@ static void reset_signals(void) {
     for (size_t i = 0; i < ARRAY_LEN(ignored); i++)
         (void)signal(ignored[i], SIG_IGN);
     (void)signal(SIGCHLD, SIG_DFL);
+    privilege_unblock_signals(); /* the supervisor blocks them for the time until here */
 }
 
 static int drop(const struct settings *s, struct cay_error *err) {
-    if (s->is_root && (setgroups(0, NULL) < 0 || setresgid(DAEMON_ID, DAEMON_ID, DAEMON_ID) < 0 ||
-                       setresuid(DAEMON_ID, DAEMON_ID, DAEMON_ID) < 0))
-        return error_errno(err, "becoming user %u", (unsigned)DAEMON_ID);
-    int r = seccomp_confine(&(struct seccomp_options){.whose = SECCOMP_FRONT}, err);
+    uid_t id = role_id(&s->ids, ROLE_FRONT);
+    int r = s->is_root ? privilege_set_ids(id, id, true) : 0;
+    if (r < 0)
+        return error_sys(err, -r, "becoming user %u", (unsigned)id);
+    r = privilege_clear_capabilities();
+    if (r < 0)
+        return error_sys(err, -r, "giving up capabilities");
+    r = seccomp_confine(&(struct seccomp_options){.whose = SECCOMP_FRONT}, err);
     if (r < 0)
         return r;
     char folder[PATH_MAX];
@@ -76,11 +82,6 @@ static int drop(const struct settings *s, struct cay_error *err) {
 }
 
 /* ---- the manager ---- */
-
-static void proxy_lost(void *user) {
-    const struct front *f = user;
-    manager_network_again(f->manager);
-}
 
 /* Those before us may serve connections of it. */
 static void key_gone(void *user) {
@@ -139,10 +140,11 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .no_disk_limits = s->no_disk_limits,
         .engine = s->engine,
         .unmarked = unmarked(s),
-        .best_tier = front_best_tier(s),
+        .best_tier = {[ENGINE_NATIVE] = front_best_tier(s),
+                      [ENGINE_DOCKER] = docker_runtime_tier(f->config->docker.runtime)},
     };
     memcpy(options.has_left, s->holds, sizeof options.has_left);
-    egress_link_init(&f->egress, f->options->control, proxy_lost, f);
+    egress_link_init(&f->egress, f->options->control, &front_proxy_news, f);
     if (options.no_disk_limits.code != CAY_OK && s->engine == ENGINE_NATIVE)
         log_event(LOG_LEVEL_WARN, "sandboxes have no disk limit", "why", "%s; %s",
                   options.no_disk_limits.message, options.no_disk_limits.remedy);
@@ -157,6 +159,8 @@ static int start_manager(struct front *f, struct cay_error *err) {
         r = native_engine_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
     if (r == 0)
         r = add_other(f, err);
+    if (r == 0)
+        shape_use_engine(s->engine == ENGINE_NATIVE ? f->engine : f->other);
     return r < 0 ? r : manager_start(f->manager, f->engine, err);
 }
 
@@ -296,6 +300,7 @@ static void serve_to_the_end(struct front *f) {
             wants_cut = 0;
             manager_key_end_uses(f->manager);
         }
+        manager_key_end_expired(f->manager);
         (void)usleep(LOOK_US);
     }
 }
@@ -338,6 +343,7 @@ static void finish(struct front *f, struct end end) {
     interpreters_free(f->interpreters);
     f->engine->ops->close(f->engine);
     f->other->ops->close(f->other);
+    front_budget_end(f);
     manager_close(f->manager, ANSWER_MS);
     (void)http_linger(f->http, LINGER_MS);
 }
@@ -349,6 +355,7 @@ int front_run(const struct front_options *options) {
     (void)prctl(PR_SET_NAME, "cayd-front", 0, 0, 0);
     reset_signals();
     (void)pthread_rwlock_init(&f.config_lock, NULL);
+    (void)pthread_mutex_init(&f.budget_lock, NULL);
     metrics_count(METRICS_FRONT_RESTARTS, options->front_restarts);
     metrics_count(METRICS_LAUNCHER_RESTARTS, options->launcher_restarts);
     int r = start(&f, &m.err);

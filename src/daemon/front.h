@@ -15,6 +15,6 @@ struct front_options {
     pid_t supervisor;
 };
 
-/* Serves until the supervisor says so or is gone. To be called in a process of its own, in the
- * daemon's folder, with signals as the supervisor left them; returns its exit status. */
+/* Serves until the supervisor says so or is gone. To be called in a process of its own
+ * (front_exec.h), in the daemon's folder; returns its exit status. */
 int front_run(const struct front_options *options);

@@ -1,6 +1,8 @@
 /* What only the supervisor can do (images, archives, networks), for the manager and clients. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/builds.h"
 #include "base/auto.h"
@@ -17,6 +19,72 @@ enum { STORE_ANSWER_MAX = 8192 };
 
 /* ---- for the manager ---- */
 
+/* As [images] says just now. */
+static int64_t pull_timeout(struct front *f, bool *ret_always) {
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    int64_t timeout_ms = f->config->images.pull_timeout_ms;
+    *ret_always = str_equal(f->config->images.pull, "always");
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    return timeout_ms;
+}
+
+/* Docker has this image too, or gets it from the store; only what Docker had before a key came is
+ * taken from there, since Docker knows no owners. */
+static int give_docker(struct front *f, const struct image_wish *wish, const char *name,
+                       int64_t timeout_ms, char id[static HEX_SIZE], struct cay_error *err) {
+    struct image_wish meant = *wish;
+    meant.name = name;
+    return pulls_ask(f->options->control, &meant, PULL_BY_DOCKER, timeout_ms, id, err);
+}
+
+/* What whoever runs the daemon pulls is not charged: it may be pulled before there is a manager. */
+static int pull(struct front *f, const struct image_wish *wish, int64_t timeout_ms,
+                char id[static HEX_SIZE], struct cay_error *err) {
+    bool is_charged = wish->owner[0] != '\0';
+    int r = is_charged ? manager_budget_take(f->manager, wish->owner, BUDGET_PULLS, err) : 0;
+    if (r < 0)
+        return r;
+    r = pulls_ask(f->options->control, wish, PULL_BY_CAY, timeout_ms, id, err);
+    if (is_charged)
+        manager_budget_give(f->manager, wish->owner, BUDGET_PULLS);
+    return r;
+}
+
+/* Docker knows nothing of [images] allowed either. */
+static bool is_allowed(struct front *f, const struct image_wish *wish) {
+    struct reference ref;
+    struct image_store keys = IMAGE_STORE_NONE;
+    (void)snprintf(keys.owner, sizeof keys.owner, "%s", wish->owner);
+    (void)pthread_rwlock_rdlock(&f->config_lock);
+    keys.allowed = &f->config->images.allowed;
+    bool ret = reference_parse(wish->name, &ref, NULL) == 0 && image_store_allows(&keys, &ref);
+    (void)pthread_rwlock_unlock(&f->config_lock);
+    return ret;
+}
+
+/* What is here needs none of the places that pulls have. */
+static int find_or_pull(struct front *f, const struct image_wish *wish, char id[static HEX_SIZE],
+                        struct cay_error *err) {
+    bool is_always, is_docker = wish->engine == ENGINE_DOCKER && !wish->is_local;
+    int control = f->options->control;
+    int64_t timeout_ms = pull_timeout(f, &is_always);
+    if (is_docker && wish->owner[0] == '\0')
+        return give_docker(f, wish, wish->name, timeout_ms, id, err);
+    int r = -CAY_NOT_FOUND;
+    if (wish->is_local || !is_always)
+        r = pulls_ask(control, wish, PULL_NOT, timeout_ms, id, err);
+    if (r == -CAY_NOT_FOUND && is_docker && is_allowed(f, wish) &&
+        give_docker(f, wish, wish->name, timeout_ms, id, err) == 0)
+        return 0;
+    if (r == -CAY_NOT_FOUND && !wish->is_local)
+        r = pull(f, wish, timeout_ms, id, err);
+    if (r < 0 || !is_docker)
+        return r;
+    char found[HEX_SIZE];
+    memcpy(found, id, sizeof found);
+    return give_docker(f, wish, found, timeout_ms, id, err);
+}
+
 int front_ensure(void *user, const struct image_wish *wish, char id[static HEX_SIZE],
                  struct cay_error *err) {
     struct front *f = user;
@@ -29,13 +97,14 @@ int front_ensure(void *user, const struct image_wish *wish, char id[static HEX_S
     (void)pthread_rwlock_unlock(&f->config_lock);
     if (r == 1)
         meant.name = other;
-    return r < 0 ? r : pulls_ask(f->options->control, &meant, id, err);
+    return r < 0 ? r : find_or_pull(f, &meant, id, err);
 }
 
-/* The same for nobody in particular. */
-static int ensure_for(struct front *f, const char *name, enum engine_kind engine,
+/* The same for an owner, without a sandbox. */
+static int ensure_for(struct front *f, const char *owner, const char *name, enum engine_kind engine,
                       char id[static HEX_SIZE], struct cay_error *err) {
     struct image_wish wish = {.name = name, .engine = engine, .progress_fd = -1, .cancel_fd = -1};
+    (void)snprintf(wish.owner, sizeof wish.owner, "%s", owner);
     return front_ensure(f, &wish, id, err);
 }
 
@@ -98,10 +167,9 @@ const struct archive_ops front_archives = {.write = write_archive,
                                            .end_backup = end_backup,
                                            .remove_backup = remove_backup};
 
-static int set_network(void *user, const char *id, const char *network, int door,
-                       struct cay_error *err) {
+static int set_network(void *user, const struct egress_wish *wish, struct cay_error *err) {
     struct front *f = user;
-    return egress_link_set(&f->egress, id, network, door, err);
+    return egress_link_set(&f->egress, wish, err);
 }
 
 static void drop_network(void *user, const char *id) {
@@ -113,35 +181,38 @@ const struct network_ops front_networks = {.set = set_network, .drop = drop_netw
 
 /* ---- images for clients ---- */
 
-static int ask_store(const struct front *f, enum store_verb verb, const char *name,
-                     const char *other, struct buf *text, struct cay_error *err) {
+static int ask_store(const struct front *f, const char *owner, enum store_verb verb,
+                     const char *name, const char *other, struct buf *text, struct cay_error *err) {
     struct control_message m = {.op = CONTROL_STORE, .number = verb};
-    if (str_copy(m.name, sizeof m.name, name) < 0 || str_copy(m.other, sizeof m.other, other) < 0)
+    if (str_copy(m.owner, sizeof m.owner, owner) < 0 || str_copy(m.name, sizeof m.name, name) < 0 ||
+        str_copy(m.other, sizeof m.other, other) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
     return pulls_ask_store(f->options->control, &m, text, err);
 }
 
-static int change_store(const struct front *f, enum store_verb verb, const char *name,
-                        const char *other, struct cay_error *err) {
+static int change_store(const struct front *f, const char *owner, enum store_verb verb,
+                        const char *name, const char *other, struct cay_error *err) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(STORE_ANSWER_MAX);
-    return ask_store(f, verb, name, other, &text, err);
+    return ask_store(f, owner, verb, name, other, &text, err);
 }
 
-static int list_images(void *user, struct buf *text, struct cay_error *err) {
-    return ask_store(user, STORE_LIST, "", "", text, err);
+static int list_images(void *user, const char *owner, struct buf *text, struct cay_error *err) {
+    return ask_store(user, owner, STORE_LIST, "", "", text, err);
 }
 
-static int name_image(void *user, const char *image, const char *name, struct cay_error *err) {
+static int name_image(void *user, const char *owner, const char *image, const char *name,
+                      struct cay_error *err) {
     char id[HEX_SIZE];
-    int r = ensure_for(user, image, ENGINE_NATIVE, id, err);
-    return r < 0 ? r : change_store(user, STORE_NAME, id, name, err);
+    int r = ensure_for(user, owner, image, ENGINE_NATIVE, id, err);
+    return r < 0 ? r : change_store(user, owner, STORE_NAME, id, name, err);
 }
 
-static int unname_image(void *user, const char *name, struct cay_error *err) {
-    return change_store(user, STORE_UNNAME, name, "", err);
+static int unname_image(void *user, const char *owner, const char *name, struct cay_error *err) {
+    return change_store(user, owner, STORE_UNNAME, name, "", err);
 }
 
-static int keep_sandbox(void *user, const char *sandbox, const char *name, struct cay_error *err) {
+static int keep_sandbox(void *user, const char *owner, const char *sandbox, const char *name,
+                        struct cay_error *err) {
     struct sandbox_record r;
     const struct front *f = user;
     int e = manager_get(f->manager, sandbox, &r, err);
@@ -153,8 +224,8 @@ static int keep_sandbox(void *user, const char *sandbox, const char *name, struc
     sandbox_record_free(&r);
     if (e < 0)
         return e;
-    return is_native ? change_store(f, STORE_KEEP, sandbox, name, err)
-                     : change_store(f, STORE_NAME, image, name, err);
+    return is_native ? change_store(f, owner, STORE_KEEP, sandbox, name, err)
+                     : change_store(f, owner, STORE_ADOPT, image, name, err);
 }
 
 static int build_image(void *user, const struct image_build_order *order, char id[static HEX_SIZE],
@@ -167,7 +238,14 @@ static int build_image(void *user, const struct image_build_order *order, char i
 }
 
 struct image_ops front_image_ops(struct front *f) {
-    return (struct image_ops){list_images, name_image, unname_image, keep_sandbox, build_image, f};
+    return (struct image_ops){.list = list_images,
+                              .name = name_image,
+                              .unname = unname_image,
+                              .keep = keep_sandbox,
+                              .build = build_image,
+                              .take_build = front_take_build,
+                              .give_build = front_give_build,
+                              .user = f};
 }
 
 /* ---- images ahead of time ---- */
@@ -188,7 +266,8 @@ static void *fetch_ahead(void *user) {
     for (size_t i = 0; i < a->names.len; i++) {
         struct cay_error err;
         char id[HEX_SIZE];
-        if (ensure_for(a->front, a->names.v[i], a->front->options->settings->engine, id, &err) == 0)
+        if (ensure_for(a->front, "", a->names.v[i], a->front->options->settings->engine, id,
+                       &err) == 0)
             log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", a->names.v[i]);
         else
             log_event(LOG_LEVEL_WARN, "image could not be fetched", "why", "%s; %s", err.message,

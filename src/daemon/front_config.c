@@ -35,10 +35,25 @@ static enum network_reach reach_of(const char *name) {
 static struct manager_policy policy_of(const struct config *c) {
     struct manager_policy p = {
         .profile_max = str_equal(c->manager.profile_max, "build") ? PROFILE_BUILD : PROFILE_STRICT,
-        .tier_min = tier_from_name(c->manager.tier_min)}; /* auto is not a tier */
+        .tier_min = tier_from_name(c->manager.tier_min), /* auto is not a tier */
+        .no_host_image = c->images.allowed.len > 0 && !strv_has(&c->images.allowed, "host"),
+        .no_public_previews = !c->manager.public_previews,
+        .lifetime_max_ms = c->manager.lifetime_max_ms};
     for (size_t i = 0; i < c->manager.engines.len; i++)
         p.engines[engine_kind_from_name(c->manager.engines.v[i])] = true; /* loading checked them */
     return p;
+}
+
+static struct manager_host_limits host_of(const struct config *c) {
+    struct config_reserve memory = {0};
+    (void)config_parse_reserve("memory_reserve", c->manager.memory_reserve, &memory,
+                               NULL); /* loading has checked it */
+    return (struct manager_host_limits){.memory_reserve_percent = memory.percent,
+                                        .memory_reserve_bytes = memory.max_bytes,
+                                        .pids_reserve = (uint64_t)c->manager.pids_reserve,
+                                        .memory_overcommit = c->manager.memory_overcommit,
+                                        .cpu_overcommit = c->manager.cpu_overcommit,
+                                        .pids_overcommit = c->manager.pids_overcommit};
 }
 
 struct manager_limits front_limits(const struct config *c) {
@@ -49,7 +64,9 @@ struct manager_limits front_limits(const struct config *c) {
                                    .creating_max = c->manager.creating_max,
                                    .queue_max = c->manager.queue_size,
                                    .idle_timeout_ms = c->manager.idle_timeout_ms,
+                                   .volume_size_bytes = c->manager.volume_size,
                                    .policy = policy_of(c),
+                                   .host = host_of(c),
                                    .network_max = reach_of(c->manager.network_max),
                                    .cleanup_interval_ms = c->manager.cleanup_interval_ms,
                                    .stop_grace_ms = c->manager.stop_timeout_ms,

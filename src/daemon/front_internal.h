@@ -37,6 +37,8 @@ struct front {
     struct prepared_place place; /* where sandboxes come from */
     struct lender *lender;       /* NULL: there are no prepared ones */
     struct egress_link egress;
+    pthread_mutex_t budget_lock; /* of is_over */
+    bool is_over;                /* the manager is closed, or about to be */
     struct front_watch watch;
     size_t ran_before; /* sandboxes that ran when the database was last written */
     int64_t began_ms;
@@ -55,6 +57,12 @@ extern const struct network_ops front_networks;
 struct image_ops front_image_ops(struct front *f);
 /* Fetches images that shall be there before anybody asks for them, in a thread of its own. */
 int front_fetch_ahead(struct front *f, const struct strv *names, struct cay_error *err);
+
+/* ---- front_budget.c ---- */
+int front_take_build(void *user, const char *owner, struct cay_error *err);
+void front_give_build(void *user, const char *owner);
+extern const struct egress_hears front_proxy_news;
+void front_budget_end(struct front *f); /* before the manager is closed */
 
 /* ---- front_watch.c ---- */
 

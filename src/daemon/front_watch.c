@@ -163,13 +163,7 @@ size_t front_count_running(const struct front *f) {
 
 void front_log_serving(const struct front *f) {
     const struct settings *s = f->options->settings;
-    char adopted[80], socket[PATH_MAX + 16], files[PATH_MAX];
-    size_t n = 0;
-    files[0] = '\0';
-    for (size_t i = 0; i < CONFIG_SOURCES && n < sizeof files - 1; i++)
-        if (f->config->files[i].path != NULL)
-            n += (size_t)snprintf(files + n, sizeof files - n, "%s%s", n == 0 ? "" : " ",
-                                  f->config->files[i].path);
+    char adopted[80], socket[PATH_MAX + 16];
     (void)snprintf(adopted, sizeof adopted, "%zu of %zu in %.2f s",
                    MIN(front_count_running(f), f->ran_before), f->ran_before,
                    (double)(clock_ms() - f->began_ms) / 1000);
@@ -181,7 +175,7 @@ void front_log_serving(const struct front *f) {
         {"listen", s->listen != NULL ? s->listen : "none"},
         {"tls", s->tls.cert != NULL ? "yes" : "no"},
         {"engine", engine_kind_name(s->engine)},
-        {"config", files[0] != '\0' ? files : "none"},
+        {"config", s->config_files[0] != '\0' ? s->config_files : "none"},
         {"adopted", adopted},
     };
     log_line(LOG_LEVEL_INFO, "serving", fields, ARRAY_LEN(fields));

@@ -58,7 +58,7 @@ void imager_answer(int answer, struct cay_error *err) {
     if (err->code == CAY_OK)
         (void)buf_puts(&b, "ok\n");
     else
-        image_answer_error(&b, err);
+        image_answer_error(&b, err, "");
     (void)fd_set_nonblocking(answer, true); /* whatever the front has made of it */
     (void)fd_write_all(answer, buf_text(&b), b.len);
 }

@@ -17,6 +17,7 @@
 #include "base/path.h"
 #include "base/state.h"
 #include "base/str.h"
+#include "daemon/front_exec.h"
 #include "daemon/places.h"
 #include "daemon/replace.h"
 #include "daemon/settings.h"
@@ -137,6 +138,7 @@ static int read_settings(const struct daemon_options *o, struct settings *ret,
     ret->listen = o->listen;
     ret->insecure_listen = o->insecure_listen;
     ret->is_root = geteuid() == 0;
+    ret->ids = ROLE_IDS_EMPTY;
     ret->no_disk_limits = (struct cay_error){.code = CAY_OK};
     (void)disk_probe(&ret->no_disk_limits); /* without limits then */
     ret->in_background = o->background;
@@ -267,6 +269,8 @@ static const struct verb_program program = {.path = "cayd"};
 int main(int argc, char **argv) {
     if (fd_open_standard() < 0)
         return 1;
+    if (front_is_meant(argc, argv))
+        return front_main();
     /* What the caller forgot to close would stay open in all of our processes. */
     if (!replace_is_begun())
         (void)close_range(PLACES_PASSED_FIRST + places_passed(), ~0U, 0);

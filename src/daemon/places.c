@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/holder.h"
 #include "base/id.h"
 #include "base/path.h"
-#include "engine/native/idrange.h"
 
 enum {
     FINISHING_MS = 15 * 1000, /* what a front is given to finish, and some more */
@@ -26,15 +26,6 @@ enum {
 
 /* ---- folders ---- */
 
-/* Only the front may pass through the state folder, besides root; it can list nothing there. */
-static int open_way(const struct settings *s, int dir, struct cay_error *err) {
-    if (!s->is_root)
-        return 0;
-    if (fchown(dir, 0, DAEMON_ID) < 0 || fchmod(dir, 0710) < 0)
-        return error_errno(err, "letting the daemon through %s", s->state_dir);
-    return 0;
-}
-
 static int make_own(const struct settings *s, int state, struct cay_error *err) {
     if (mkdirat(state, "daemon", 0700) < 0 && errno != EEXIST)
         return error_errno(err, "making %s/daemon", s->state_dir);
@@ -42,8 +33,6 @@ static int make_own(const struct settings *s, int state, struct cay_error *err) 
         openat(state, "daemon", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return error_errno(err, "opening %s/daemon", s->state_dir);
-    if (s->is_root && fchown(dir, DAEMON_ID, DAEMON_ID) < 0)
-        return error_errno(err, "giving away %s/daemon", s->state_dir);
     if (fchmod(dir, 0700) < 0 || fchdir(dir) < 0)
         return error_errno(err, "entering %s/daemon", s->state_dir);
     return 0;
@@ -53,8 +42,7 @@ int places_make(const struct settings *s, struct cay_error *err) {
     _cleanup_(closep) int state = open(s->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (state < 0)
         return error_errno(err, "opening %s", s->state_dir);
-    int r = open_way(s, state, err);
-    return r < 0 ? r : make_own(s, state, err);
+    return make_own(s, state, err);
 }
 
 /* ---- files ---- */
@@ -72,19 +60,10 @@ static int open_own(const char *name, int flags, struct cay_error *err) {
     return TAKE_FD(fd);
 }
 
-/* The second line of the lock of a daemon that has been told to end. */
-#define ENDING "ending\n"
-
 /* 0 if nobody is named who lives and means to go on. */
 static pid_t holder(int lock) {
-    char text[32] = {0};
-    int64_t pid;
-    if (pread(lock, text, sizeof text - 1, 0) <= 0 || strstr(text, "\n" ENDING) != NULL)
-        return 0;
-    text[strcspn(text, "\n")] = '\0';
-    if (str_to_i64(text, 1, INT_MAX, &pid) < 0 || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
-        return 0;
-    return (pid_t)pid;
+    struct holder found = holder_read(lock);
+    return found.is_ending ? 0 : found.pid;
 }
 
 static int refuse_lock(int lock, struct cay_error *err) {
@@ -94,10 +73,9 @@ static int refuse_lock(int lock, struct cay_error *err) {
         return error_remedy(err, "try again in a moment, or name another folder with --state-dir");
     }
     error_set(err, CAY_CONFLICT, "a daemon uses this state folder already (process %d)", (int)pid);
-    return error_remedy(err,
-                        "use that one, end it (kill %d; sandboxes run on), or name another folder "
-                        "with --state-dir",
-                        (int)pid);
+    return error_remedy(
+        err, "use that one, stop it with 'cay daemon stop' (sandboxes keep running), or name "
+             "another folder with --state-dir");
 }
 
 int places_lock(struct cay_error *err) {
@@ -119,13 +97,6 @@ int places_lock(struct cay_error *err) {
     return TAKE_FD(lock);
 }
 
-pid_t places_lock_holder(const char *path) {
-    _cleanup_(closep) int lock = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (lock < 0 || flock(lock, LOCK_SH | LOCK_NB) == 0)
-        return 0;
-    return holder(lock);
-}
-
 void places_lock_renew(int lock) {
     (void)futimens(lock, NULL); /* else whoever waits gives up after a while */
 }
@@ -133,7 +104,7 @@ void places_lock_renew(int lock) {
 void places_lock_ending(int lock) {
     struct stat st;
     if (fstat(lock, &st) == 0) /* else the next daemon is refused and not kept waiting */
-        (void)!pwrite(lock, ENDING, strlen(ENDING), st.st_size);
+        (void)!pwrite(lock, HOLDER_ENDING, strlen(HOLDER_ENDING), st.st_size);
 }
 
 int places_log_to_file(struct cay_error *err) {

@@ -7,16 +7,19 @@
 
 struct cay_error;
 
-/* Makes STATE/daemon, as the front's own, and makes it the work folder. */
+/* Makes STATE/daemon, and makes it the work folder. */
 int places_make(const struct settings *s, struct cay_error *err);
+
+/* As root, to be called with the lock: leases the ids of the daemon's processes, and gives
+ * STATE/daemon to the front. If it was another id's, everything of that id in it changes its owner
+ * too. */
+int places_give_away(struct settings *s, struct cay_error *err);
 
 /* Takes the lock that one daemon per state folder has, and writes our process id into it. A daemon
  * that is ending, and the front of one that was killed, which may be finishing, are waited for.
  * -CAY_CONFLICT names the process that has it. Returns a descriptor that holds it, also in
  * children. */
 int places_lock(struct cay_error *err);
-/* Who holds the lock at this path and means to go on; 0 if nobody does. */
-pid_t places_lock_holder(const char *path);
 /* Shows who waits for a replacement (replace_ask) that it serves. */
 void places_lock_renew(int lock);
 /* Notes in it that we are ending, so that the next daemon waits instead of giving up. */

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "daemon/control.h"
 #include "daemon/imager.h"
@@ -42,17 +43,29 @@ static size_t put_place(const struct settings *s, const char *verb, const char *
     return n;
 }
 
+/* For whom, if it is not for whoever sees all; returns how many words that is. */
+static size_t put_owner(const struct control_message *m, const char **argv) {
+    if (m->owner[0] == '\0')
+        return 0;
+    argv[0] = "--owner";
+    argv[1] = m->owner;
+    return 2;
+}
+
+/* What the owner may not know is not looked for in Docker; the front has asked cay's store. */
 static void put_ensure(const struct settings *s, const struct control_message *m, bool is_quiet,
                        const char **argv) {
     if (m->number == PULL_BY_DOCKER) {
-        docker_program_ensure(s->state_dir, s->config_file, s->config->images.pull, is_quiet,
-                              m->name, argv);
+        const char *policy = m->owner[0] == '\0' ? s->config->images.pull : "never";
+        docker_program_ensure(s->state_dir, s->config_file, policy, is_quiet, m->owner, m->name,
+                              argv);
         return;
     }
     argv[0] = "cay-image";
     size_t n = put_place(s, "ensure", argv + 1) + 1;
     argv[n++] = "--pull";
     argv[n++] = m->number == PULL_NOT ? "never" : s->config->images.pull;
+    n += put_owner(m, argv + n);
     if (is_quiet)
         argv[n++] = "--quiet";
     argv[n++] = "--";
@@ -63,6 +76,7 @@ static void put_ensure(const struct settings *s, const struct control_message *m
 static void put_build(const struct settings *s, const struct control_message *m, bool has_contexts,
                       const char **argv) {
     size_t n = put_place(s, "make", argv);
+    n += put_owner(m, argv + n);
     if (m->name[0] != '\0') {
         argv[n++] = "--tag";
         argv[n++] = m->name;
@@ -76,10 +90,9 @@ static const struct {
     bool has_sandbox; /* the first name is one's id */
     size_t names;
 } store_verbs[] = {
-    [STORE_LIST] = {"list", false, 0},
-    [STORE_NAME] = {"name", false, 2},
-    [STORE_UNNAME] = {"unname", false, 1},
-    [STORE_KEEP] = {"keep", true, 2},
+    [STORE_LIST] = {"list", false, 0},     [STORE_NAME] = {"name", false, 2},
+    [STORE_UNNAME] = {"unname", false, 1}, [STORE_KEEP] = {"keep", true, 2},
+    [STORE_ADOPT] = {"adopt", false, 2},
 };
 
 static int check_store(const struct control_message *m, struct cay_error *err) {
@@ -94,10 +107,8 @@ static int check_store(const struct control_message *m, struct cay_error *err) {
 
 static void put_store(const struct settings *s, const struct control_message *m,
                       const char **argv) {
-    size_t n = 0;
-    argv[n++] = "store";
-    argv[n++] = "--state-dir";
-    argv[n++] = s->state_dir;
+    size_t n = put_place(s, "store", argv);
+    n += put_owner(m, argv + n);
     argv[n++] = "--";
     argv[n++] = store_verbs[m->number].word;
     if (store_verbs[m->number].names > 0)
@@ -108,6 +119,8 @@ static void put_store(const struct settings *s, const struct control_message *m,
 
 static int check(const struct control_message *m, const int *fds, struct cay_error *err) {
     struct reference ref;
+    if (!image_owner_is_valid(m->owner))
+        return error_set(err, CAY_INVALID_ARGUMENT, "this is not an owner of images");
     if (m->op == CONTROL_STORE)
         return check_store(m, err);
     if (m->op == CONTROL_PULL && m->number > PULL_BY_DOCKER)
@@ -121,7 +134,7 @@ static int check(const struct control_message *m, const int *fds, struct cay_err
 
 static int start(const struct settings *s, const struct control_message *m, const int *fds,
                  pid_t *ret, struct cay_error *err) {
-    const char *argv[14] = {"cay-image"};
+    const char *argv[16] = {"cay-image"};
     int r = check(m, fds, err);
     if (r < 0)
         return r;
@@ -141,23 +154,50 @@ static int start_watched(struct pulls *p, size_t slot, const struct settings *s,
     if (ours < 0)
         return error_errno(err, "keeping the way of an answer");
     int r = start(s, m, fds, &p->pid[slot], err);
-    if (r == 0)
-        p->answer[slot] = TAKE_FD(ours);
-    return r;
+    if (r < 0)
+        return r;
+    p->answer[slot] = TAKE_FD(ours);
+    memcpy(p->owner[slot], m->owner, sizeof m->owner);
+    return 0;
+}
+
+/* Nothing but the store is looked at, or a name in it is changed. */
+static bool is_short(const struct control_message *m) {
+    return (m->op == CONTROL_STORE && m->number != STORE_KEEP) ||
+           (m->op == CONTROL_PULL && m->number == PULL_NOT);
+}
+
+/* A free place among those of its kind. */
+static int find_place(const struct pulls *p, const struct control_message *m, size_t *ret,
+                      struct cay_error *err) {
+    bool is_quick = is_short(m);
+    size_t from = is_quick ? PULLS_LONG : 0, to = is_quick ? PULLS_MAX : PULLS_LONG;
+    size_t share = is_quick ? PULLS_SHORT_SHARE : PULLS_LONG_SHARE, own = 0, place = to;
+    for (size_t i = from; i < to; i++) {
+        own += p->pid[i] != 0 && str_equal(p->owner[i], m->owner);
+        if (p->pid[i] == 0 && place == to)
+            place = i;
+    }
+    *ret = place;
+    if (m->owner[0] != '\0' && own >= share) {
+        error_set(err, CAY_LIMIT_REACHED,
+                  is_quick ? "%zu images are being looked up for this key already"
+                           : "%zu images are being fetched, built or made for this key already",
+                  own);
+        return error_remedy(err, "try again when one of them is done");
+    }
+    if (place < to)
+        return 0;
+    error_set(err, CAY_UNAVAILABLE, "%zu images are being %s already", to - from,
+              is_quick ? "looked up" : "fetched or built");
+    return error_remedy(err, "try again later");
 }
 
 void pulls_start(struct pulls *p, const struct settings *s, const struct control_message *m,
                  const int *fds) {
     struct cay_error err;
-    size_t slot = 0;
-    while (slot < PULLS_MAX && p->pid[slot] != 0)
-        slot++;
-    int r = 0;
-    if (slot == PULLS_MAX) {
-        r = error_set(&err, CAY_UNAVAILABLE, "%d images are being fetched or built already",
-                      PULLS_MAX);
-        (void)error_remedy(&err, "try again later");
-    }
+    size_t slot;
+    int r = find_place(p, m, &slot, &err);
     if (r == 0)
         r = start_watched(p, slot, s, m, fds, &err);
     if (r == 0)
@@ -234,7 +274,7 @@ static int ask(int control, const struct control_message *m, const struct questi
     if (r < 0)
         return error_sys(err, -r, "asking for image '%s'", m->name);
     if (!read_answer(in, q->cancel, q->deadline, text)) {
-        if (clock_expired(q->deadline))
+        if (q->deadline != 0 && clock_expired(q->deadline))
             return error_set(err, CAY_TIMEOUT, "it took too long");
         return error_set(err, CAY_CONFLICT, "nobody wants image '%s' any more", m->name);
     }
@@ -242,21 +282,33 @@ static int ask(int control, const struct control_message *m, const struct questi
     return text->data == NULL ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
-/* What is here and nowhere else is no business of Docker's. */
-static enum pull_how how_to_pull(const struct image_wish *wish) {
-    return wish->is_local ? PULL_NOT : wish->engine == ENGINE_DOCKER ? PULL_BY_DOCKER : PULL_BY_CAY;
+/* The answer's id, or its error. A limit of the owner ends by itself. */
+static int read_id(struct buf *text, char id[static HEX_SIZE], struct cay_error *err) {
+    char hidden[600];
+    if (image_answer_hidden(text->data, hidden, sizeof hidden)[0] != '\0')
+        log_event(LOG_LEVEL_WARN, "an image could not be fetched for a key", "why", "%s", hidden);
+    int r = image_answer(text->data, id, err);
+    if (r == -CAY_LIMIT_REACHED)
+        error_try_later(err);
+    return r;
 }
 
-int pulls_ask(int control, const struct image_wish *wish, char id[static HEX_SIZE],
-              struct cay_error *err) {
-    struct control_message m = {.op = CONTROL_PULL, .number = how_to_pull(wish)};
-    struct question q = {
-        .progress = wish->progress_fd, .input = -1, .more = -1, .cancel = wish->cancel_fd};
+int pulls_ask(int control, const struct image_wish *wish, enum pull_how how, int64_t timeout_ms,
+              char id[static HEX_SIZE], struct cay_error *err) {
+    struct control_message m = {.op = CONTROL_PULL, .number = how};
+    struct question q = {.progress = wish->progress_fd,
+                         .input = -1,
+                         .more = -1,
+                         .cancel = wish->cancel_fd,
+                         .deadline = clock_deadline(timeout_ms)};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     if (str_copy(m.name, sizeof m.name, wish->name) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+    memcpy(m.owner, wish->owner, sizeof m.owner);
     int r = ask(control, &m, &q, &text, err);
-    return r < 0 ? r : image_answer(text.data, id, err);
+    if (r == -CAY_TIMEOUT)
+        (void)error_remedy(err, "try again, or raise [images] pull_timeout");
+    return r < 0 ? r : read_id(&text, id, err);
 }
 
 int pulls_ask_build(int control, const struct image_build_order *order, int64_t timeout_ms,
@@ -265,12 +317,13 @@ int pulls_ask_build(int control, const struct image_build_order *order, int64_t 
     struct question q = {order->log, order->dockerfile, order->contexts, order->cancel,
                          clock_deadline(timeout_ms)};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
-    if (str_copy(m.name, sizeof m.name, order->name) < 0)
+    if (str_copy(m.name, sizeof m.name, order->name) < 0 ||
+        str_copy(m.owner, sizeof m.owner, order->owner) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
     int r = ask(control, &m, &q, &text, err);
     if (r == -CAY_TIMEOUT && clock_expired(q.deadline))
         (void)error_remedy(err, "make the build shorter, or raise [images] build_timeout");
-    return r < 0 ? r : image_answer(text.data, id, err);
+    return r < 0 ? r : read_id(&text, id, err);
 }
 
 /* What is neither "ok" nor an id is an error. */
@@ -282,5 +335,5 @@ int pulls_ask_store(int control, const struct control_message *m, struct buf *te
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "the store's answer is too long");
     if (r < 0 || str_starts(text->data, "ok\n"))
         return r;
-    return image_answer(text->data, id, err);
+    return read_id(text, id, err);
 }

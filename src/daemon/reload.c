@@ -17,6 +17,8 @@ static const char *const fixed[][2] = {
     {"server", "socket"},
     {"server", "listen"},
     {"manager", "volume_folders"},
+    {"manager", "volume_root_folders"},
+    {"docker", "runtime"},
 };
 
 static bool is_same(const struct tls *a, const struct tls *b) {
@@ -43,7 +45,7 @@ int reload_read(const struct settings *s, struct reload *ret, struct cay_error *
     if (r == 0)
         r = config_check_refusals(ret->config, err);
     if (r == 0)
-        r = settings_check_folders(ret->config, s->is_root, err);
+        r = settings_check_folders(ret->config, err);
     if (r == 0 && s->engine == ENGINE_NATIVE)
         r = capacity_check_config(ret->config, s->is_root, err);
     if (r == 0)

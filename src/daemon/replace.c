@@ -14,6 +14,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/holder.h"
 #include "base/path.h"
 #include "base/program.h"
 #include "base/str.h"
@@ -207,7 +208,8 @@ int replace_ask(const char *state_dir, struct cay_error *err) {
     struct stat before;
     if (path_join(path, sizeof path, state_dir, "daemon/lock") < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the state folder's path is too long");
-    pid_t pid = places_lock_holder(path);
+    struct holder found = holder_find(path);
+    pid_t pid = found.is_ending ? 0 : found.pid;
     if (pid == 0 || stat(path, &before) < 0)
         return 1;
     if (kill(pid, SIGUSR2) < 0) {

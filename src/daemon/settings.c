@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "engine/native/volume.h"
 
 void settings_apply_level(const char *given, const struct config *config) {
     enum log_level level;
@@ -22,31 +23,42 @@ void settings_apply_format(const char *given, const struct config *config) {
     log_set_json(str_equal(given != NULL ? given : config->server.log_format, "json"));
 }
 
-/* An ordinary user can show nothing that is not his anyway. */
-const char *const *settings_folders(const struct config *config, bool is_root) {
-    static const char *const usual[] = {"/home", "/srv", "/mnt",     "/media",
-                                        "/opt",  "/tmp", "/var/tmp", NULL};
-    static const char *const everything[] = {"/", NULL};
-    if (config->manager.volume_folders.len > 0)
-        return (const char *const *)config->manager.volume_folders.v;
-    return is_root ? usual : everything;
+/* An ordinary user can show nothing that is not his anyway; root shows what the operator names. */
+int settings_folders(const struct config *config, bool is_root, struct strv *ret) {
+    const struct strv *folders = &config->manager.volume_folders;
+    const struct strv *with_root = &config->manager.volume_root_folders;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < folders->len; i++)
+        r = strv_push(ret, folders->v[i]);
+    for (size_t i = 0; r == 0 && i < with_root->len; i++)
+        r = strv_pushf(ret, VOLUME_ROOT_PREFIX "%s", with_root->v[i]);
+    if (r == 0 && !is_root && ret->len == 0)
+        return strv_push(ret, "/");
+    /* programs that install packages see it, read-only */
+    const char *links = config->python.find_links;
+    return r == 0 && links[0] == '/' ? strv_push(ret, links) : r;
 }
 
-int settings_check_folders(const struct config *config, bool is_root, struct cay_error *err) {
-    for (const char *const *f = settings_folders(config, is_root); *f != NULL; f++) {
+static int check_folders(const char *key, const struct strv *folders, struct cay_error *err) {
+    for (size_t i = 0; i < folders->len; i++) {
         char normal[PATH_MAX];
-        int r = path_normalize("[manager] volume_folders", *f, normal, sizeof normal, err);
-        if (r == 0 && !str_equal(normal, *f)) {
-            error_set(err, CAY_INVALID_ARGUMENT,
-                      "[manager] volume_folders: '%.200s' is not in its "
-                      "shortest form",
-                      *f);
-            r = error_remedy(err, "write '%.200s'", normal);
-        }
+        int r = path_normalize(key, folders->v[i], normal, sizeof normal, err);
         if (r < 0)
             return r;
+        if (str_equal(normal, folders->v[i]))
+            continue;
+        error_set(err, CAY_INVALID_ARGUMENT, "%s: '%.200s' is not in its shortest form", key,
+                  folders->v[i]);
+        return error_remedy(err, "write '%.200s'", normal);
     }
     return 0;
+}
+
+int settings_check_folders(const struct config *config, struct cay_error *err) {
+    int r = check_folders("[manager] volume_folders", &config->manager.volume_folders, err);
+    return r < 0 ? r
+                 : check_folders("[manager] volume_root_folders",
+                                 &config->manager.volume_root_folders, err);
 }
 
 /* ---- the engines ---- */

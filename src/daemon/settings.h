@@ -8,13 +8,15 @@
 
 #include "api/tls.h"
 #include "config/config.h"
+#include "engine/native/role_ids.h"
 #include "engine/spec.h"
 
 enum { ADMIN_KEY_SIZE = 80 };
 
 struct settings {
     char state_dir[PATH_MAX];
-    const char *config_file; /* as given, or NULL */
+    const char *config_file;  /* as given, or NULL */
+    const char *config_files; /* in the front: the names of those that were read */
     struct config *config;
     struct tls tls;       /* of TCP */
     bool insecure_listen; /* TCP without TLS beyond this machine is wanted */
@@ -25,6 +27,7 @@ struct settings {
     enum engine_kind engine;  /* of sandboxes that do not say, for as long as the daemon runs */
     bool holds[ENGINE_KINDS]; /* the state folder has something of this engine */
     bool is_root;             /* of the host: the front becomes another user then */
+    struct role_ids ids; /* as root: of the processes without privilege, while the daemon runs */
     struct cay_error no_disk_limits; /* why native sandboxes have none; CAY_OK: they have */
     bool in_background;
     char key[ADMIN_KEY_SIZE]; /* for TCP; empty if there is none */
@@ -34,8 +37,8 @@ struct settings {
 void settings_apply_level(const char *given, const struct config *config);
 void settings_apply_format(const char *given, const struct config *config);
 
-/* The folders of the host below which volumes may lie; ended by NULL. */
-const char *const *settings_folders(const struct config *config, bool is_root);
+/* The folders of the host below which volumes may lie, as volume_rules has them. 0 or -errno. */
+int settings_folders(const struct config *config, bool is_root, struct strv *ret);
 /* Decides the engine by the configuration, and looks what there is of each. */
 void settings_choose_engine(struct settings *s);
-int settings_check_folders(const struct config *config, bool is_root, struct cay_error *err);
+int settings_check_folders(const struct config *config, struct cay_error *err);

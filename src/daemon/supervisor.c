@@ -18,11 +18,12 @@
 #include "base/log.h"
 #include "base/program.h"
 #include "daemon/archives.h"
+#include "daemon/confine.h"
 #include "daemon/control.h"
 #include "daemon/describe.h"
 #include "daemon/egress.h"
 #include "daemon/figures.h"
-#include "daemon/front.h"
+#include "daemon/front_exec.h"
 #include "daemon/imager.h"
 #include "daemon/notify.h"
 #include "daemon/oom.h"
@@ -114,12 +115,17 @@ static int catch_signals(struct cay_error *err) {
 static int start_engine(const struct settings *c, enum engine_kind kind, int sock,
                         struct child *ret, struct cay_error *err) {
     char program[PATH_MAX];
-    const char *const *folders = settings_folders(c->config, c->is_root);
+    static const char *const none[] = {NULL};
+    _cleanup_(strv_free) struct strv list = {0};
+    int r = settings_folders(c->config, c->is_root, &list);
+    if (r < 0)
+        return error_sys(err, -r, "listing the folders for volumes");
+    const char *const *folders = list.len > 0 ? (const char *const *)list.v : none;
     *ret = (struct child){.born = clock_ms()};
     if (kind == ENGINE_DOCKER)
-        return docker_program_start(c->state_dir, DOCKER_PROGRAM_KEEP, folders, sock, &ret->pid,
-                                    err);
-    int r = program_find("cay-launcher", program, sizeof program, err);
+        return docker_program_start(c->state_dir, DOCKER_PROGRAM_KEEP, folders,
+                                    c->config->docker.runtime, sock, &ret->pid, err);
+    r = program_find("cay-launcher", program, sizeof program, err);
     return r < 0 ? r
                  : launcher_spawn(program, c->state_dir, NO_SLOTS, folders, NULL, sock, &ret->pid,
                                   err);
@@ -150,38 +156,23 @@ static void start_other(struct supervisor *s, uint64_t kind, int sock) {
                   err.remedy);
 }
 
-/* The front is this program, forked; the lock stays open in it, so that no other daemon starts
- * before it is gone. */
-static _noreturn_ void become_front(const struct supervisor *s, pid_t self, int control,
-                                    int launcher) {
-    (void)close(wake[0]);
-    (void)close(wake[1]);
-    if (s->report >= 0)
-        (void)close(s->report);
-    struct front_options options = {.settings = s->settings,
-                                    .sockets = s->sockets,
-                                    .control = control,
-                                    .launcher = launcher,
-                                    .front_restarts = s->fronts,
-                                    .launcher_restarts = s->launchers - 1,
-                                    .supervisor = self};
-    _exit(front_run(&options));
-}
-
 static int start_front(struct supervisor *s, int launcher, struct cay_error *err) {
     int pair[2];
+    pid_t pid;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the front's socket");
-    pid_t self = getpid(), pid = fork();
-    if (pid == 0) {
-        (void)close(pair[0]);
-        become_front(s, self, pair[1], launcher);
-    }
-    int sys = errno;
+    const struct front_options options = {.settings = s->settings,
+                                          .sockets = s->sockets,
+                                          .control = pair[1],
+                                          .launcher = launcher,
+                                          .front_restarts = s->fronts,
+                                          .launcher_restarts = s->launchers - 1,
+                                          .supervisor = getpid()};
+    int r = front_spawn(&options, s->lock, &pid, err);
     (void)close(pair[1]);
-    if (pid < 0) {
+    if (r < 0) {
         (void)close(pair[0]);
-        return error_sys(err, sys, "starting the front");
+        return r;
     }
     s->front = (struct child){.pid = pid, .born = clock_ms()};
     s->fronts++;
@@ -543,7 +534,7 @@ static void loop(struct supervisor *s) {
 }
 
 static int prepare(struct supervisor *s, struct cay_error *err) {
-    int r = settings_check_folders(s->settings->config, s->settings->is_root, err);
+    int r = settings_check_folders(s->settings->config, err);
     if (r == 0 && s->settings->engine == ENGINE_NATIVE)
         r = capacity_check_config(s->settings->config, s->settings->is_root, err);
     if (r == 0)
@@ -555,6 +546,9 @@ static int prepare(struct supervisor *s, struct cay_error *err) {
         if (s->lock < 0)
             return s->lock;
     }
+    r = places_give_away(s->settings, err);
+    if (r < 0)
+        return r;
     archives_sweep(s->settings->state_dir);
     imager_sweep(s->settings->state_dir);
     if (s->settings->in_background) {
@@ -591,6 +585,9 @@ int supervisor_run(struct settings *settings, int report, const struct replace_k
     int r = prepare(&s, err);
     if (r == 0) {
         oom_protect();
+        r = confine_supervisor(settings, err);
+    }
+    if (r == 0) {
         loop(&s);
         if (s.has_failed) {
             *err = s.failure;

@@ -36,12 +36,13 @@ static int send_message(int sock, const struct egress_message *m, int door, stru
     return error_remedy(err, "try again: it is started anew");
 }
 
-int egress_send_set(int sock, const char *id, const char *network, int door,
-                    struct cay_error *err) {
-    struct egress_message m = {.op = EGRESS_SET};
-    if (str_copy(m.id, sizeof m.id, id) < 0 || str_copy(m.network, sizeof m.network, network) < 0)
+int egress_send_set(int sock, const struct egress_wish *wish, struct cay_error *err) {
+    struct egress_message m = {.op = EGRESS_SET, .owner_max = wish->owner_max};
+    if (str_copy(m.id, sizeof m.id, wish->id) < 0 ||
+        str_copy(m.owner, sizeof m.owner, wish->owner) < 0 ||
+        str_copy(m.network, sizeof m.network, wish->network) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the network list is too long");
-    return send_message(sock, &m, door, err);
+    return send_message(sock, &m, wish->door, err);
 }
 
 int egress_send_drop(int sock, const char *id, struct cay_error *err) {

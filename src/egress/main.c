@@ -1,6 +1,5 @@
 /* cay-egress: the proxy between sandboxes and what they may reach. It reads what programs in
- * sandboxes send, so it has no right that it does not need: no id, no capability, no program, no
- * file of its own. */
+ * sandboxes send, so it gives up every right that it does not need (jail.h) before it reads. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,9 +13,8 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "egress/control.h"
+#include "egress/jail.h"
 #include "egress/serve.h"
-#include "engine/native/privilege.h"
-#include "engine/native/seccomp.h"
 
 enum { MEMORY_MAX = 1 << 30, FILES_MAX = 8192 };
 
@@ -45,17 +43,6 @@ static void ignore_signals(void) {
         (void)signal(ignored[i], SIG_IGN);
 }
 
-static int give_up(uid_t as, struct cay_error *err) {
-    int r = as != 0 ? privilege_set_ids(as, as, true) : 0;
-    if (r < 0)
-        return error_sys(err, -r, "becoming user %u", (unsigned)as);
-    r = privilege_drop_capabilities();
-    if (r < 0)
-        return error_sys(err, -r, "giving up capabilities");
-    (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    return seccomp_confine(&(struct seccomp_options){.whose = SECCOMP_FRONT}, err);
-}
-
 int main(int argc, char **argv) {
     struct cay_error err;
     enum log_level level;
@@ -71,7 +58,8 @@ int main(int argc, char **argv) {
     log_set_json(str_equal(argv[3], "json"));
     ignore_signals();
     set_limits();
-    int code =
-        give_up((uid_t)as, &err) < 0 || egress_serve(EGRESS_CONTROL_FD, &err) < 0 ? fail(&err) : 0;
+    int code = jail_enter((uid_t)as, &err) < 0 || egress_serve(EGRESS_CONTROL_FD, &err) < 0
+                   ? fail(&err)
+                   : 0;
     _exit(code); /* threads are under way */
 }

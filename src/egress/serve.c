@@ -12,24 +12,27 @@
 #include <sys/stat.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/relay.h"
 #include "egress/control.h"
+#include "egress/places.h"
 #include "egress/talk.h"
 
 enum {
     BOXES_MAX = 4096,
-    PER_BOX_MAX = 64,
-    TALKS_MAX = 1024,
+    IDLE_MS = 15 * 60 * 1000, /* a connection without a byte in either direction ends then */
+    NEWS_MS = 1000,
     STACK_SIZE = 256 * 1024,
     PACKET_MAX = sizeof(struct egress_message) + 1,
 };
 
 /* A sandbox. */
 struct box {
-    char id[ID_SIZE];
+    char id[ID_SIZE], owner[ID_SIZE];
+    uint32_t owner_max;
     struct network network;
     int door;     /* where the listener comes from; -1: it came */
     int listener; /* in the sandbox; -1: none yet */
@@ -39,7 +42,7 @@ struct box {
 struct talk {
     struct egress *egress;
     struct talk *next;
-    char id[ID_SIZE];
+    char id[ID_SIZE], owner[ID_SIZE];
     struct network network; /* as it was when it came */
     int client, upstream;
     bool is_cut;
@@ -52,6 +55,8 @@ struct egress {
     pthread_mutex_t lock; /* of what follows */
     struct talk *talks;
     size_t talk_count;
+    struct egress_news told[PLACES_MAX]; /* the main thread's: what was said of whom, if not 0 */
+    size_t told_count;
 };
 
 /* ---- connections ---- */
@@ -96,7 +101,7 @@ static void *run_talk(void *user) {
     (void)pthread_mutex_unlock(&t->egress->lock);
     tell(t, &outcome);
     if (go_on)
-        (void)relay_run(t->client, upstream, NULL, 0, &ignored); /* an end like any other */
+        (void)relay_run_idle(t->client, upstream, IDLE_MS, &ignored); /* an end like any other */
     forget(t);
     return NULL;
 }
@@ -116,27 +121,24 @@ static int start_thread(struct talk *t) {
     return r;
 }
 
-/* True if there is room for one more, which is counted then. */
-static bool take_place(struct egress *e, const struct box *b, struct talk *t) {
-    size_t own = 0;
+/* If there is room for one more it is counted. */
+static int take_place(struct egress *e, const struct box *b, struct talk *t,
+                      struct cay_error *err) {
+    struct places p = {.owner_max = b->owner_max, .owner_id = b->owner};
     (void)pthread_mutex_lock(&e->lock);
-    for (const struct talk *i = e->talks; i != NULL; i = i->next)
-        own += memcmp(i->id, b->id, sizeof b->id) == 0;
-    bool room = own < PER_BOX_MAX && e->talk_count < TALKS_MAX;
-    if (room) {
+    p.all = e->talk_count;
+    for (const struct talk *i = e->talks; i != NULL; i = i->next) {
+        p.box += memcmp(i->id, b->id, sizeof b->id) == 0;
+        p.owner += memcmp(i->owner, b->owner, sizeof b->owner) == 0;
+    }
+    int r = places_check(&p, err);
+    if (r == 0) {
         t->next = e->talks;
         e->talks = t;
         e->talk_count++;
     }
     (void)pthread_mutex_unlock(&e->lock);
-    return room;
-}
-
-static void refuse(int client) {
-    struct cay_error err;
-    error_set(&err, CAY_LIMIT_REACHED, "this sandbox has %d connections already", PER_BOX_MAX);
-    (void)error_remedy(&err, "end some first");
-    talk_refuse(client, &err);
+    return r;
 }
 
 static void accept_talk(struct egress *e, struct box *b) {
@@ -148,12 +150,16 @@ static void accept_talk(struct egress *e, struct box *b) {
     }
     *t = (struct talk){.egress = e, .network = b->network, .client = client, .upstream = -1};
     memcpy(t->id, b->id, sizeof t->id);
-    if (!take_place(e, b, t)) {
-        refuse(client);
+    memcpy(t->owner, b->owner, sizeof t->owner);
+    struct cay_error err;
+    if (take_place(e, b, t, &err) < 0) {
+        talk_refuse(client, &err);
         fd_close(&client);
         free(t);
     } else if (start_thread(t) != 0) {
-        refuse(client);
+        error_set(&err, CAY_LIMIT_REACHED, "the proxy can start no thread for this connection");
+        (void)error_remedy(&err, "try again later");
+        talk_refuse(client, &err);
         forget(t);
     }
 }
@@ -248,11 +254,54 @@ static void set(struct egress *e, const struct egress_message *m, int *door) {
     if (b == NULL)
         return;
     b->network = network;
+    b->owner_max = m->owner_max;
+    memcpy(b->owner, m->owner, sizeof b->owner);
     if (*door >= 0) {
         fd_close(&b->door);
         b->door = TAKE_FD(*door);
     }
     cut(e, m->id);
+}
+
+/* ---- how many connections owners have ---- */
+
+static uint32_t count_owner(const struct egress *e, const char *owner) {
+    uint32_t count = 0;
+    for (const struct talk *t = e->talks; t != NULL; t = t->next)
+        count += memcmp(t->owner, owner, sizeof t->owner) == 0;
+    return count;
+}
+
+static bool is_told(const struct egress *e, const char *owner) {
+    size_t i = 0;
+    while (i < e->told_count && memcmp(e->told[i].owner, owner, ID_SIZE) != 0)
+        i++;
+    return i < e->told_count;
+}
+
+/* Nobody reads: said again in a second, by what is noted then. */
+static bool say(const struct egress *e, const struct egress_news *n) {
+    return send(e->control, n, sizeof *n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof *n;
+}
+
+/* What has changed since it was last said. */
+static void tell_news(struct egress *e) {
+    (void)pthread_mutex_lock(&e->lock);
+    for (const struct talk *t = e->talks; t != NULL; t = t->next)
+        if (!is_told(e, t->owner) && e->told_count < PLACES_MAX)
+            memcpy(e->told[e->told_count++].owner, t->owner, sizeof t->owner);
+    for (size_t i = 0; i < e->told_count; i++) {
+        struct egress_news now = e->told[i];
+        now.connections = count_owner(e, now.owner);
+        if (now.connections == e->told[i].connections || !say(e, &now))
+            continue;
+        e->told[i] = now;
+        if (now.connections == 0) {
+            e->told[i--] = e->told[--e->told_count];
+            e->told[e->told_count] = (struct egress_news){0};
+        }
+    }
+    (void)pthread_mutex_unlock(&e->lock);
 }
 
 /* ---- the loop ---- */
@@ -271,7 +320,7 @@ static bool take_message(struct egress *e) {
     if (n != (ssize_t)sizeof in.message)
         return false;
     struct egress_message *m = &in.message;
-    m->id[ID_SIZE - 1] = '\0';
+    m->id[ID_SIZE - 1] = m->owner[ID_SIZE - 1] = '\0';
     m->network[NETWORK_TEXT_SIZE - 1] = '\0';
     if (!id_is_valid(m->id))
         return false;
@@ -302,17 +351,26 @@ static void watch(const struct egress *e, struct pollfd *p) {
     }
 }
 
+/* While nobody is connected, and that was said, there is nothing to say. */
+static int next_news_ms(struct egress *e, int64_t news_at) {
+    (void)pthread_mutex_lock(&e->lock);
+    bool is_quiet = e->talk_count == 0 && e->told_count == 0;
+    (void)pthread_mutex_unlock(&e->lock);
+    return is_quiet ? -1 : (int)MAX(news_at - clock_ms(), 0);
+}
+
 int egress_serve(int control, struct cay_error *err) {
     _cleanup_(freep) struct pollfd *p = calloc(BOXES_MAX + 1, sizeof *p);
     struct egress *e = calloc(1, sizeof *e); /* for ever: threads have it until the process ends */
     if (p == NULL || e == NULL || pthread_mutex_init(&e->lock, NULL) != 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     e->control = control;
+    int64_t news_at = 0;
     (void)fd_send(control, "", 1, NULL, 0); /* it serves; gone: the loop finds out */
     for (;;) {
         size_t count = e->count;
         watch(e, p);
-        if (poll(p, count + 1, -1) < 0) {
+        if (poll(p, count + 1, next_news_ms(e, news_at)) < 0) {
             if (errno == EINTR)
                 continue;
             return error_errno(err, "waiting for connections");
@@ -320,5 +378,9 @@ int egress_serve(int control, struct cay_error *err) {
         tend(e, p + 1, count); /* before a message changes which is which */
         if (p[0].revents != 0 && !take_message(e))
             return 0;
+        if (clock_ms() >= news_at) {
+            tell_news(e);
+            news_at = clock_ms() + NEWS_MS;
+        }
     }
 }

@@ -43,6 +43,7 @@ struct engine_sandbox {
     enum engine_state state;
     uint32_t cpu_quota_us, pids;
     uint64_t memory_bytes, disk_bytes; /* 0: without a limit */
+    bool by_stream;                    /* a container that cannot be given descriptors */
     bool has_ended;                    /* it is stopped, and the engine knows how it came to be: */
     struct engine_end end;
 };
@@ -123,9 +124,11 @@ struct engine_ops {
     int (*stats)(struct engine *e, const char *id, struct engine_stats *ret, struct cay_error *err);
     /* As stats, without what takes long to find out: disk_bytes is 0. May be NULL. */
     int (*usage)(struct engine *e, const char *id, struct engine_stats *ret, struct cay_error *err);
-    /* Named volumes, by an id of their own: empty when made, there already is fine; removed with
-     * all that is in it, gone already is fine. */
-    int (*volume_make)(struct engine *e, const char *id, struct cay_error *err);
+    /* Named volumes, each with its own id. Made empty, for so many bytes (0: without a limit);
+     * there already is fine. Grown, whether or not sandboxes use it. Removed with all that is in
+     * it; gone already is fine. */
+    int (*volume_make)(struct engine *e, const char *id, uint64_t bytes, struct cay_error *err);
+    int (*volume_grow)(struct engine *e, const char *id, uint64_t bytes, struct cay_error *err);
     int (*volume_remove)(struct engine *e, const char *id, struct cay_error *err);
     /* A throw-away sandbox of the host image with every wall: its cay-init serves the other end of
      * connection, which stays open here, and ends with it. Does not wait; *ret_tag is to be given
@@ -176,9 +179,13 @@ struct engine_ops {
     void (*close)(struct engine *e);
 };
 
+/* Limits that an engine cannot keep on this host. */
+enum { ENGINE_UNKEPT_MEMORY = 1, ENGINE_UNKEPT_CPUS = 2 };
+
 /* Implementations embed it first. */
 struct engine {
     const struct engine_ops *ops;
+    uint32_t unkept; /* ENGINE_UNKEPT_…, as the last list told; read and written atomically */
     /* Called by a thread of the engine when a sandbox has ended; must not wait for the engine. */
     void (*ended)(void *user, const struct engine_end *end);
     /* The same, of the disk of a sandbox; NULL: nobody wants to know. */

@@ -199,17 +199,31 @@ void spec_free_mounts(struct sandbox_spec *spec) {
     spec->mount_count = 0;
 }
 
+/* Processes and threads: there are no more than numbers for them, nor than the kernel allows. */
+static int64_t host_pids(void) {
+    static const char *const limits[] = {"/proc/sys/kernel/pid_max",
+                                         "/proc/sys/kernel/threads-max"};
+    int64_t least = INT32_MAX;
+    bool is_known = false;
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        char text[32];
+        int64_t limit;
+        if (fd_read_file_at(AT_FDCWD, limits[i], text, sizeof text) <= 0 ||
+            str_to_i64(text, 1, INT32_MAX, &limit) < 0)
+            continue;
+        least = MIN(least, limit);
+        is_known = true;
+    }
+    return is_known ? least : 32768; /* the kernel's default */
+}
+
 int spec_look_up_host(struct spec_host *ret, struct cay_error *err) {
     struct sysinfo info;
-    char text[32];
-    int64_t pids = 32768; /* the kernel's default */
     if (sysinfo(&info) < 0)
         return error_errno(err, "reading the host's memory size");
-    if (fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/pid_max", text, sizeof text) > 0)
-        (void)str_to_i64(text, 1, INT32_MAX, &pids); /* the default stands */
     ret->memory_bytes = (uint64_t)info.totalram * info.mem_unit;
     ret->cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-    ret->pids = (uint32_t)pids;
+    ret->pids = (uint32_t)host_pids();
     return 0;
 }
 
@@ -232,13 +246,21 @@ uint64_t spec_inodes(uint64_t disk_bytes) {
     return MIN(MAX(disk_bytes / BYTES_PER_INODE, (uint64_t)INODES_MIN), (uint64_t)INODES_MAX);
 }
 
-int spec_check_kept_disk(uint64_t bytes, struct cay_error *err) {
+static int check_disk(const char *option, uint64_t bytes, struct cay_error *err) {
     char want[32];
     if (bytes >= KEPT_DISK_MIN && bytes <= KEPT_DISK_MAX)
         return 0;
-    error_set(err, CAY_INVALID_ARGUMENT, "--disk %s is too %s", str_bytes(bytes, want),
+    error_set(err, CAY_INVALID_ARGUMENT, "%s %s is too %s", option, str_bytes(bytes, want),
               bytes < KEPT_DISK_MIN ? "little" : "much");
     return error_remedy(err, "ask for at least 16m and at most 4t");
+}
+
+int spec_check_kept_disk(uint64_t bytes, struct cay_error *err) {
+    return check_disk("--disk", bytes, err);
+}
+
+int spec_check_volume_size(uint64_t bytes, struct cay_error *err) {
+    return check_disk("a volume of", bytes, err);
 }
 
 /* The writable layer of a throw-away sandbox lives in its memory, so filling the disk must not end
@@ -280,7 +302,8 @@ static int check_pids(const struct sandbox_spec *spec, uint32_t max, struct cay_
     if (spec->pids > max) {
         error_set(err, CAY_INVALID_ARGUMENT, "--pids %u is more than this host has (%u)",
                   spec->pids, max);
-        return error_remedy(err, "ask for less, or raise the sysctl kernel.pid_max");
+        return error_remedy(
+            err, "ask for less, or raise the sysctls kernel.pid_max and kernel.threads-max");
     }
     return 0;
 }

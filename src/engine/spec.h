@@ -21,6 +21,7 @@ enum {
  *   full      every wall, an id range of its own
  *   rootless  every wall that an ordinary user can have: limits by a delegated cgroup, ids shared
  *             with the user's other sandboxes
+ *             (containers whose runtime has its own kernel have this tier too)
  *   basic     namespaces, seccomp and disk limit; no cgroup, Landlock or id range promised */
 enum tier { TIER_NONE, TIER_BASIC, TIER_ROOTLESS, TIER_FULL };
 
@@ -93,6 +94,8 @@ int spec_refuse_bridge(struct cay_error *err);
 uint64_t spec_inodes(uint64_t disk_bytes);
 /* The disk limit of a sandbox that stays; its files do not lie in its memory. */
 int spec_check_kept_disk(uint64_t bytes, struct cay_error *err);
+/* The same of a named volume. */
+int spec_check_volume_size(uint64_t bytes, struct cay_error *err);
 
 /* What this host has; it changes rarely enough to be looked up once. */
 struct spec_host {

@@ -1,10 +1,12 @@
 #include "image/answer.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/str.h"
 
 int image_answer(char *text, char id[static HEX_SIZE], struct cay_error *err) {
     static char none[] = "";
@@ -29,7 +31,23 @@ int image_answer(char *text, char id[static HEX_SIZE], struct cay_error *err) {
     return -(int)err->code;
 }
 
-void image_answer_error(struct buf *out, struct cay_error *err) {
+void image_answer_error(struct buf *out, struct cay_error *err, const char *hidden) {
     error_sanitize(err);
     (void)buf_printf(out, "%s\n%s\n%s\n", cay_code_name(err->code), err->message, err->remedy);
+    if (hidden[0] != '\0')
+        (void)buf_printf(out, "%s\n", hidden);
+}
+
+const char *image_answer_hidden(const char *text, char *out, size_t size) {
+    enum { LINES_BEFORE = 3 };
+    char line[480];
+    out[0] = '\0';
+    for (int i = 0; i < LINES_BEFORE; i++) {
+        const char *end = strchr(text, '\n');
+        if (end == NULL)
+            return out;
+        text = end + 1;
+    }
+    (void)snprintf(line, sizeof line, "%.*s", (int)strcspn(text, "\n"), text);
+    return str_escape(out, size, line);
 }

@@ -103,6 +103,7 @@ int image_store_open(const char *state_dir, bool create_it, uid_t owner, struct 
 }
 
 void image_store_close(struct image_store *store) {
+    image_store_forget(store);
     fd_close(&store->dir);
     fd_close(&store->lock);
 }

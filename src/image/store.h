@@ -14,8 +14,12 @@
  *     work/RANDOM/{fs,work,merged,lock}   a layer in the making; not held: garbage
  *     records/ID               image records (record.h)
  *     pins/HOLDER.ID           a sandbox that stays needs the image, whether it runs or not
- *     names/REGISTRY/REPO+WITH+PLUS/TAG   holds the image's id; "@HEX" in place of TAG for a digest
- */
+ *     names/REGISTRY/REPO+WITH+PLUS/TAG   holds the image's id; "@HEX" in place of TAG for a
+ * digest. These names are public owners/OWNER/names/…     the same for the names of one key, or of
+ * IMAGE_ADMIN owners/OWNER/ids/ID      an empty file: this key made or fetched the image
+ *
+ * Blobs, layers and records are shared by all owners, knowledge of them is not: a store that is
+ * opened for one owner finds its own and the public names and images, and nothing else. */
 #pragma once
 
 #include <stdbool.h>
@@ -32,9 +36,18 @@ struct cay_error;
 #define IMAGE_IDS_FIRST UINT32_C(0x7fff0000)
 #define IMAGE_IDS_COUNT 65536U
 
+/* The size of an owner: the id of a key, or IMAGE_ADMIN. */
+enum { IMAGE_OWNER_SIZE = 17 };
+/* The owner of what an admin has made private: found by whoever sees all, and by no key. */
+#define IMAGE_ADMIN "admin"
+
 struct image_store {
     int dir;
-    int lock; /* shared */
+    int lock;                     /* shared */
+    char owner[IMAGE_OWNER_SIZE]; /* for whom it was opened; "": whoever sees all */
+    struct image_known *known;    /* image_store_learn(); NULL: nothing */
+    const struct strv *allowed;   /* patterns of public names that an owner finds, and of names that
+                                   * he may pull; NULL or empty: all. It must stay */
 };
 #define IMAGE_STORE_NONE ((struct image_store){.dir = -1, .lock = -1})
 
@@ -44,33 +57,72 @@ int image_store_open(const char *state_dir, bool create, uid_t owner, struct ima
                      struct cay_error *err);
 void image_store_close(struct image_store *store);
 
-/* ---- names ---- */
+/* ---- owners ---- */
+
+/* True for "", IMAGE_ADMIN and ids of keys. */
+bool image_owner_is_valid(const char *owner);
+/* Whether `allowed` has a pattern ("python:*") of this name, as reference_familiar() writes it. */
+bool image_store_allows(const struct image_store *store, const struct reference *ref);
+/* The same store for another owner. It borrows the descriptors, and knows nothing. */
+struct image_store image_store_as(const struct image_store *store, const char *owner);
+
+/* Reads which blobs and layers the owner's images and the public ones consist of, for
+ * image_store_knows(). Released by image_store_forget(). */
+int image_store_learn(struct image_store *store, struct cay_error *err);
+void image_store_forget(struct image_store *store);
+/* Whether the owner may notice that this blob, layer or image is in the store already: it belongs
+ * to one of his images, or to a public one. Always true for whoever sees all. */
+bool image_store_knows(const struct image_store *store, const char *hex);
+
+/* Notes that the image is the owner's too; write_record and set_name do it by themselves. */
+int image_store_own(const struct image_store *store, const char *id, struct cay_error *err);
+bool image_store_owns(const struct image_store *store, const char *id);
+/* Forgets that. No such image is fine. */
+int image_store_disown(const struct image_store *store, const char *id, struct cay_error *err);
+/* Whether a name leads to the image, or a key owns it; also if that cannot be told. */
+bool image_store_is_wanted(const struct image_store *store, const char *id);
+
+/* ---- names ----
+ *
+ * For an owner, a name is looked up among his own, then among the public ones; for whoever sees all
+ * among the public ones, then among those of IMAGE_ADMIN, and never among those of keys. */
 
 /* 1 if text is the whole id of an image that is a backup, which image_store_find does not find. */
 int image_store_find_backup(const struct image_store *store, const char *text,
                             char id[static HEX_SIZE]);
 
-/* The id of the image that text names: a reference, an id, or a unique prefix of an id (4 digits or
- * more, tried last). -CAY_NOT_FOUND without a remedy: only the caller knows whether to pull. */
+/* The id of the image that text names: a reference, an id, or, for whoever sees all, a unique
+ * prefix of an id (4 digits or more, tried last). -CAY_NOT_FOUND without a remedy, and with the
+ * same text for what is another owner's: only the caller knows whether to pull. */
 int image_store_find(const struct image_store *store, const char *text, char id[static HEX_SIZE],
                      struct cay_error *err);
 int image_store_find_reference(const struct image_store *store, const struct reference *ref,
                                char id[static HEX_SIZE], struct cay_error *err);
+/* Only among the names of this owner, "" being the public ones. */
+int image_store_find_own(const struct image_store *store, const char *owner,
+                         const struct reference *ref, char id[static HEX_SIZE],
+                         struct cay_error *err);
 /* Gives the image a name (by tag, and by digest if the reference has one), taking it from another
- * one. Atomic and durable. */
+ * one of the same owner. For whoever sees all the name is public, unless IMAGE_ADMIN has it
+ * already. Atomic and durable. */
 int image_store_set_name(const struct image_store *store, const struct reference *ref,
                          const char *id, struct cay_error *err);
+/* Gives an image that one owner has under a name to another one under the same. */
+int image_store_copy_name(const struct image_store *store, const char *from, const char *to,
+                          const struct reference *ref, struct cay_error *err);
+/* Removes one of the owner's names; for whoever sees all a public one, or one of IMAGE_ADMIN. */
 int image_store_remove_name(const struct image_store *store, const struct reference *ref,
                             struct cay_error *err);
 
 struct image_name {
     struct reference ref;
     char id[HEX_SIZE];
+    char owner[IMAGE_OWNER_SIZE]; /* "": it is public */
 };
-/* All names, sorted; the caller frees the array. */
+/* All names that the owner sees, or all there are, sorted; the caller frees the array. */
 int image_store_names(const struct image_store *store, struct image_name **ret, size_t *ret_count,
                       struct cay_error *err);
-/* All ids that have a record, sorted; the caller frees the array. */
+/* All ids of images that the owner sees, or of all, sorted; the caller frees the array. */
 int image_store_ids(const struct image_store *store, char (**ret)[HEX_SIZE], size_t *ret_count,
                     struct cay_error *err);
 
@@ -81,7 +133,8 @@ int image_store_read_record(const struct image_store *store, const char *id,
 /* Atomic and durable. Every layer must be there. */
 int image_store_write_record(const struct image_store *store, const struct image_record *record,
                              struct cay_error *err);
-/* Removes the record and every name of the image. Layers and blobs go with the next prune. */
+/* Removes the record and every name of the image, whoever has it. Layers and blobs go with the next
+ * prune. */
 int image_store_remove_record(const struct image_store *store, const char *id,
                               struct cay_error *err);
 
@@ -93,11 +146,13 @@ int image_store_open_blob(const struct image_store *store, const char *hex);
 /* A blob in the making. */
 struct blob_work {
     char hex[HEX_SIZE];
+    char file[HEX_SIZE + IMAGE_OWNER_SIZE]; /* below ingest/ */
     int fd;          /* ingest/HEX, read and write, locked; -1 if the blob is complete already */
     uint64_t offset; /* bytes that an earlier, killed download left; not yet verified */
 };
 /* Waits for another process or thread that downloads the same blob, then continues after it, or
- * finds that it is done (fd -1, return 1). 0 otherwise. */
+ * finds that it is done (fd -1, return 1). 0 otherwise. An owner waits only for himself, and
+ * downloads again what he does not know. */
 int image_store_begin_blob(const struct image_store *store, const char *hex, struct blob_work *ret,
                            struct cay_error *err);
 /* The caller has verified the content. */

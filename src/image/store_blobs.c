@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +22,19 @@ static bool has_blob(int blobs, const char *hex) {
     return fd >= 0;
 }
 
+/* The file of a blob in the making. An owner has files of his own: neither what another one
+ * downloads just now nor what he left behind may be noticed. */
+static void name_file(const struct image_store *store, struct blob_work *work) {
+    bool is_shared = store->owner[0] == '\0';
+    (void)snprintf(work->file, sizeof work->file, "%s%s%s", work->hex, is_shared ? "" : ".",
+                   store->owner);
+}
+
+/* Whether the blob is there, as far as the owner may know. */
+static bool is_done(const struct image_store *store, int blobs, const char *hex) {
+    return image_store_knows(store, hex) && has_blob(blobs, hex);
+}
+
 /* Opens and locks ingest/HEX. What was locked may have got its final name, or been dropped, while
  * we waited: then it is no longer the file of that name. An fd, or -errno. */
 static int lock_ingest(int ingest, const char *hex) {
@@ -40,17 +54,18 @@ int image_store_begin_blob(const struct image_store *store, const char *hex, str
     if (!hex_is_valid(hex))
         return error_set(err, CAY_INVALID_ARGUMENT, "that is no digest of a blob");
     memcpy(work.hex, hex, HEX_SIZE);
+    name_file(store, &work);
     _cleanup_(closep) int blobs = store_folder(store, "blobs");
     _cleanup_(closep) int ingest = store_folder(store, "ingest");
     if (blobs < 0 || ingest < 0)
         return store_fail(err, blobs < 0 ? -blobs : -ingest, "opening the folders of", "blobs");
-    bool done = has_blob(blobs, hex);
-    _cleanup_(closep) int fd = done ? -1 : lock_ingest(ingest, hex);
+    bool done = is_done(store, blobs, hex);
+    _cleanup_(closep) int fd = done ? -1 : lock_ingest(ingest, work.file);
     struct stat st = {0};
     if (!done && (fd < 0 || fstat(fd, &st) < 0))
         return store_fail(err, fd < 0 ? -fd : errno, "opening the unfinished blob", hex);
-    if (!done && has_blob(blobs, hex)) { /* whoever we waited for finished it */
-        (void)unlinkat(ingest, hex, 0);
+    if (!done && is_done(store, blobs, hex)) { /* whoever we waited for finished it */
+        (void)unlinkat(ingest, work.file, 0);
         done = true;
     }
     if (!done) {
@@ -72,7 +87,7 @@ static int publish(const struct image_store *store, const struct blob_work *work
     _cleanup_(closep) int ingest = store_folder(store, "ingest");
     if (blobs < 0 || ingest < 0)
         return MIN(blobs, ingest);
-    if (fsync(work->fd) < 0 || renameat(ingest, work->hex, blobs, work->hex) < 0 ||
+    if (fsync(work->fd) < 0 || renameat(ingest, work->file, blobs, work->hex) < 0 ||
         fsync(blobs) < 0)
         return -errno;
     return 0;
@@ -94,8 +109,8 @@ void image_store_leave_blob(const struct image_store *store, struct blob_work *w
         return;
     if (!keep) {
         _cleanup_(closep) int ingest = store_folder(store, "ingest");
-        if (ingest >= 0 && store_is_same(ingest, work->hex, work->fd))
-            (void)unlinkat(ingest, work->hex, 0);
+        if (ingest >= 0 && store_is_same(ingest, work->file, work->fd))
+            (void)unlinkat(ingest, work->file, 0);
     }
     release(work);
 }

@@ -50,6 +50,18 @@ int store_new_name(const char *prefix, char *out, size_t size);
 /* The error of a store whose file or folder could not be used; sys is positive. */
 int store_fail(struct cay_error *err, int sys, const char *what, const char *name);
 
+/* ---- store_names.c ---- */
+
+bool store_has_record(const struct image_store *store, const char *id);
+
+/* ---- store_owners.c ---- */
+
+#define STORE_OWNERS "owners"
+/* The folder owners/OWNER/ids, or -errno. */
+int store_owner_ids(const struct image_store *store, const char *owner);
+/* Removes the image from the ids of every owner: 0 or -errno. */
+int store_disown_all(const struct image_store *store, const char *id);
+
 /* ---- store_layers.c ---- */
 
 /* Opens a layer of the folder of layers if it is whole: as image_store_open_layer. */

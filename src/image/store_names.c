@@ -14,16 +14,25 @@
 enum {
     ENTRIES_MAX = 100 * 1000, /* of a listing */
     PREFIX_MIN = 4,
-    PATH_SIZE = 2 * REFERENCE_PART_SIZE + 16,
+    PATH_SIZE = 2 * REFERENCE_PART_SIZE + 64,
     LEAF_SIZE = REFERENCE_TAG_SIZE, /* a tag, or '@' and a digest */
 };
 
 /* ---- where a name is kept ---- */
 
-/* "names/REGISTRY/REPO+WITH+PLUS": no repository has a plus. */
-static void folder_of(const struct reference *ref, char out[static PATH_SIZE]) {
-    (void)snprintf(out, PATH_SIZE, "names/%s/", ref->registry);
+/* "names", or "owners/OWNER/names". */
+static void base_of(const char *owner, char out[static PATH_SIZE]) {
+    bool is_public = owner[0] == '\0';
+    (void)snprintf(out, PATH_SIZE, "%s%s%snames", is_public ? "" : STORE_OWNERS "/", owner,
+                   is_public ? "" : "/");
+}
+
+/* "BASE/REGISTRY/REPO+WITH+PLUS": no repository has a plus. */
+static void folder_of(const char *owner, const struct reference *ref, char out[static PATH_SIZE]) {
+    base_of(owner, out);
     size_t at = strlen(out);
+    (void)snprintf(out + at, PATH_SIZE - at, "/%s/", ref->registry);
+    at += strlen(out + at);
     (void)snprintf(out + at, PATH_SIZE - at, "%s", ref->repository);
     for (char *p = out + at; *p != '\0'; p++)
         if (*p == '/')
@@ -42,7 +51,7 @@ static int not_found(const char *text, struct cay_error *err) {
                      str_escape(shown, sizeof shown, text));
 }
 
-static bool has_record(const struct image_store *store, const char *id) {
+bool store_has_record(const struct image_store *store, const char *id) {
     _cleanup_(closep) int folder = store_folder(store, "records");
     _cleanup_(closep) int fd = folder < 0 ? -1 : store_open_file(folder, id, O_RDONLY);
     return fd >= 0;
@@ -63,16 +72,24 @@ static int read_name(int folder, const char *leaf, char id[static HEX_SIZE]) {
     return 0;
 }
 
-int image_store_find_reference(const struct image_store *store, const struct reference *ref,
-                               char id[static HEX_SIZE], struct cay_error *err) {
+/* Where names are looked up after those of the store's owner. */
+static const char *second_owner(const struct image_store *store) {
+    return store->owner[0] == '\0' ? IMAGE_ADMIN : "";
+}
+
+int image_store_find_own(const struct image_store *store, const char *owner,
+                         const struct reference *ref, char id[static HEX_SIZE],
+                         struct cay_error *err) {
     char path[PATH_SIZE], leaf[LEAF_SIZE], text[REFERENCE_TEXT_SIZE], found[HEX_SIZE];
-    folder_of(ref, path);
+    if (owner[0] == '\0' && !image_store_allows(store, ref))
+        return not_found(reference_familiar(ref, text), err);
+    folder_of(owner, ref, path);
     digest_leaf(ref, leaf);
     _cleanup_(closep) int folder = store_folder(store, path);
     int r = folder;
     if (r >= 0)
         r = read_name(folder, ref->digest[0] != '\0' ? leaf : ref->tag, found);
-    if (r == -ENOENT || (r == 0 && !has_record(store, found)))
+    if (r == -ENOENT || (r == 0 && !store_has_record(store, found)))
         return not_found(reference_familiar(ref, text), err);
     if (r < 0)
         return store_fail(err, -r, "reading the name", reference_familiar(ref, text));
@@ -80,10 +97,17 @@ int image_store_find_reference(const struct image_store *store, const struct ref
     return 0;
 }
 
+int image_store_find_reference(const struct image_store *store, const struct reference *ref,
+                               char id[static HEX_SIZE], struct cay_error *err) {
+    int r = image_store_find_own(store, store->owner, ref, id, err);
+    return r == -CAY_NOT_FOUND ? image_store_find_own(store, second_owner(store), ref, id, err) : r;
+}
+
 static int find_prefix(const struct image_store *store, const char *text, const char *prefix,
                        char id[static HEX_SIZE], struct cay_error *err) {
     size_t len = strlen(prefix), count, hits = 0;
-    if (len < PREFIX_MIN || len >= HEX_SIZE || strspn(prefix, "0123456789abcdef") != len)
+    size_t least = store->owner[0] == '\0' ? PREFIX_MIN : HEX_SIZE - 1; /* ids are not guessed */
+    if (len < least || len >= HEX_SIZE || strspn(prefix, "0123456789abcdef") != len)
         return not_found(text, err);
     _cleanup_(freep) char(*ids)[HEX_SIZE] = NULL;
     int r = image_store_ids(store, &ids, &count, err);
@@ -103,7 +127,8 @@ static int find_prefix(const struct image_store *store, const char *text, const 
 int image_store_find_backup(const struct image_store *store, const char *text,
                             char id[static HEX_SIZE]) {
     char found[HEX_SIZE];
-    if (!digest_parse(text, found) || !store_is_backup(store, found) || !has_record(store, found))
+    if (!digest_parse(text, found) || !store_is_backup(store, found) ||
+        !store_has_record(store, found))
         return 0;
     memcpy(id, found, HEX_SIZE);
     return 1;
@@ -132,21 +157,22 @@ static int write_name(const struct image_store *store, const char *path, const c
     return folder < 0 ? folder : store_write_file(folder, leaf, text, strlen(text));
 }
 
-/* The names of the folders must be as durable as the file in them. */
-static int sync_folders(const struct image_store *store, const struct reference *ref, int names) {
-    char path[PATH_SIZE];
-    (void)snprintf(path, sizeof path, "names/%s", ref->registry);
-    _cleanup_(closep) int registry = store_folder(store, path);
-    if (registry < 0)
-        return registry;
-    return fsync(registry) < 0 || fsync(names) < 0 ? -errno : 0;
+/* The names of the folders above `path` must be as durable as the file in it. */
+static int sync_folders(const struct image_store *store, char path[static PATH_SIZE]) {
+    for (char *slash; (slash = strrchr(path, '/')) != NULL;) {
+        *slash = '\0';
+        _cleanup_(closep) int folder = store_folder(store, path);
+        if (folder < 0 || fsync(folder) < 0)
+            return folder < 0 ? folder : -errno;
+    }
+    return 0;
 }
 
 /* Writes the files of a name: 0 or -errno. */
-static int write_names(const struct image_store *store, const struct reference *ref,
-                       const char *id) {
+static int write_names(const struct image_store *store, const char *owner,
+                       const struct reference *ref, const char *id) {
     char path[PATH_SIZE], leaf[LEAF_SIZE];
-    folder_of(ref, path);
+    folder_of(owner, ref, path);
     digest_leaf(ref, leaf);
     _cleanup_(closep) int names = store_folder_alone(store, "names");
     int r = MIN(names, 0);
@@ -154,15 +180,35 @@ static int write_names(const struct image_store *store, const struct reference *
         r = write_name(store, path, leaf, id);
     if (r == 0 && ref->tag[0] != '\0')
         r = write_name(store, path, ref->tag, id);
-    return r == 0 ? sync_folders(store, ref, names) : r;
+    return r == 0 ? sync_folders(store, path) : r;
+}
+
+/* Whose name it is or becomes: what an admin made private stays so. */
+static const char *owner_of_name(const struct image_store *store, const struct reference *ref) {
+    char id[HEX_SIZE];
+    struct cay_error ignored;
+    bool is_private = store->owner[0] == '\0' &&
+                      image_store_find_own(store, "", ref, id, &ignored) < 0 &&
+                      image_store_find_own(store, IMAGE_ADMIN, ref, id, &ignored) == 0;
+    return is_private ? IMAGE_ADMIN : store->owner;
 }
 
 int image_store_set_name(const struct image_store *store, const struct reference *ref,
                          const char *id, struct cay_error *err) {
     char text[REFERENCE_TEXT_SIZE];
-    if (!hex_is_valid(id) || !has_record(store, id))
+    if (!hex_is_valid(id) || !store_has_record(store, id))
         return not_found(id, err);
-    int r = write_names(store, ref, id);
+    int r = write_names(store, owner_of_name(store, ref), ref, id);
+    return r < 0 ? store_fail(err, -r, "writing the name", reference_familiar(ref, text)) : 0;
+}
+
+int image_store_copy_name(const struct image_store *store, const char *from, const char *to,
+                          const struct reference *ref, struct cay_error *err) {
+    char id[HEX_SIZE], text[REFERENCE_TEXT_SIZE];
+    int r = image_store_find_own(store, from, ref, id, err);
+    if (r < 0)
+        return r;
+    r = write_names(store, to, ref, id);
     return r < 0 ? store_fail(err, -r, "writing the name", reference_familiar(ref, text)) : 0;
 }
 
@@ -203,7 +249,7 @@ static int remove_leaves(const struct image_store *store, const char *path,
 int image_store_remove_name(const struct image_store *store, const struct reference *ref,
                             struct cay_error *err) {
     char path[PATH_SIZE], text[REFERENCE_TEXT_SIZE];
-    folder_of(ref, path);
+    folder_of(owner_of_name(store, ref), ref, path);
     _cleanup_(closep) int names = store_folder_alone(store, "names");
     int r = names < 0 ? names : remove_leaves(store, path, ref);
     if (r == -ENOENT)
@@ -220,6 +266,7 @@ int image_store_remove_name(const struct image_store *store, const struct refere
 struct listing {
     const struct image_store *store;
     struct reference at; /* registry and repository of the folder that is being read */
+    const char *owner;   /* of the names in it */
     void *items;
     size_t count, item_size;
 };
@@ -251,7 +298,10 @@ static bool leaf_reference(const struct listing *l, const char *leaf, struct ref
 static int visit_leaf(void *user, int folder, const char *leaf) {
     struct listing *l = user;
     struct image_name name = {0};
-    if (!leaf_reference(l, leaf, &name.ref) || read_name(folder, leaf, name.id) < 0)
+    if (!leaf_reference(l, leaf, &name.ref) || read_name(folder, leaf, name.id) < 0 ||
+        str_copy(name.owner, sizeof name.owner, l->owner) < 0)
+        return 0;
+    if (l->owner[0] == '\0' && !image_store_allows(l->store, &name.ref))
         return 0;
     return add(l, &name);
 }
@@ -289,48 +339,121 @@ static int visit_id(void *user, int folder, const char *name) {
     return add(user, id);
 }
 
-/* Reads the whole folder into the listing, sorted. */
-static int list(struct listing *l, const char *path, path_visit visit,
-                int (*compare)(const void *, const void *), struct cay_error *err) {
+/* Reads the names of one owner, who may have none. */
+static int list_owner(struct listing *l, const char *owner) {
+    char path[PATH_SIZE];
+    base_of(owner, path);
+    l->owner = owner;
     _cleanup_(closep) int folder = store_folder(l->store, path);
-    int r = folder < 0 ? folder : path_each(folder, visit, l);
-    if (r < 0) {
-        free(l->items);
-        return store_fail(err, -r, "reading the folder", path);
-    }
-    if (l->count > 0)
-        qsort(l->items, l->count, l->item_size, compare);
-    return 0;
+    if (folder < 0)
+        return folder == -ENOENT && owner[0] != '\0' ? 0 : folder;
+    return path_each(folder, visit_registry, l);
 }
 
+static int visit_owner(void *user, int folder, const char *name) {
+    (void)folder;
+    return name[0] != '\0' && image_owner_is_valid(name) ? list_owner(user, name) : 0;
+}
+
+static int list_owners(struct listing *l) {
+    _cleanup_(closep) int folder = store_folder(l->store, STORE_OWNERS);
+    if (folder < 0)
+        return folder == -ENOENT ? 0 : folder;
+    return path_each(folder, visit_owner, l);
+}
+
+/* By reference, then by owner: a public name follows the owner's. */
 static int compare_names(const void *a, const void *b) {
     char x[REFERENCE_TEXT_SIZE], y[REFERENCE_TEXT_SIZE];
-    return strcmp(reference_format(&((const struct image_name *)a)->ref, x),
-                  reference_format(&((const struct image_name *)b)->ref, y));
+    const struct image_name *m = a, *n = b;
+    int r = strcmp(reference_format(&m->ref, x), reference_format(&n->ref, y));
+    return r != 0 ? r : -strcmp(m->owner, n->owner);
+}
+
+/* An owner sees a public name only where he has none like it. */
+static size_t drop_shadowed(struct image_name *names, size_t count) {
+    char x[REFERENCE_TEXT_SIZE], y[REFERENCE_TEXT_SIZE];
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && str_equal(reference_format(&names[kept - 1].ref, x),
+                                  reference_format(&names[i].ref, y)))
+            continue;
+        names[kept++] = names[i];
+    }
+    return kept;
+}
+
+static void sort(struct listing *l, int (*compare)(const void *, const void *)) {
+    if (l->count > 0)
+        qsort(l->items, l->count, l->item_size, compare);
+}
+
+static int fail_listing(struct listing *l, int r, const char *folder, struct cay_error *err) {
+    free(l->items);
+    return store_fail(err, -r, "reading the folder", folder);
+}
+
+int image_store_names(const struct image_store *store, struct image_name **ret, size_t *ret_count,
+                      struct cay_error *err) {
+    struct listing l = {.store = store, .item_size = sizeof(struct image_name)};
+    int r = list_owner(&l, "");
+    if (r == 0)
+        r = store->owner[0] == '\0' ? list_owners(&l) : list_owner(&l, store->owner);
+    if (r < 0)
+        return fail_listing(&l, r, "names", err);
+    sort(&l, compare_names);
+    *ret = l.items;
+    *ret_count = store->owner[0] == '\0' ? l.count : drop_shadowed(l.items, l.count);
+    return 0;
 }
 
 static int compare_ids(const void *a, const void *b) {
     return memcmp(a, b, HEX_SIZE);
 }
 
-int image_store_names(const struct image_store *store, struct image_name **ret, size_t *ret_count,
-                      struct cay_error *err) {
-    struct listing l = {.store = store, .item_size = sizeof(struct image_name)};
-    int r = list(&l, "names", visit_registry, compare_names, err);
+/* The ids of an owner: those of the names that he sees, and those that are noted as his. */
+static int list_seen(struct listing *l, struct cay_error *err) {
+    _cleanup_(freep) struct image_name *names = NULL;
+    size_t count = 0;
+    int r = image_store_names(l->store, &names, &count, err);
     if (r < 0)
         return r;
-    *ret = l.items;
-    *ret_count = l.count;
-    return 0;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = add(l, names[i].id);
+    _cleanup_(closep) int own = store_owner_ids(l->store, l->store->owner);
+    if (r == 0 && own != -ENOENT)
+        r = own < 0 ? own : path_each(own, visit_id, l);
+    return r < 0 ? store_fail(err, -r, "reading the folder", STORE_OWNERS) : 0;
+}
+
+/* Drops what occurs twice, and what has no record. */
+static size_t drop_gone(const struct image_store *store, char (*ids)[HEX_SIZE], size_t count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool is_twice = kept > 0 && memcmp(ids[kept - 1], ids[i], HEX_SIZE) == 0;
+        if (!is_twice && store_has_record(store, ids[i]))
+            memmove(ids[kept++], ids[i], HEX_SIZE);
+    }
+    return kept;
+}
+
+static int list_all(struct listing *l, struct cay_error *err) {
+    _cleanup_(closep) int folder = store_folder(l->store, "records");
+    int r = folder < 0 ? folder : path_each(folder, visit_id, l);
+    return r < 0 ? store_fail(err, -r, "reading the folder", "records") : 0;
 }
 
 int image_store_ids(const struct image_store *store, char (**ret)[HEX_SIZE], size_t *ret_count,
                     struct cay_error *err) {
     struct listing l = {.store = store, .item_size = HEX_SIZE};
-    int r = list(&l, "records", visit_id, compare_ids, err);
-    if (r < 0)
+    bool sees_all = store->owner[0] == '\0';
+    int r = sees_all ? list_all(&l, err) : list_seen(&l, err);
+    if (r < 0) {
+        free(l.items);
         return r;
+    }
+    sort(&l, compare_ids);
     *ret = l.items;
-    *ret_count = l.count;
+    *ret_count = sees_all ? l.count : drop_gone(store, l.items, l.count);
     return 0;
 }

@@ -16,7 +16,7 @@
 
 enum {
     SIZE_DEPTH_MAX = 128, /* of a tree; what lies deeper is not counted */
-    NAMES_DEPTH = 2,      /* of the folders below names */
+    NAMES_DEPTH = 4,      /* of the folders below names, and below owners */
 };
 
 /* ---- sets of digests ---- */
@@ -158,9 +158,10 @@ static int mark_names(struct sweep *s, const struct hex_set *ids) {
             r = hex_set_add(&s->named, names[i].id) < 0 ? fail_memory(s) : 0;
             continue;
         }
+        struct image_store its = image_store_as(s->store, names[i].owner);
         s->result->leftovers++;
         if (!s->dry_run)
-            r = image_store_remove_name(s->store, &names[i].ref, s->err);
+            r = image_store_remove_name(&its, &names[i].ref, s->err);
     }
     hex_set_sort(&s->named);
     return r;
@@ -263,10 +264,13 @@ static int sweep_all(struct sweep *s) {
         path_visit visit;
     } steps[] = {
         {"layers", sweep_layer}, {"blobs", sweep_blob}, {"ingest", sweep_ingest},
-        {"records", sweep_new},  {"names", sweep_new},  {"work", sweep_work},
+        {"records", sweep_new},  {"names", sweep_new},  {STORE_OWNERS, sweep_new},
+        {"work", sweep_work},
     };
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         _cleanup_(closep) int folder = store_folder(s->store, steps[i].folder);
+        if (folder == -ENOENT && strcmp(steps[i].folder, STORE_OWNERS) == 0)
+            continue; /* made with the first name of a key */
         int r = folder < 0 ? folder : path_each(folder, steps[i].visit, s);
         if (r < 0)
             return store_fail(s->err, -r, "pruning the folder", steps[i].folder);

@@ -71,17 +71,21 @@ int image_store_write_record(const struct image_store *store, const struct image
         return r;
     _cleanup_(closep) int folder = store_folder(store, "records");
     r = folder < 0 ? folder : store_write_file(folder, record->id, text.data, text.len);
-    return r < 0 ? store_fail(err, -r, "writing the record of image", record->id) : 0;
+    if (r < 0)
+        return store_fail(err, -r, "writing the record of image", record->id);
+    return image_store_own(store, record->id, err);
 }
 
 static int remove_names(const struct image_store *store, const char *id, struct cay_error *err) {
     _cleanup_(freep) struct image_name *names = NULL;
+    struct image_store all = image_store_as(store, "");
     size_t count;
-    int r = image_store_names(store, &names, &count, err);
+    int r = image_store_names(&all, &names, &count, err);
     for (size_t i = 0; r == 0 && i < count; i++) {
         if (strcmp(names[i].id, id) != 0)
             continue;
-        r = image_store_remove_name(store, &names[i].ref, err);
+        struct image_store its = image_store_as(store, names[i].owner);
+        r = image_store_remove_name(&its, &names[i].ref, err);
         if (r == -CAY_NOT_FOUND) /* somebody else did */
             r = 0;
     }
@@ -95,6 +99,9 @@ int image_store_remove_record(const struct image_store *store, const char *id,
     int r = remove_names(store, id, err);
     if (r < 0)
         return r;
+    r = store_disown_all(store, id);
+    if (r < 0)
+        return store_fail(err, -r, "removing the owners of image", id);
     _cleanup_(closep) int folder = store_folder(store, "records");
     if (folder < 0)
         return store_fail(err, -folder, "opening the folder", "records");

@@ -38,6 +38,8 @@ struct digest *build_key_new(const struct build *b, const struct build_stage *s,
     char epoch[32];
     (void)snprintf(epoch, sizeof epoch, "%" PRId64, b->options->source_date_epoch);
     build_key_put(key, "cay build 1");
+    build_key_put(key,
+                  b->store->owner); /* a step is cached for its owner: others must not notice */
     build_key_put(key, build_parent(s));
     build_key_put(key, b->options->source_date_epoch >= 0 ? epoch : "");
     build_key_put(key, op);

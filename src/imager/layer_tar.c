@@ -432,8 +432,13 @@ static int write_folder(struct writer *w, int fd, struct cay_error *err) {
     int r = read_names(fd, &d, &names);
     if (r < 0)
         return fail_sys(w, -r, "reading the folder", err);
-    if (w->depth == DEPTH_MAX)
-        return error_set(err, CAY_LIMIT_REACHED, "folders are nested more than %d deep", DEPTH_MAX);
+    if (w->depth == DEPTH_MAX) {
+        error_set(err, CAY_CONFLICT, "folders are nested more than %d deep", DEPTH_MAX);
+        return error_remedy(err,
+                            "remove or move those that this prints inside: find / -xdev "
+                            "-mindepth %d -type d -prune",
+                            DEPTH_MAX);
+    }
     w->depth++;
     for (size_t i = 0; r == 0 && i < names.len; i++)
         r = write_entry(w, dirfd(d), names.v[i], err);

@@ -10,16 +10,27 @@ static const struct {
     const struct opt_command *command;
     int (*work)(const void *values, int argc, char **argv);
 } verbs[] = {
-    {&verb_image_ls, do_ls},           {&verb_image_inspect, do_inspect},
-    {&verb_image_rm, do_rm},           {&verb_image_tag, do_tag},
-    {&verb_image_prune, do_prune},     {&verb_image_pull, do_pull},
-    {&verb_image_ensure, do_ensure},   {&verb_image_load, do_load},
-    {&verb_image_save, do_save},       {&verb_image_import, do_import},
-    {&verb_image_export, do_export},   {&verb_image_build, do_build},
-    {&verb_image_make, do_make},       {&verb_image_login, do_login},
-    {&verb_image_logout, do_logout},   {&verb_image_snapshot, do_snapshot},
-    {&verb_image_archive, do_archive}, {&verb_image_restore, do_restore},
-    {&verb_image_store, do_store},     {&verb_image_credential, do_credential},
+    {&verb_image_ls, do_ls},
+    {&verb_image_inspect, do_inspect},
+    {&verb_image_rm, do_rm},
+    {&verb_image_tag, do_tag},
+    {&verb_image_public, do_public},
+    {&verb_image_prune, do_prune},
+    {&verb_image_pull, do_pull},
+    {&verb_image_ensure, do_ensure},
+    {&verb_image_load, do_load},
+    {&verb_image_save, do_save},
+    {&verb_image_import, do_import},
+    {&verb_image_export, do_export},
+    {&verb_image_build, do_build},
+    {&verb_image_make, do_make},
+    {&verb_image_login, do_login},
+    {&verb_image_logout, do_logout},
+    {&verb_image_snapshot, do_snapshot},
+    {&verb_image_archive, do_archive},
+    {&verb_image_restore, do_restore},
+    {&verb_image_store, do_store},
+    {&verb_image_credential, do_credential},
 };
 
 static int run(const struct opt_command *cmd, void *values, int argc, char **argv) {

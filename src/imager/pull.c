@@ -9,6 +9,7 @@
 #include "image/progress.h"
 #include "imager/digest.h"
 #include "imager/pull_layers.h"
+#include "imager/registry_policy.h"
 #include "imager/settle.h"
 
 enum { INDEX_LEVELS_MAX = 3 };
@@ -94,6 +95,8 @@ static int open_registry(struct pull *p, struct cay_error *err) {
     }
     bool known = credential.user != NULL || credential.identity_token != NULL;
     struct registry_options options = o->registry;
+    options.is_judged = p->store->owner[0] != '\0';
+    options.listed = o->registries;
     if (o->insecure_registries != NULL && strv_has(o->insecure_registries, p->ref->registry))
         options.insecure = true;
     int r = registry_open(p->ref, known ? &credential : NULL, &options, &p->registry, err);
@@ -160,7 +163,9 @@ static int get_config(struct pull *p, struct buf *out, struct cay_error *err) {
     if (config->size > MANIFEST_SIZE_MAX)
         return error_set(err, CAY_INVALID_ARGUMENT,
                          "the image's configuration has more than %d bytes", MANIFEST_SIZE_MAX);
-    _cleanup_(closep) int fd = image_store_open_blob(p->store, config->hex);
+    _cleanup_(closep) int fd = image_store_knows(p->store, config->hex)
+                                   ? image_store_open_blob(p->store, config->hex)
+                                   : -1;
     struct blob_sink sink = {.write = append, .restart = begin_anew, .user = out};
     int r = fd >= 0 ? fd_read_to_end(fd, out) : 0;
     if (r < 0)
@@ -242,16 +247,39 @@ static int give_name(const struct pull *p, struct cay_error *err) {
     return image_store_set_name(p->store, &name, p->manifest.config.hex, err);
 }
 
+static int check_registry(const struct pull *p, struct cay_error *err) {
+    if (p->store->owner[0] == '\0' ||
+        registry_is_admitted(p->options->registries, p->ref->registry))
+        return 0;
+    error_set(err, CAY_FORBIDDEN, "keys may not use the registry %s", p->ref->registry);
+    return error_remedy(err, "add it to [images] registries");
+}
+
+static int check_allowed(const struct pull *p, struct cay_error *err) {
+    char name[REFERENCE_TEXT_SIZE];
+    if (image_store_allows(p->store, p->ref))
+        return 0;
+    error_set(err, CAY_FORBIDDEN, "keys may not use the image '%s'",
+              reference_familiar(p->ref, name));
+    return error_remedy(err, "add it to [images] allowed");
+}
+
 static int pull(struct pull *p, struct cay_error *err) {
     char name[REFERENCE_TEXT_SIZE];
     progress_note(p->options->progress, "%s: resolving", reference_familiar(p->ref, name));
-    int r = open_registry(p, err);
+    int r = check_registry(p, err);
+    if (r == 0)
+        r = check_allowed(p, err);
+    if (r == 0)
+        r = open_registry(p, err);
     if (r < 0 || (r = resolve(p, err)) < 0)
         return r;
-    bool here = is_for(p->store, p->manifest.config.hex, &p->options->platform);
+    bool here = image_store_knows(p->store, p->manifest.config.hex) &&
+                is_for(p->store, p->manifest.config.hex, &p->options->platform);
     if (!here && (r = bring_image(p, err)) < 0)
         return r;
-    if ((r = give_name(p, err)) < 0)
+    if ((r = image_store_own(p->store, p->manifest.config.hex, err)) < 0 ||
+        (r = give_name(p, err)) < 0)
         return r;
     if (!here)
         settle_later(p->store);
@@ -271,23 +299,36 @@ static void complete_error(const struct reference *ref, struct cay_error *err) {
         (void)error_remedy(err, "try again; what came so far is kept");
 }
 
+/* A key is told nothing of registries that nobody chose for it. What this machine lacks is no
+ * secret. */
+static bool must_hide(const struct pull *p, const struct cay_error *err) {
+    return p->store->owner[0] != '\0' && err->code != CAY_RESOURCE_EXHAUSTED &&
+           !registry_is_listed(p->options->registries, p->ref->registry);
+}
+
 int image_pull(const struct image_store *store, const struct reference *ref,
                const struct pull_options *options, char id[static HEX_SIZE],
                struct cay_error *err) {
     struct cay_error own = {0};
-    struct pull p = {.store = store, .ref = ref, .options = options};
+    struct image_store known = image_store_as(store, store->owner);
+    struct pull p = {.store = &known, .ref = ref, .options = options};
     int r = find_here(store, ref, options, id, err);
     if (r != 0)
         return r < 0 ? r : 0;
     if (err == NULL)
         err = &own;
-    r = pull(&p, err);
+    r = image_store_learn(&known, err);
+    if (r == 0)
+        r = pull(&p, err);
     if (r < 0)
         complete_error(ref, err);
-    else
+    if (r < 0 && must_hide(&p, err))
+        r = registry_hide_reason(ref, err);
+    else if (r == 0)
         memcpy(id, p.manifest.config.hex, HEX_SIZE);
     registry_close(p.registry);
     manifest_free(&p.manifest);
     record_free(p.record);
+    image_store_forget(&known);
     return r;
 }

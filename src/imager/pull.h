@@ -23,11 +23,13 @@ struct pull_options {
     void *user;
     struct registry_options registry;
     const struct strv *insecure_registries; /* besides registry.insecure; NULL: none */
-    const struct strv *aliases; /* "NAME=NAME", for the base images of builds; NULL: none */
+    const struct strv *registries; /* those that keys may use: [images] registries; NULL: all */
+    const struct strv *aliases;    /* "NAME=NAME", for the base images of builds; NULL: none */
     struct progress *progress;
 };
 
-/* The image's id. With PULL_MISSING nothing is asked of the registry if the name is there. The
- * error says which registry, why, and what to do. */
+/* The image's id. For an owner the registry must be one that keys may use. With PULL_MISSING
+ * nothing is asked of the registry if the name is there. The error says which registry, why, and
+ * what to do. */
 int image_pull(const struct image_store *store, const struct reference *ref,
                const struct pull_options *options, char id[static HEX_SIZE], struct cay_error *err);

@@ -136,10 +136,16 @@ static int take_layer(const struct image_store *store, struct record_layer *laye
     return r < 0 ? error_sys(err, -r, "looking at layer %.12s", layer->chain) : 0;
 }
 
+/* Whether the layer is here, as far as the owner may know: of what another owner fetched nobody
+ * must learn by not having to wait for it. */
+static bool is_here(const struct image_store *store, const struct record_layer *layer) {
+    return image_store_knows(store, layer->chain) && image_store_has_layer(store, layer->chain);
+}
+
 static int bring_layer(struct job *job, size_t i, struct cay_error *err) {
     struct record_layer *layer = &job->record->layers[i];
-    int r = image_store_has_layer(job->store, layer->chain) ? take_layer(job->store, layer, err)
-                                                            : make_layer(job, i, err);
+    int r =
+        is_here(job->store, layer) ? take_layer(job->store, layer, err) : make_layer(job, i, err);
     if (r == 0)
         progress_update(job->progress, job->items[i], "done", layer->blob_size);
     return r;
@@ -176,7 +182,7 @@ static int plan(struct job *job, struct pull_blob *list, size_t *count, struct c
     for (size_t i = 0; r == 0 && i < job->record->layer_count; i++) {
         struct record_layer *layer = &job->record->layers[i];
         job->index[i] = NO_BLOB;
-        if (!image_store_has_layer(job->store, layer->chain)) {
+        if (!is_here(job->store, layer)) {
             job->index[i] = want_blob(list, count, layer, job->items[i]);
             continue;
         }

@@ -36,7 +36,7 @@ struct shared {
     unsigned users;
     struct reference ref;
     struct credential credential;
-    struct registry_options options; /* without the pointers */
+    struct registry_options options; /* of the pointers only `listed` */
     struct buf trust;
     const char *api_host;
     bool plain_allowed;
@@ -87,6 +87,8 @@ static int copy_credential(const struct credential *from, struct credential *to)
 static void set_options(struct shared *s, const struct registry_options *options) {
     bool loopback = host_is_loopback(s->ref.registry);
     s->options.insecure = options->insecure;
+    s->options.is_judged = options->is_judged;
+    s->options.listed = options->listed;
     s->options.stall_ms = options->stall_ms > 0 ? options->stall_ms : STALL_MS;
     s->options.attempts = options->attempts > 0 ? options->attempts : ATTEMPTS;
     s->plain_allowed = loopback || options->insecure;
@@ -100,6 +102,8 @@ static int attach(struct shared *s, struct registry **ret, struct cay_error *err
     struct http_options options = {.ca_pem = s->trust.len > 0 ? s->trust.data : NULL,
                                    .ca_len = s->trust.len,
                                    .insecure = s->options.insecure,
+                                   .is_judged = s->options.is_judged,
+                                   .listed = s->options.listed,
                                    .on_loopback = host_is_loopback(s->ref.registry),
                                    .stall_ms = s->options.stall_ms};
     struct registry *r = calloc(1, sizeof *r);

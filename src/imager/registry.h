@@ -19,8 +19,10 @@ struct registry_options {
     const char *ca_file; /* PEM to trust besides the system's, or NULL */
     const char *ca_pem;  /* the same as text, for who may not open the file any more; or NULL */
     bool insecure;       /* plain HTTP and unchecked certificates; always so for loopback's HTTP */
-    int64_t stall_ms;    /* give up when nothing moves for this long; 0: 30 s */
-    unsigned attempts;   /* of each request, with growing pauses between; 0: 5 */
+    bool is_judged;      /* it is used for a key: only public addresses, and those listed */
+    const struct strv *listed; /* [images] registries, for that; NULL: none. It must stay */
+    int64_t stall_ms;          /* give up when nothing moves for this long; 0: 30 s */
+    unsigned attempts;         /* of each request, with growing pauses between; 0: 5 */
 };
 
 /* Nothing is sent yet. Credentials (NULL: anonymous) and options are copied. */

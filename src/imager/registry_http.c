@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/host.h"
 #include "base/str.h"
+#include "imager/registry_policy.h"
 #include "version.h"
 
 enum {
@@ -35,6 +36,7 @@ struct hop {
     int64_t window_start; /* the time since which `moved` bytes came; the sink's time is not ours */
     uint64_t moved;
     bool too_many_headers, body_refused, enough, silent;
+    bool is_closed; /* it led to an address that must not be used */
 };
 
 static void init_library(void) {
@@ -307,6 +309,25 @@ static void set_callbacks(struct hop *hop) {
     (void)curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
 }
 
+/* ---- where to ---- */
+
+/* Judges the very address that is connected to: a name that means another one by now gains nothing.
+ */
+static curl_socket_t open_judged(void *user, curlsocktype purpose, struct curl_sockaddr *to) {
+    struct hop *hop = user;
+    (void)purpose;
+    if (!registry_address_is_public(&to->addr)) {
+        hop->is_closed = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
+static bool is_judged(const struct http *h, const char *url) {
+    char host[HTTP_HOST_SIZE];
+    return h->options.is_judged && !registry_is_listed(h->options.listed, http_host_of(url, host));
+}
+
 /* The handle keeps its connections over a reset. */
 static void set_options(struct hop *hop, const char *url, bool to_loopback) {
     struct http *h = hop->http;
@@ -322,8 +343,13 @@ static void set_options(struct hop *hop, const char *url, bool to_loopback) {
     (void)curl_easy_setopt(c, CURLOPT_USERAGENT, "cay/" CAY_VERSION);
     (void)curl_easy_setopt(c, CURLOPT_BUFFERSIZE, (long)RECEIVE_SIZE);
     (void)curl_easy_setopt(c, CURLOPT_URL, url);
-    if (to_loopback) /* a proxy's loopback is another one */
+    bool judge = is_judged(h, url);
+    if (to_loopback || judge) /* a proxy's loopback is another one */
         (void)curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+    if (judge) {
+        (void)curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_judged);
+        (void)curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, hop);
+    }
     if (request->form != NULL)
         (void)curl_easy_setopt(c, CURLOPT_POSTFIELDS, request->form);
     set_trust(h);
@@ -368,6 +394,11 @@ static int fail_silent(struct hop *hop, const char *host) {
     return error_remedy(hop->err, "check the network, or try again later");
 }
 
+static int fail_closed(struct hop *hop, const char *host) {
+    (void)fail(hop, HTTP_HOPELESS, CAY_FORBIDDEN, host, "keys may not use its address");
+    return error_remedy(hop->err, "add it to [images] registries");
+}
+
 static int fail_aborted(struct hop *hop, const char *host) {
     hop->http->message[0] = '\0';
     if (hop->too_many_headers)
@@ -380,6 +411,8 @@ static int explain(struct hop *hop, CURLcode code, const char *url) {
     const char *host = http_host_of(url, buffer);
     if (hop->silent)
         return fail_silent(hop, host);
+    if (hop->is_closed)
+        return fail_closed(hop, host);
     switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:

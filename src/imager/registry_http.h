@@ -26,6 +26,10 @@ struct http_options {
     size_t ca_len;
     bool insecure;    /* plain HTTP anywhere, unchecked certificates */
     bool on_loopback; /* plain HTTP on this machine is fine */
+    bool is_judged;   /* only public addresses, and hosts in `listed` (registry_policy.h), also of
+                       * redirects and token servers; what is not listed is reached without a proxy,
+                       * whose addresses nobody could judge */
+    const struct strv *listed;
     int64_t stall_ms;
 };
 

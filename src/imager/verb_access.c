@@ -112,6 +112,7 @@ int access_pull_options(struct access *access, const struct image_registry_optio
         .user = access,
         .registry = {.ca_pem = access->ca_pem, .insecure = access->insecure},
         .aliases = &access->config->images.aliases,
+        .registries = &access->config->images.registries,
         .insecure_registries = &access->config->images.insecure_registries,
         .progress = progress,
     };

@@ -62,11 +62,12 @@ static bool has_name(const struct listing *l, const char *id) {
 struct row {
     char name[REFERENCE_TEXT_SIZE];
     char tag[REFERENCE_TAG_SIZE + 8];
+    const char *owner;
 };
 
 /* "team/tool" and "1.0", or "@sha256:0123456789ab" where the name is by digest. */
 static struct row split_name(const struct reference *ref) {
-    struct row row = {.tag = "<none>"};
+    struct row row = {.tag = "<none>", .owner = ""};
     (void)reference_familiar(ref, row.name);
     row.name[strcspn(row.name, "@")] = '\0';
     char *slash = strrchr(row.name, '/');
@@ -82,14 +83,16 @@ static struct row split_name(const struct reference *ref) {
 
 struct widths {
     int name, tag;
+    bool has_owners; /* there is a column for them */
 };
 
 static struct widths measure(const struct listing *l) {
-    struct widths w = {(int)strlen("<none>"), (int)strlen("<none>")};
+    struct widths w = {(int)strlen("<none>"), (int)strlen("<none>"), false};
     for (size_t i = 0; i < l->name_count; i++) {
         struct row row = split_name(&l->names[i].ref);
         w.name = MAX(w.name, (int)strlen(row.name));
         w.tag = MAX(w.tag, (int)strlen(row.tag));
+        w.has_owners |= l->names[i].owner[0] != '\0';
     }
     return w;
 }
@@ -106,34 +109,51 @@ static const char *put_created(const struct image_record *record, char out[stati
 static void put_row(struct buf *b, struct widths w, const struct row *row,
                     const struct image_record *record) {
     char created[32], size[32];
-    (void)buf_printf(b, "%-*s  %-*s  %-*.*s  %-16s  %s\n", w.name, row->name, w.tag, row->tag,
+    (void)buf_printf(b, "%-*s  %-*s  %-*.*s  %-16s  %s", w.name, row->name, w.tag, row->tag,
                      SHORT_ID, SHORT_ID, record->id, put_created(record, created),
                      str_bytes(record_size(record), size));
+    if (w.has_owners)
+        (void)buf_printf(b, "  %s", row->owner[0] != '\0' ? row->owner : "-");
+    (void)buf_putc(b, '\n');
 }
 
 static void put_table(struct buf *b, const struct listing *l) {
     struct widths w = measure(l);
-    (void)buf_printf(b, "%-*s  %-*s  %-*s  %-16s  %s\n", w.name, "NAME", w.tag, "TAG", SHORT_ID,
-                     "ID", "CREATED", "SIZE");
+    (void)buf_printf(b, "%-*s  %-*s  %-*s  %-16s  %s%s\n", w.name, "NAME", w.tag, "TAG", SHORT_ID,
+                     "ID", "CREATED", "SIZE", w.has_owners ? "  OWNER" : "");
     for (size_t i = 0; i < l->name_count; i++) {
         const struct image_record *record = record_of(l, l->names[i].id);
         struct row row = split_name(&l->names[i].ref);
+        row.owner = l->names[i].owner;
         if (record != NULL)
             put_row(b, w, &row, record);
     }
-    static const struct row none = {"<none>", "<none>"};
+    static const struct row none = {"<none>", "<none>", ""};
     for (size_t i = 0; i < l->id_count; i++)
         if (l->records[i] != NULL && !has_name(l, l->ids[i]))
             put_row(b, w, &none, l->records[i]);
 }
 
-static void put_names_only(struct buf *b, const struct listing *l) {
+/* Whether its name is enough to find the image: those of keys are not. */
+static bool is_found(const struct image_name *name, const char *owner) {
+    return name->owner[0] == '\0' || str_equal(name->owner, IMAGE_ADMIN) ||
+           str_equal(name->owner, owner);
+}
+
+static bool has_found_name(const struct listing *l, const char *id, const char *owner) {
+    for (size_t i = 0; i < l->name_count; i++)
+        if (str_equal(l->names[i].id, id) && is_found(&l->names[i], owner))
+            return true;
+    return false;
+}
+
+static void put_names_only(struct buf *b, const struct listing *l, const char *owner) {
     char text[REFERENCE_TEXT_SIZE];
     for (size_t i = 0; i < l->name_count; i++)
-        if (record_of(l, l->names[i].id) != NULL)
+        if (record_of(l, l->names[i].id) != NULL && is_found(&l->names[i], owner))
             (void)buf_printf(b, "%s\n", reference_familiar(&l->names[i].ref, text));
     for (size_t i = 0; i < l->id_count; i++)
-        if (l->records[i] != NULL && !has_name(l, l->ids[i]))
+        if (l->records[i] != NULL && !has_found_name(l, l->ids[i], owner))
             (void)buf_printf(b, "sha256:%s\n", l->ids[i]);
 }
 
@@ -146,6 +166,23 @@ static void put_names(struct jsonw *w, const struct image_name *names, size_t co
         if (str_equal(names[i].id, id))
             jsonw_string(w, reference_format(&names[i].ref, text));
     jsonw_end_array(w);
+}
+
+/* Who has a name of it; "" is everybody. */
+static void put_owners(struct jsonw *w, const struct image_name *names, size_t count,
+                       const char *id) {
+    bool is_public = false;
+    jsonw_key(w, "owners");
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < count; i++) {
+        if (!str_equal(names[i].id, id))
+            continue;
+        is_public |= names[i].owner[0] == '\0';
+        if (names[i].owner[0] != '\0')
+            jsonw_string(w, names[i].owner);
+    }
+    jsonw_end_array(w);
+    jsonw_put_bool(w, "public", is_public);
 }
 
 static const char *or_null(const char *text) {
@@ -162,6 +199,7 @@ static void put_json(struct buf *b, const struct listing *l) {
         jsonw_begin_object(&w);
         verbs_put_digest(&w, "id", record->id);
         put_names(&w, l->names, l->name_count, record->id);
+        put_owners(&w, l->names, l->name_count, record->id);
         jsonw_put_string(&w, "created", or_null(record->created));
         jsonw_put_unsigned(&w, "size", record_size(record));
         jsonw_end_object(&w);
@@ -186,7 +224,7 @@ int do_ls(const void *values, int argc, char **argv) {
     if (common->output == OUTPUT_JSON)
         put_json(&b, &l);
     else if (common->quiet)
-        put_names_only(&b, &l);
+        put_names_only(&b, &l, common->owner != NULL ? common->owner : "");
     else
         put_table(&b, &l);
     return verb_print(&b);
@@ -255,6 +293,7 @@ static void put_image(struct buf *b, const struct image_record *record,
     jsonw_begin_object(&w);
     verbs_put_digest(&w, "id", record->id);
     put_names(&w, names, count, record->id);
+    put_owners(&w, names, count, record->id);
     verbs_put_digest(&w, "manifest", record->manifest);
     jsonw_put_string(&w, "created", or_null(record->created));
     jsonw_put_string(&w, "os", record->os);

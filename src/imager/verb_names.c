@@ -15,21 +15,45 @@ struct target {
     char id[HEX_SIZE];
     bool by_name;
     struct reference ref; /* if so */
-    size_t names;         /* that the image has, this one included */
+    size_t names;         /* that the owner has of the image, or all that there are */
+    bool is_own;
 };
+
+/* Whoever sees all acts on everybody's names. */
+static bool is_within(const struct image_store *store, const struct image_name *name) {
+    return store->owner[0] == '\0' || str_equal(store->owner, name->owner);
+}
+
+static int refuse_public(const struct target *t, struct cay_error *err) {
+    char shown[160];
+    error_set(err, CAY_FORBIDDEN, "image '%s' is public: a key cannot remove it",
+              str_escape(shown, sizeof shown, t->text));
+    return error_remedy(err, "ask whoever runs the daemon");
+}
+
+static int find_by_word(const struct image_store *store, struct target *t, struct cay_error *err) {
+    struct cay_error ignored;
+    bool is_name = reference_parse(t->text, &t->ref, &ignored) == 0;
+    t->by_name =
+        is_name && (store->owner[0] == '\0'
+                        ? image_store_find_reference(store, &t->ref, t->id, &ignored)
+                        : image_store_find_own(store, store->owner, &t->ref, t->id, &ignored)) == 0;
+    t->is_own = t->by_name || store->owner[0] == '\0';
+    return t->by_name ? 0 : verbs_find(store, t->text, t->id, err);
+}
 
 static int find_target(const struct image_store *store, const char *text, struct target *ret,
                        struct cay_error *err) {
-    *ret = (struct target){.text = text};
-    ret->by_name = reference_parse(text, &ret->ref, err) == 0 &&
-                   image_store_find_reference(store, &ret->ref, ret->id, err) == 0;
-    int r = ret->by_name ? 0 : verbs_find(store, text, ret->id, err);
     _cleanup_(freep) struct image_name *names = NULL;
     size_t count = 0;
+    *ret = (struct target){.text = text};
+    int r = find_by_word(store, ret, err);
     if (r == 0)
         r = image_store_names(store, &names, &count, err);
     for (size_t i = 0; r == 0 && i < count; i++)
-        ret->names += str_equal(names[i].id, ret->id);
+        ret->names += str_equal(names[i].id, ret->id) && is_within(store, &names[i]);
+    if (r == 0 && !ret->is_own && ret->names == 0 && !image_store_owns(store, ret->id))
+        r = refuse_public(ret, err);
     return r;
 }
 
@@ -44,23 +68,34 @@ static int remove_names(const struct image_store *store, const char *id, struct 
     _cleanup_(freep) struct image_name *names = NULL;
     size_t count = 0;
     int r = image_store_names(store, &names, &count, err);
-    for (size_t i = 0; r == 0 && i < count; i++)
-        if (str_equal(names[i].id, id))
-            r = image_store_remove_name(store, &names[i].ref, err);
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        if (!str_equal(names[i].id, id) || !is_within(store, &names[i]))
+            continue;
+        struct image_store its = image_store_as(store, names[i].owner);
+        r = image_store_remove_name(&its, &names[i].ref, err);
+    }
     return r;
 }
 
-/* The whole image; while it is used only its names, so that its sandbox can tell what it is. */
+/* All that the owner has of the image. The image itself goes when nobody else has it; while it is
+ * used it only loses its names, so that its sandbox can tell what it is. */
 static int remove_image(const struct image_store *store, const struct target *t,
                         struct cay_error *err) {
-    if (!is_used(store, t->id))
-        return image_store_remove_record(store, t->id, err);
+    bool is_for_all = store->owner[0] == '\0' && !t->by_name;
     int r = remove_names(store, t->id, err);
     if (r == 0)
+        r = image_store_disown(store, t->id, err);
+    if (r < 0 || (!is_for_all && image_store_is_wanted(store, t->id)))
+        return r;
+    if (!is_used(store, t->id)) {
+        r = image_store_remove_record(store, t->id, err);
+        return r == -CAY_NOT_FOUND && !is_for_all ? 0 : r;
+    }
+    if (store->owner[0] == '\0')
         verb_note("%s is in use by a sandbox: it lost its name, and goes with a later "
                   "'cay image prune -a'",
                   t->text);
-    return r;
+    return 0;
 }
 
 int verbs_remove(const struct image_store *store, const char *text, bool force,
@@ -119,6 +154,39 @@ int do_tag(const void *values, int argc, char **argv) {
         r = verbs_find(&world.store, argv[0], id, &err);
     if (r == 0)
         r = image_store_set_name(&world.store, &ref, id, &err);
+    verbs_leave(&world);
+    return r < 0 ? verb_fail(&err) : 0;
+}
+
+/* ---- public ---- */
+
+static int publish(const struct image_store *store, const struct reference *ref, bool is_private,
+                   struct cay_error *err) {
+    const char *owner = store->owner[0] != '\0' ? store->owner : is_private ? "" : IMAGE_ADMIN;
+    struct image_store from = image_store_as(store, owner);
+    int r = image_store_copy_name(store, owner, is_private ? IMAGE_ADMIN : "", ref, err);
+    if (r == -CAY_NOT_FOUND)
+        return error_remedy(err, is_private ? "only a public name can be made private"
+                                            : "with --owner, name an image of that key; "
+                                              "'cay image ls' shows them");
+    return r < 0 || store->owner[0] != '\0' ? r : image_store_remove_name(&from, ref, err);
+}
+
+int do_public(const void *values, int argc, char **argv) {
+    const struct image_public_options *o = values;
+    struct cay_error err;
+    struct world world = WORLD_NONE;
+    struct reference ref;
+    (void)argc;
+    int r = reference_parse(argv[0], &ref, &err);
+    if (r == 0 && o->is_private && o->common.owner != NULL) {
+        r = error_set(&err, CAY_INVALID_ARGUMENT, "--private and --owner contradict each other");
+        (void)error_remedy(&err, "remove the public name: cay image rm NAME");
+    }
+    if (r == 0)
+        r = verbs_enter(&o->common, false, &world, &err);
+    if (r == 0)
+        r = publish(&world.store, &ref, o->is_private, &err);
     verbs_leave(&world);
     return r < 0 ? verb_fail(&err) : 0;
 }

@@ -12,7 +12,9 @@ int verbs_check_new(const struct image_store *store, const struct reference *nam
                     struct cay_error *err) {
     struct cay_error ignored;
     char id[HEX_SIZE], text[REFERENCE_TEXT_SIZE];
-    if (image_store_find_reference(store, name, id, &ignored) < 0)
+    int r = store->owner[0] == '\0' ? image_store_find_reference(store, name, id, &ignored)
+                                    : image_store_find_own(store, store->owner, name, id, &ignored);
+    if (r < 0)
         return 0;
     error_set(err, CAY_CONFLICT, "there is an image '%s' already", reference_familiar(name, text));
     return error_remedy(err, "choose another name, or remove it first");
@@ -20,13 +22,13 @@ int verbs_check_new(const struct image_store *store, const struct reference *nam
 
 /* ---- list ---- */
 
-/* NAME, id, bytes and time, separated by tabs. */
+/* NAME, id, bytes, time and owner, separated by tabs. */
 static void put_image(struct buf *b, const struct image_name *name,
                       const struct image_record *record) {
     char text[REFERENCE_TEXT_SIZE], created[80];
-    (void)buf_printf(b, "%s\t%s\t%llu\t%s\n", reference_familiar(&name->ref, text), name->id,
+    (void)buf_printf(b, "%s\t%s\t%llu\t%s\t%s\n", reference_familiar(&name->ref, text), name->id,
                      (unsigned long long)record_size(record),
-                     str_escape(created, sizeof created, record->created));
+                     str_escape(created, sizeof created, record->created), name->owner);
 }
 
 static int put_images(const struct image_store *store, struct buf *b, struct cay_error *err) {
@@ -77,6 +79,26 @@ static int give_name(const struct verb_common *common, const char *image, const 
     return verbs_answer(r, (const char *const[]){id, NULL}, err);
 }
 
+/* Gives the owner an image that was made for him, so far as one of nobody. */
+static int adopt(const struct verb_common *common, const char *image, const char *name,
+                 struct cay_error *err) {
+    struct world world = WORLD_NONE;
+    struct reference ref;
+    int r = reference_parse(name, &ref, err);
+    if (r == 0 && !hex_is_valid(image))
+        r = error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of an image");
+    if (r == 0)
+        r = verbs_enter(common, false, &world, err);
+    if (r == 0)
+        r = verbs_check_new(&world.store, &ref, err);
+    if (r == 0)
+        r = image_store_own(&world.store, image, err);
+    if (r == 0)
+        r = image_store_set_name(&world.store, &ref, image, err);
+    verbs_leave(&world);
+    return verbs_answer(r, (const char *const[]){image, NULL}, err);
+}
+
 static int take_name(const struct verb_common *common, const char *name, struct cay_error *err) {
     struct world world = WORLD_NONE;
     int r = verbs_enter(common, false, &world, err);
@@ -102,6 +124,8 @@ int do_store(const void *values, int argc, char **argv) {
         return list(values, &err);
     if (argc == 3 && strcmp(argv[0], "name") == 0)
         return give_name(values, argv[1], argv[2], &err);
+    if (argc == 3 && strcmp(argv[0], "adopt") == 0)
+        return adopt(values, argv[1], argv[2], &err);
     if (argc == 2 && strcmp(argv[0], "unname") == 0)
         return take_name(values, argv[1], &err);
     if (argc == 3 && strcmp(argv[0], "keep") == 0)

@@ -8,15 +8,42 @@
 
 #include "base/error.h"
 #include "base/state.h"
+#include "config/config.h"
 #include "image/answer.h"
+#include "imager/registry_policy.h"
 #include "imager/runner_serve.h"
 #include "imager/verbs.h"
+
+/* [images] allowed, until the process ends. */
+static struct strv allowed;
+
+static int load_allowed(const struct verb_common *common, struct cay_error *err) {
+    _cleanup_(config_freep) struct config *config = NULL;
+    int r = config_load_trusted(common->config, (const char *const *)environ, &config, err);
+    for (size_t i = 0; r == 0 && i < config->images.allowed.len; i++)
+        if (strv_push(&allowed, config->images.allowed.v[i]) < 0)
+            r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    return r;
+}
 
 int verbs_enter(const struct verb_common *common, bool builds, struct world *ret,
                 struct cay_error *err) {
     char state_dir[PATH_MAX];
+    const char *owner = common->owner != NULL ? common->owner : "";
+    if (!image_owner_is_valid(owner)) {
+        error_set(err, CAY_INVALID_ARGUMENT, "--owner: '%.40s' is not the id of a key", owner);
+        return error_remedy(err, "'cay key ls -o json' shows the ids of keys");
+    }
     int r = state_dir_make(common->state_dir, state_dir, sizeof state_dir, err);
-    return r < 0 ? r : world_enter(state_dir, builds, ret, err);
+    if (r == 0 && owner[0] != '\0')
+        r = load_allowed(common, err);
+    if (r == 0)
+        r = world_enter(state_dir, builds, ret, err);
+    if (r == 0) {
+        ret->store.allowed = owner[0] != '\0' ? &allowed : NULL;
+        ret->store = image_store_as(&ret->store, owner);
+    }
+    return r;
 }
 
 void verbs_leave(struct world *world) {
@@ -126,7 +153,7 @@ int verbs_print_id(const struct verb_common *common, const char *id, const struc
 int verbs_answer(int r, const char *const *lines, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
     if (r < 0)
-        image_answer_error(&b, err);
+        image_answer_error(&b, err, registry_hidden_reason());
     for (size_t i = 0; r >= 0 && lines[i] != NULL; i++)
         (void)buf_printf(&b, "%s\n", lines[i]);
     int code = verb_print(&b);

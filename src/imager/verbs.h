@@ -23,6 +23,7 @@ int do_ls(const void *values, int argc, char **argv);
 int do_inspect(const void *values, int argc, char **argv);
 int do_rm(const void *values, int argc, char **argv);
 int do_tag(const void *values, int argc, char **argv);
+int do_public(const void *values, int argc, char **argv);
 int do_prune(const void *values, int argc, char **argv);
 int do_pull(const void *values, int argc, char **argv);
 int do_ensure(const void *values, int argc, char **argv);
@@ -55,7 +56,7 @@ int verbs_find(const struct image_store *store, const char *text, char id[static
 /* What `rm` does with one word. */
 int verbs_remove(const struct image_store *store, const char *text, bool force,
                  struct cay_error *err);
-/* -CAY_CONFLICT if the name is taken. */
+/* -CAY_CONFLICT if the owner has that name already. */
 int verbs_check_new(const struct image_store *store, const struct reference *name,
                     struct cay_error *err);
 /* Makes an image of a sandbox that stands still; is_new: the name must not be taken. */

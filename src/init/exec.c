@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -495,7 +494,7 @@ static int prepare(struct exec *x, struct cay_error *err) {
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGCHLD);
     (void)signal(SIGPIPE, SIG_IGN); /* a command that reads no more is not our end */
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 || sigprocmask(SIG_SETMASK, &set, NULL) < 0)
+    if (tree_adopt_orphans() < 0 || sigprocmask(SIG_SETMASK, &set, NULL) < 0)
         return error_errno(err, "preparing to watch the command");
     x->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (x->signals < 0)

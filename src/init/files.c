@@ -77,11 +77,15 @@ static const char *remedy_of(int sys) {
 
 int files_error(struct cay_error *err, int sys, const char *doing, const char *path) {
     int r = error_sys(err, sys, "%s '%.256s'", doing, path);
-    if ((sys == ENXIO || sys == ENODEV) && err != NULL) { /* no regular file, as with EISDIR */
+    /* Nothing that a file answers is a fault of ours: sockets, devices and files of /proc have
+     * errors of their own. */
+    if (r == -CAY_INTERNAL && err != NULL) {
         err->code = CAY_CONFLICT;
         r = -CAY_CONFLICT;
     }
     const char *remedy = remedy_of(sys);
+    if (remedy == NULL && r == -CAY_CONFLICT)
+        remedy = "it is no ordinary file; use it with a command in the sandbox";
     return remedy != NULL ? error_remedy(err, "%s", remedy) : r;
 }
 

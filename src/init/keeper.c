@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -155,7 +154,7 @@ static int prepare(struct keeper *k, struct cay_error *err) {
     k->data = malloc(WIRE_DATA_MAX);
     if (k->data == NULL)
         return error_sys(err, ENOMEM, "keeping a session");
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 || sigprocmask(SIG_SETMASK, &set, NULL) < 0)
+    if (tree_adopt_orphans() < 0 || sigprocmask(SIG_SETMASK, &set, NULL) < 0)
         return error_errno(err, "preparing to keep a session");
     k->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (k->signals < 0)

@@ -30,6 +30,7 @@
 #include "init/serve.h"
 #include "init/spawn.h"
 #include "init/stack.h"
+#include "init/user.h"
 #include "wire/wire.h"
 
 enum { LISTENER_FD = 3, CONNECTION_FD = 4 };
@@ -134,7 +135,8 @@ static void handle_signals(struct init *init) {
 }
 
 /* An abstract name can be reached by all in the sandbox. Where no descriptor could be passed it is
- * such a name, and the host's process has our own id, which nobody else inside can get. */
+ * such a name, and the host's process has an id that nobody else inside can get: ours, where the
+ * kernel lets cay-init have one of its own. */
 static bool has_abstract_name(int listener) {
     struct sockaddr_un name;
     socklen_t len = sizeof name;
@@ -145,8 +147,7 @@ static bool has_abstract_name(int listener) {
 static bool is_host(int connection) {
     struct ucred peer;
     socklen_t len = sizeof peer;
-    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
-           peer.uid == geteuid();
+    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 && peer.uid == INIT_ID;
 }
 
 static void accept_connection(struct init *init) {

@@ -44,6 +44,14 @@ static int send_totals(const struct op_conn *c, const struct tar_totals *t, stru
     return files_send(c, WIRE_DONE, &b, err);
 }
 
+/* What is acknowledged is on the disk: one flush for all files, whatever their number. */
+static int sync_all(int dest) {
+    _cleanup_(closep) int folder = openat(dest, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return errno == EACCES ? 0 : -1; /* a folder that may be written to but not read */
+    return syncfs(folder);
+}
+
 int op_tar_in(struct op_conn *c, const struct wire_message *request, struct cay_error *err) {
     char path[PATH_MAX];
     int r = files_path(c, request, WIRE_TAG_PATH, path, err);
@@ -61,5 +69,7 @@ int op_tar_in(struct op_conn *c, const struct wire_message *request, struct cay_
     r = tar_extract(&w.input, dest, max_bytes, &totals, err);
     while (r == 0 && !w.ended) /* padding behind the end mark */
         r = MIN(more_frames(&w.input, err), 0);
+    if (r == 0 && sync_all(dest) < 0)
+        r = files_error(err, errno, "writing to", path);
     return r < 0 ? r : send_totals(c, &totals, err);
 }

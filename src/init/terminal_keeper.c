@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -207,7 +206,7 @@ static int watch_children(struct terminal *t) {
     (void)sigaddset(&set, SIGCHLD);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)setsid(); /* no signal for a group is meant for the keeper */
-    if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 || sigprocmask(SIG_SETMASK, &set, NULL) < 0)
+    if (tree_adopt_orphans() < 0 || sigprocmask(SIG_SETMASK, &set, NULL) < 0)
         return -errno;
     t->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return t->signals < 0 ? -errno : 0;

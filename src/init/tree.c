@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +28,10 @@ struct tree_process {
     bool is_init; /* by its name, which anybody can take: he is not asked for anything then */
     bool on_terminal;
 };
+
+int tree_adopt_orphans(void) {
+    return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 && errno != EINVAL ? -1 : 0;
+}
 
 /* The words after the name, which is in parentheses and may hold anything. */
 static const char *word_at(const char *name_end, int number) {

@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Becomes a subreaper. Older versions of gVisor have none: there orphans go to PID 1, and the tree
+ * of an operation ends with the sandbox at the latest. 0, or -1 with errno. */
+int tree_adopt_orphans(void);
+
 /* Kills every descendant and reaps it; new ones made meanwhile too, a group (of the command; 0:
  * none) at one stroke before anything is looked at, which takes its time among many. Returns how
  * many are left when the patience (base/clock.h) ends: 0 unless they fork faster than they die. */

@@ -14,10 +14,7 @@
 #include "base/passwd.h"
 #include "base/str.h"
 
-enum {
-    DATABASE_MAX = 1024 * 1024,
-    INIT_ID = 65533, /* what engines start cay-init as: IDRANGE_INIT_ID */
-};
+enum { DATABASE_MAX = 1024 * 1024 };
 
 /* A database that is missing, huge or no regular file counts as empty. */
 static void read_database(const char *path, struct buf *b) {

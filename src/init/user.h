@@ -8,6 +8,9 @@ struct cay_error;
 
 enum { USER_GROUPS_MAX = 32 };
 
+/* What engines start cay-init as, where they can (IDRANGE_INIT_ID); refused for commands. */
+enum { INIT_ID = 65533 };
+
 struct user {
     uid_t uid;
     gid_t gid;

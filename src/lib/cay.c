@@ -13,6 +13,7 @@
 #include "base/state.h"
 #include "base/str.h"
 #include "egress/network.h"
+#include "engine/docker/docker_runtime.h"
 #include "engine/native/native.h"
 #include "engine/spec.h"
 #include "image/host.h"
@@ -88,7 +89,7 @@ static int open_native(cay_engine *engine, struct cay_error *err) {
 }
 
 static int open_docker(cay_engine *engine, struct cay_error *err) {
-    engine->wanted = TIER_BASIC;
+    engine->wanted = docker_runtime_tier(docker_runtime_chosen());
     return throwaway_open(engine->state_dir, &engine->docker, err);
 }
 
@@ -142,7 +143,8 @@ size_t cay_engine_walls(const cay_engine *engine, struct cay_wall *walls, size_t
 }
 
 const char *cay_engine_tier(const cay_engine *engine) {
-    return tier_name(engine->native != NULL ? native_tier(engine->native) : TIER_BASIC);
+    return tier_name(engine->native != NULL ? native_tier(engine->native)
+                                            : docker_runtime_tier(docker_runtime_chosen()));
 }
 
 /* ---- a sandbox ---- */

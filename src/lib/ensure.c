@@ -120,7 +120,7 @@ int cay_image_ensure_as(const char *engine, const char *state_dir, const char *c
     if (!is_docker && pull != CAY_PULL_ALWAYS && find_here(path, image, id, err) == 0)
         return 0;
     if (is_docker)
-        docker_program_ensure(path, config, policies[pull], quiet, image, argv);
+        docker_program_ensure(path, config, policies[pull], quiet, "", image, argv);
     else
         put_words(path, config, policies[pull], quiet, image, argv);
     return fetch(argv, id, err);

@@ -15,7 +15,9 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "engine/docker/docker_program.h"
+#include "engine/docker/docker_runtime.h"
 #include "engine/native/native_engine.h"
+#include "engine/native/volume.h"
 #include "engine/spec.h"
 
 enum { OOM_MS = 500, OOM_LOOK_MS = 20 };
@@ -37,7 +39,8 @@ static int open_folder(const char *state_dir, struct cay_error *err) {
 }
 
 int throwaway_open(const char *state_dir, struct throwaway **ret, struct cay_error *err) {
-    static const char *const everything[] = {"/", NULL}; /* who asks Docker may do all */
+    static const char *const everything[] = {VOLUME_ROOT_PREFIX "/",
+                                             NULL}; /* who asks Docker may do all */
     int pair[2] = {-1, -1};
     struct throwaway *t = calloc(1, sizeof *t);
     if (t == NULL)
@@ -47,7 +50,8 @@ int throwaway_open(const char *state_dir, struct throwaway **ret, struct cay_err
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         r = error_errno(err, "making the socket of cay-docker");
     if (r == 0)
-        r = docker_program_start(state_dir, DOCKER_PROGRAM_RUN, everything, pair[1], &t->pid, err);
+        r = docker_program_start(state_dir, DOCKER_PROGRAM_RUN, everything, docker_runtime_chosen(),
+                                 pair[1], &t->pid, err);
     fd_close(&pair[1]);
     if (r == 0)
         r = native_engine_open(TAKE_FD(pair[0]), NULL, NULL, &t->engine, err);

@@ -69,6 +69,8 @@ int db_key_list(struct db *db, db_key_visit visit, void *user, struct cay_error 
 
 /* Named volumes, as keys. */
 int db_volume_add(struct db *db, const struct volume *v, struct cay_error *err);
+/* Its size, and that it is made. */
+int db_volume_update(struct db *db, const struct volume *v, struct cay_error *err);
 int db_volume_remove(struct db *db, const char *id, struct cay_error *err);
 typedef int (*db_volume_visit)(void *user, const struct volume *v, struct cay_error *err);
 int db_volume_list(struct db *db, db_volume_visit visit, void *user, struct cay_error *err);

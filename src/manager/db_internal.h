@@ -18,6 +18,7 @@ enum db_query {
     DB_KEY_REMOVE,
     DB_KEY_LIST,
     DB_VOLUME_ADD,
+    DB_VOLUME_UPDATE,
     DB_VOLUME_REMOVE,
     DB_VOLUME_LIST,
     DB_EVENT_ADD,
@@ -101,12 +102,14 @@ int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error
 /* The columns of a key. */
 #define DB_KEY_COLUMNS                                                                             \
     "id, name, hash, scopes, max_sandboxes, max_memory_bytes, max_disk_bytes, "                    \
-    "max_cpu_quota_us, created_ms, expires_ms, max_volumes"
+    "max_cpu_quota_us, created_ms, expires_ms, max_volumes, max_pids, max_commands, "              \
+    "max_python_runs, max_pulls, max_builds, max_connections, max_proxy_connections, "             \
+    "max_event_viewers"
 
 /* False if the row makes no sense. */
 bool db_read_key(sqlite3_stmt *q, struct key *ret);
 
-#define DB_VOLUME_COLUMNS "id, owner, name, created_ms"
+#define DB_VOLUME_COLUMNS "id, owner, name, created_ms, size_bytes, is_made"
 bool db_read_volume(sqlite3_stmt *q, struct volume *ret);
 
 /* Puts what can be read of the database into a new one in its place, and its files into folder;

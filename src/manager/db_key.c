@@ -14,7 +14,15 @@ static int bind_key(sqlite3_stmt *q, const struct key *k) {
                                      (sqlite3_int64)k->max_cpu_quota_us,
                                      k->created_ms,
                                      k->expires_ms,
-                                     k->max_volumes};
+                                     k->max_volumes,
+                                     (sqlite3_int64)k->max_pids,
+                                     (sqlite3_int64)k->max_commands,
+                                     (sqlite3_int64)k->max_python_runs,
+                                     (sqlite3_int64)k->max_pulls,
+                                     (sqlite3_int64)k->max_builds,
+                                     (sqlite3_int64)k->max_connections,
+                                     (sqlite3_int64)k->max_proxy_connections,
+                                     (sqlite3_int64)k->max_event_viewers};
     int e = sqlite3_bind_text(q, 1, k->id, -1, SQLITE_TRANSIENT);
     if (e == SQLITE_OK)
         e = sqlite3_bind_text(q, 2, k->name, -1, SQLITE_TRANSIENT);
@@ -55,6 +63,16 @@ bool db_read_key(sqlite3_stmt *q, struct key *ret) {
     ret->created_ms = sqlite3_column_int64(q, 8);
     ret->expires_ms = sqlite3_column_int64(q, 9);
     ret->max_volumes = sqlite3_column_int64(q, 10);
+    uint64_t *const later[] = {&ret->max_pids,
+                               &ret->max_commands,
+                               &ret->max_python_runs,
+                               &ret->max_pulls,
+                               &ret->max_builds,
+                               &ret->max_connections,
+                               &ret->max_proxy_connections,
+                               &ret->max_event_viewers};
+    for (size_t i = 0; i < ARRAY_LEN(later); i++)
+        *later[i] = (uint64_t)sqlite3_column_int64(q, 11 + (int)i);
     return true;
 }
 

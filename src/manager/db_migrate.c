@@ -163,6 +163,20 @@ static const char *const steps[] = {
 
     /* What makes it; '' where nobody wrote it down: there was one engine for all then. */
     "ALTER TABLE sandbox ADD COLUMN engine TEXT NOT NULL DEFAULT '';",
+
+    /* The rest of a key's budget. */
+    ("ALTER TABLE key ADD COLUMN max_pids INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_commands INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_python_runs INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_pulls INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_builds INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_connections INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_proxy_connections INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_event_viewers INTEGER NOT NULL DEFAULT 0;"),
+
+    /* The volumes that there were are folders without a limit. */
+    ("ALTER TABLE volume ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE volume ADD COLUMN is_made INTEGER NOT NULL DEFAULT 1;"),
 };
 const struct db_steps db_layout = {steps, ARRAY_LEN(steps)};
 

@@ -311,11 +311,13 @@ void interpreters_note_changed(struct interpreters *all, const struct sandbox_re
     (void)pthread_mutex_unlock(&all->lock);
 }
 
-void interpreters_limits(struct interpreters *all, uint64_t *ret_memory_bytes,
-                         uint64_t *ret_cpu_quota_us) {
+void interpreters_charge(struct interpreters *all, struct budget_charge *ret) {
+    ret->runs = true;
+    ret->amount[BUDGET_PYTHON] = ret->amount[BUDGET_SANDBOXES] = 1;
     (void)pthread_mutex_lock(&all->lock);
-    *ret_memory_bytes = all->spec.memory_bytes;
-    *ret_cpu_quota_us = all->spec.cpu_quota_us;
+    ret->amount[BUDGET_MEMORY] = all->spec.memory_bytes;
+    ret->amount[BUDGET_CPUS] = all->spec.cpu_quota_us;
+    ret->amount[BUDGET_PIDS] = all->spec.pids;
     (void)pthread_mutex_unlock(&all->lock);
 }
 

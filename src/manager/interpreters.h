@@ -55,14 +55,15 @@ void interpreters_note_changed(struct interpreters *all, const struct sandbox_re
 /* Where packages come from; "": not said. */
 void interpreters_index(struct interpreters *all, char *ret, size_t size);
 
-/* What a program in a fresh sandbox may take. */
-void interpreters_limits(struct interpreters *all, uint64_t *ret_memory_bytes,
-                         uint64_t *ret_cpu_quota_us);
+/* What a program in a fresh sandbox takes of a budget; the owner is left alone. */
+void interpreters_charge(struct interpreters *all, struct budget_charge *ret);
 
 /* Whose program it is. */
 struct interpreters_caller {
-    int socket;          /* if he hangs up there, it is given up; 0: nobody can */
-    const char *network; /* as of --network, and his to have; NULL: none */
+    int socket;               /* if he hangs up there, it is given up; 0: nobody can */
+    const char *network;      /* as of --network, and his to have; NULL: none */
+    const char *owner;        /* id of his key; "": of whoever runs the daemon */
+    uint32_t connections_max; /* of the key through the proxy; 0: no limit of its own */
     /* Hears output beyond exec->capture_max, as exec_streams.more; NULL: it is dropped. */
     void (*more)(void *arg, int stream, const struct buf *captured, const char *data, size_t len);
     void *more_arg;

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/id.h"
 #include "base/log.h"
+#include "egress/control.h"
 #include "engine/engine.h"
 #include "lib/prepared_wire.h"
 #include "lib/python.h"
@@ -261,8 +262,8 @@ static int add_wheels(const struct share *s, struct cay_python *program, struct 
 }
 
 /* The way to the proxy; id names the list there. */
-static int open_network(const struct interpreters *all, const char *list, const char *id, int *ret,
-                        struct cay_error *err) {
+static int open_network(const struct interpreters *all, const struct interpreters_caller *caller,
+                        const char *id, int *ret, struct cay_error *err) {
     const struct interpreters_options *o = &all->options;
     int pair[2];
     if (o->network == NULL || !o->has_once) {
@@ -271,7 +272,12 @@ static int open_network(const struct interpreters *all, const char *list, const 
     }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making a socket");
-    int r = o->network->set(o->user, id, list, pair[1], err);
+    const struct egress_wish wish = {.id = id,
+                                     .network = caller->network,
+                                     .owner = caller->owner,
+                                     .owner_max = caller->connections_max,
+                                     .door = pair[1]};
+    int r = o->network->set(o->user, &wish, err);
     (void)close(pair[1]);
     if (r < 0)
         (void)close(pair[0]);
@@ -305,7 +311,7 @@ static int run_reaching(struct interpreters *all, struct share *s, const struct 
     _cleanup_(closep) int door = -1;
     int r = id_new(id, err);
     if (r == 0)
-        r = open_network(all, ask->caller->network, id, &door, err);
+        r = open_network(all, ask->caller, id, &door, err);
     if (r < 0)
         return r;
     s->kind.defaults.door = door;

@@ -34,7 +34,9 @@ struct key {
     unsigned char hash[HASH_SIZE];
     unsigned scopes;
     int64_t max_sandboxes, max_volumes; /* of these and the following, 0 is no limit */
-    uint64_t max_memory_bytes, max_disk_bytes, max_cpu_quota_us;
+    uint64_t max_memory_bytes, max_disk_bytes, max_cpu_quota_us, max_pids;
+    uint64_t max_commands, max_python_runs, max_pulls, max_builds;      /* at the same time, */
+    uint64_t max_connections, max_proxy_connections, max_event_viewers; /* as these */
     int64_t created_ms, expires_ms; /* since 1970; expires_ms 0: never */
 };
 
@@ -57,12 +59,20 @@ bool manager_key_match(struct manager *m, const char *text, struct key *ret);
 /* The key with this id; false if there is none, or it has expired. */
 bool manager_key_by_id(struct manager *m, const char *id, struct key *ret);
 
-/* A connection that lasts, and ends with its key: it is shut down when the key is removed. */
+/* A connection on which a key is used. It is shut down when the key is removed or expires. */
 struct key_use {
     char id[OWNER_SIZE]; /* of the key; "" for one that cannot be removed */
     int sock;
-    struct key_use *next; /* the manager's */
+    int64_t expires_ms; /* the manager's, as what follows */
+    struct key_use *next;
 };
-/* False if the key is gone already. Until manager_key_unuse the socket must stay open. */
+/* False if the key was removed or has expired. The socket must stay open until manager_key_unuse,
+ * which does nothing for a use that was refused. */
 bool manager_key_use(struct manager *m, struct key_use *use);
 void manager_key_unuse(struct manager *m, struct key_use *use);
+/* Shuts down the connections of keys that have expired. To be called often. */
+void manager_key_end_expired(struct manager *m);
+
+/* For work that waited: -CAY_UNAUTHORIZED if the key was removed or has expired meanwhile. The id
+ * "" is always valid. */
+int manager_key_check(struct manager *m, const char *id, struct cay_error *err);

@@ -33,6 +33,8 @@ static int init_locks(struct manager *m, struct cay_error *err) {
     (void)pthread_condattr_init(&attr);
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     int r = pthread_cond_init(&m->changed, &attr);
+    if (r == 0)
+        r = pthread_cond_init(&m->duty, &attr);
     (void)pthread_condattr_destroy(&attr);
     return r != 0 ? error_sys(err, r, "making a lock") : 0;
 }
@@ -88,6 +90,7 @@ static void release(struct manager *m) {
     sandbox_record_free(&m->defaults);
     strv_free(&m->pool.images);
     (void)pthread_cond_destroy(&m->changed);
+    (void)pthread_cond_destroy(&m->duty);
     (void)pthread_mutex_destroy(&m->saving);
     (void)pthread_mutex_destroy(&m->lock);
     free(m);
@@ -101,7 +104,7 @@ int manager_open(const struct manager_options *options, struct manager **ret,
     m->limits = options->limits;
     m->no_disk_limits = options->no_disk_limits;
     m->kind = options->engine != ENGINE_UNSAID ? options->engine : ENGINE_NATIVE;
-    m->best_tier = options->best_tier;
+    memcpy(m->best_tier, options->best_tier, sizeof m->best_tier);
     memcpy(m->is_used, options->has_left, sizeof m->is_used);
     m->is_used[m->kind] = true;
     if (m->limits.transition_ms <= 0)
@@ -208,7 +211,8 @@ void manager_ended(void *manager, const struct engine_end *end) {
     if (s != NULL) {
         s->end = *end;
         s->has_end = true;
-        reaper_wake(m);
+        if (!s->changing || end->cause != ENGINE_END_ASKED) /* else who asked for it goes on */
+            reaper_wake(m);
     }
     (void)pthread_mutex_unlock(&m->lock);
 }
@@ -233,6 +237,7 @@ static bool come_to_rest(struct manager *m, int64_t wait_ms,
     watch_wake(m);
     queue_wake(m);
     (void)pthread_cond_broadcast(&m->changed);
+    duty_wake(m);
     (void)pthread_mutex_unlock(&m->lock);
     backup_give_up_all(m); /* what stands still for it must not stay so */
     (void)pthread_mutex_lock(&m->lock);

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "manager/archive_ops.h"
 #include "manager/audit.h"
+#include "manager/budget.h"
 #include "manager/key.h"
 #include "manager/manager_list.h"
 #include "manager/manager_totals.h"
@@ -26,6 +27,9 @@ struct manager_policy {
     bool engines[ENGINE_KINDS];
     enum profile profile_max;
     enum tier tier_min; /* TIER_NONE: what a sandbox gets that does not say */
+    bool no_host_image; /* unless it is the default image */
+    bool no_public_previews;
+    int64_t lifetime_max_ms; /* from its creation; 0: without a limit */
 };
 
 struct manager_limits {
@@ -43,7 +47,9 @@ struct manager_limits {
     int64_t warn_after_ms;      /* a warning if it is above 90 % of a limit for so long; 0: never */
     unsigned reserve_percent;   /* of the state folder's file system is kept free, if not 0, */
     uint64_t reserve_max_bytes; /* but at most so much; else just that. 0: nothing is refused */
+    uint64_t volume_size_bytes; /* of volumes that do not say; 0: 5 GB */
     struct manager_policy policy;
+    struct manager_host_limits host;
     enum network_reach network_max; /* the most that a key may ask for which does not see all */
     int64_t minute_ms; /* of the intervals of sandboxes; 0: 60 s, as all but tests have it */
 };
@@ -51,6 +57,7 @@ struct manager_limits {
 /* An image that shall be there. */
 struct image_wish {
     const char *name;        /* not "host" */
+    char owner[OWNER_SIZE];  /* the key that sees it; "": whoever sees all */
     enum engine_kind engine; /* of the sandboxes that it is for */
     bool is_local;           /* it is not fetched: -CAY_NOT_FOUND if it is not there */
     int progress_fd;         /* where lines of progress go, or -1 */
@@ -73,7 +80,8 @@ struct manager_options {
     enum engine_kind engine;        /* of sandboxes that do not say; 0 is native */
     enum engine_kind unmarked;      /* of those that were made when there was one for all */
     bool has_left[ENGINE_KINDS];    /* there is something of this engine, whatever is known of it */
-    enum tier best_tier; /* the most that the native engine gives, if tiers are left open */
+    /* What sandboxes of each engine get if tiers are left open. */
+    enum tier best_tier[ENGINE_KINDS];
     struct cay_error no_disk_limits; /* why the native engine has none; CAY_OK: it has */
     ensure_image ensure;
     describe_image describe;            /* NULL: images say nothing */

@@ -83,8 +83,9 @@ int change_archive(struct manager *m, struct sandbox *s, permission may, struct 
                       s->record.id, here.message);
         return 0;
     }
-    (void)turn_become(m, s, SANDBOX_STOPPED, NULL, NULL); /* which a restart would find too */
     (void)error_prefix(&here, "archiving sandbox '%s'", s->record.name);
+    /* which a restart would find too */
+    (void)turn_become_for(m, s, SANDBOX_STOPPED, here.message, here.remedy, NULL);
     if (err != NULL)
         *err = here;
     return r;

@@ -184,6 +184,7 @@ static int write_backup(struct manager *m, struct sandbox *s, struct cay_error *
     (void)pthread_mutex_lock(&m->lock);
     s->record.backup_bytes = (int64_t)bytes;
     s->record.backup_ms = clock_wall_ms();
+    (void)quota_settle(m, s, NULL); /* its account is there */
     (void)pthread_mutex_unlock(&m->lock);
     return 0;
 }

@@ -107,6 +107,7 @@ static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
                               .is_local = s->record.is_local,
                               .progress_fd = progress_fd,
                               .cancel_fd = s->building != NULL ? s->building->cancel : -1};
+    policy_image_owner(m, s->record.owner, wish.owner);
     (void)pthread_mutex_lock(&m->lock);
     s->deadline = 0; /* a pull takes what it takes */
     (void)pthread_mutex_unlock(&m->lock);
@@ -173,9 +174,18 @@ int change_build(struct manager *m, struct sandbox *s, int progress_fd, struct c
     return r < 0 ? r : settle_started(m, s, err);
 }
 
+static int check_volumes(struct manager *m, const struct sandbox *s, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    int r = volumes_check(m, &s->record, err);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r;
+}
+
 int change_start(struct manager *m, struct sandbox *s, struct cay_error *err) {
     struct cay_error here = {0};
-    int r = quota_wake(m, s, err);
+    int r = check_volumes(m, s, err);
+    if (r == 0)
+        r = quota_wake(m, s, err);
     if (r == 0)
         r = archive_bring_back(m, s, err);
     if (r == 0)
@@ -360,6 +370,8 @@ static void set_held(struct manager *m, struct sandbox *s, bool held) {
 /* The row says for what it is paused before the work begins. */
 static int do_hold(struct manager *m, struct sandbox *s, struct cay_error *err) {
     int r = drive_pause(m, s->record.id, err);
+    if (r == -CAY_UNSUPPORTED)
+        return error_remedy(err, "stop it first: cay stop %s", s->record.name);
     if (r < 0)
         return r;
     set_held(m, s, true);

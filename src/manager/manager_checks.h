@@ -3,7 +3,6 @@
 #pragma once
 
 #include "engine/spec.h"
-#include "manager/program.h"
 #include "manager/record.h"
 
 struct cay_error;
@@ -15,16 +14,24 @@ struct sandbox;
 int keys_load(struct manager *m, struct cay_error *err); /* before anybody else is there */
 /* NULL if there is no such key, or no more. */
 const struct key *keys_find(const struct manager *m, const char *id);
+/* As manager_key_check(). */
+int keys_check(const struct manager *m, const char *id, struct cay_error *err);
 
 /* ---- manager_audit.c ---- */
 void audit_log_head(struct manager *m);
 
 /* ---- manager_quota.c ---- */
 
-/* May the owner's sandboxes be what they are, with s (NULL: a new one) as wanted? With the lock
- * held. -CAY_LIMIT_REACHED with the remedy. */
+/* What a sandbox is charged for follows its record. To be called, with the lock held, after each
+ * change of its state, owner or limits. Without memory the charge stays as it was. */
+int quota_settle(struct manager *m, struct sandbox *s, struct cay_error *err);
+/* May s (NULL: a new one) become, and run, as wanted? With the lock held. Errors are those of
+ * manager_budget_admit(). */
 int quota_check(const struct manager *m, const struct sandbox *s,
                 const struct sandbox_record *wanted, struct cay_error *err);
+/* The same for one that is there, in the state in which it is. */
+int quota_check_update(const struct manager *m, const struct sandbox *s,
+                       const struct sandbox_record *wanted, struct cay_error *err);
 /* How large a backup of it may be, in place of the one that it has; INT64_MAX: there is no limit.
  * Takes the lock. */
 uint64_t quota_disk_left(struct manager *m, const struct sandbox *s);
@@ -35,11 +42,14 @@ int quota_wake(struct manager *m, struct sandbox *s, struct cay_error *err);
 
 /* ---- manager_policy.c ---- */
 
-/* Whether the record's owner may choose its engine, tier and profile. Takes the lock. */
+/* Whether the record's owner may choose its engine, tier, profile and image. Takes the lock. */
 int policy_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err);
-
-/* ---- manager_program.c; with the lock held ---- */
-struct program_sums programs_of(const struct manager *m, const char *owner);
+/* Whether previews and lifetime of it are what the owner may choose; sets when it ends at the
+ * latest. Takes the lock. */
+int policy_limit(struct manager *m, struct sandbox_record *r, struct cay_error *err);
+/* Whose images the sandboxes of this owner are made from: "" for whoever sees all. Takes the lock.
+ */
+void policy_image_owner(struct manager *m, const char *owner, char ret[static OWNER_SIZE]);
 
 /* ---- manager_request.c ---- */
 int request_complete(struct manager *m, const struct sandbox_record *request,
@@ -61,6 +71,10 @@ int volumes_resolve(struct manager *m, const char *owner, const char *text, stru
                     struct cay_error *err);
 /* Are those of a new sandbox still there? With the lock held. */
 int volumes_check(const struct manager *m, const struct sandbox_record *r, struct cay_error *err);
+/* Its file system has so many errors. With the lock held. */
+void volumes_note_errors(struct manager *m, const char *id, uint64_t count);
+/* Undoes creations that were cut short. Takes the lock. */
+void volumes_undo(struct manager *m);
 
 /* ---- manager_failure.c: for who has the turn ---- */
 

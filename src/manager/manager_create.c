@@ -26,6 +26,8 @@ int change_check_room(struct manager *m, const struct sandbox *s,
 static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *err) {
     int r = table_check_open(m, err);
     if (r == 0)
+        r = keys_check(m, s->record.owner, err);
+    if (r == 0)
         r = change_check_room(m, s, &s->record, err);
     if (r == 0)
         r = volumes_check(m, &s->record, err);
@@ -120,6 +122,8 @@ static int make_new(struct manager *m, const struct sandbox_record *request, int
     if (r != 0)
         return r;
     r = change_build(m, s, progress_fd, &here);
+    if (r == 0) /* which may have taken minutes */
+        r = manager_key_check(m, request->owner, &here);
     if (r == 0)
         r = change_copy_out(m, s, ret, &here);
     if (r < 0)
@@ -144,6 +148,11 @@ int manager_create(struct manager *m, const struct sandbox_record *request, int 
         r = queue_wait(m, &ticket, err);
     if (r < 0)
         return r;
+    r = manager_key_check(m, request->owner, err);
+    if (r < 0) {
+        queue_leave(m, &ticket);
+        return r;
+    }
     if (!has_looked || ticket.has_waited)
         taken = pool_take(m, request, &missed, ret, err);
     if (taken == 0 && missed)

@@ -53,8 +53,21 @@ static int ask(struct manager *m, struct engine *e, engine_call call, const char
     return r;
 }
 
-int drive_volume(struct manager *m, engine_call call, const char *id, struct cay_error *err) {
-    return ask(m, m->engine, call, id, err);
+int drive_volume_remove(struct manager *m, const char *id, struct cay_error *err) {
+    return ask(m, m->engine, m->engine->ops->volume_remove, id, err);
+}
+
+int drive_volume_size(struct manager *m, volume_call call, const char *id, uint64_t bytes,
+                      struct cay_error *err) {
+    struct patience p = patience_new();
+    struct cay_error here = {0};
+    int r;
+    do
+        r = call(m->engine, id, bytes, &here);
+    while (try_again(m, &p, r));
+    if (r < 0 && err != NULL)
+        *err = here;
+    return r;
 }
 
 int drive_stop(struct manager *m, const char *id, struct cay_error *err) {

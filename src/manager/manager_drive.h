@@ -25,9 +25,11 @@ int drive_backup(struct manager *m, const struct sandbox_record *r, uint64_t max
 int drive_backup_restore(struct manager *m, const char *id, bool *ret, struct cay_error *err);
 int drive_backup_remove(struct manager *m, const char *id, struct cay_error *err);
 int drive_resize(struct manager *m, const struct sandbox_spec *spec, struct cay_error *err);
-int drive_volume(struct manager *m,
-                 int (*call)(struct engine *e, const char *id, struct cay_error *err),
-                 const char *id, struct cay_error *err);
+/* Named volumes: volume_make or volume_grow of the configured engine, and its volume_remove. */
+typedef int (*volume_call)(struct engine *e, const char *id, uint64_t bytes, struct cay_error *err);
+int drive_volume_size(struct manager *m, volume_call call, const char *id, uint64_t bytes,
+                      struct cay_error *err);
+int drive_volume_remove(struct manager *m, const char *id, struct cay_error *err);
 int drive_remove(struct manager *m, const char *id, struct cay_error *err);
 /* The same of what is in no table. */
 int drive_remove_lost(struct manager *m, enum engine_kind kind, const char *id,

@@ -40,6 +40,8 @@ int hold_adopt(struct manager *m, struct sandbox *s, struct cay_error *err) {
 
 void hold_look(struct manager *m) {
     m->hold.look_now = m->hold.is_tight;
+    if (m->hold.look_now)
+        duty_wake(m);
 }
 
 int hold_check(const struct manager *m, const struct sandbox *s, struct cay_error *err) {
@@ -53,6 +55,8 @@ void hold_note_disk(void *manager, const struct engine_disk *disk) {
     struct manager *m = manager;
     (void)pthread_mutex_lock(&m->lock);
     struct sandbox *s = table_find_id(m, disk->id);
+    if (s == NULL && disk->news == ENGINE_DISK_DAMAGED)
+        volumes_note_errors(m, disk->id, disk->number);
     if (s != NULL && disk->news == ENGINE_DISK_WRITES)
         s->disk.is_writing = true;
     if (s != NULL && disk->news == ENGINE_DISK_DAMAGED)
@@ -60,7 +64,7 @@ void hold_note_disk(void *manager, const struct engine_disk *disk) {
     if (s != NULL && disk->news == ENGINE_DISK_REPAIRED) {
         s->disk.repair = disk->number == 0 ? REPAIRED : REPAIRED_HARD;
         m->hold.look_now = true;
-        (void)pthread_cond_broadcast(&m->changed);
+        duty_wake(m);
     }
     (void)pthread_mutex_unlock(&m->lock);
 }
@@ -219,7 +223,7 @@ static void *watch(void *arg) {
     for (int64_t began = clock_ms(); !m->closing; began = clock_ms()) {
         while (!m->closing && clock_ms() < began + pause_ms &&
                !(m->hold.look_now && clock_ms() >= began + LEAST_MS))
-            table_wait(m, began + (m->hold.look_now ? LEAST_MS : pause_ms));
+            duty_wait(m, began + (m->hold.look_now ? LEAST_MS : pause_ms));
         m->hold.look_now = false;
         (void)pthread_mutex_unlock(&m->lock);
         pause_ms = look(m);

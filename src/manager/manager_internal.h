@@ -11,6 +11,7 @@
 #include "manager/db.h"
 #include "manager/key.h"
 #include "manager/manager.h"
+#include "manager/manager_budget.h"
 #include "manager/manager_checks.h"
 #include "manager/manager_drive.h"
 #include "manager/manager_hold.h"
@@ -20,7 +21,6 @@
 #include "manager/manager_sample.h"
 #include "manager/manager_socket.h"
 #include "manager/manager_table.h"
-#include "manager/program.h"
 #include "manager/volume.h"
 #include "manager/watch.h"
 
@@ -38,6 +38,7 @@ struct building {
 
 struct sandbox {
     struct sandbox_record record;
+    struct budget_charge charge; /* that counts for it: see quota_settle() */
     struct building *building;   /* of who makes it; NULL: it is made */
     struct queue_ticket *ticket; /* of who creates or starts it; NULL: nobody does */
     size_t place;                /* in manager.boxes */
@@ -96,7 +97,8 @@ struct index {
 
 struct manager {
     pthread_mutex_t lock, saving;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* what somebody who asked for something may wait for */
+    pthread_cond_t duty;    /* what the manager's own threads wait for, and nobody else */
     struct db *db;
     struct engine *engine;                /* of sandboxes that do not say, */
     enum engine_kind kind;                /* and which that is */
@@ -105,7 +107,7 @@ struct manager {
     bool is_away[ENGINE_KINDS];           /* when it was last asked what it has */
     bool is_compared[ENGINE_KINDS];       /* with the table, at least once */
     bool was_unused;                      /* the database, when this manager began */
-    enum tier best_tier;
+    enum tier best_tier[ENGINE_KINDS];
     struct manager_limits limits;
     struct sandbox_record defaults;
     struct cay_error no_disk_limits;
@@ -122,8 +124,7 @@ struct manager {
     struct key *keys; /* oldest first */
     size_t key_count;
     struct key_use *key_uses;
-    struct program_owner *program_owners; /* see manager_program.c */
-    uint64_t programs;
+    struct budget budget;
     struct watch *watches;
     int64_t refusals_since; /* monotonic: the minute in which */
     size_t refusals, refusals_left_out;

@@ -87,6 +87,18 @@ const struct key *keys_find(const struct manager *m, const char *id) {
     return NULL;
 }
 
+static bool is_expired(int64_t expires_ms) {
+    return expires_ms != 0 && expires_ms <= clock_wall_ms();
+}
+
+int keys_check(const struct manager *m, const char *id, struct cay_error *err) {
+    const struct key *k = id[0] == '\0' ? NULL : keys_find(m, id);
+    if (id[0] == '\0' || (k != NULL && !is_expired(k->expires_ms)))
+        return 0;
+    error_set(err, CAY_UNAUTHORIZED, "the key was removed or has expired");
+    return error_remedy(err, "use another key; nothing was done");
+}
+
 static int load_key(void *user, const struct key *k, struct cay_error *err) {
     return add(user, k, err);
 }
@@ -196,13 +208,14 @@ int manager_key_get(struct manager *m, const char *name, struct key *ret, struct
 
 bool manager_key_use(struct manager *m, struct key_use *use) {
     (void)pthread_mutex_lock(&m->lock);
-    bool is_known = use->id[0] == '\0' || keys_find(m, use->id) != NULL;
-    if (is_known) {
+    bool is_valid = keys_check(m, use->id, NULL) == 0;
+    if (is_valid) {
+        use->expires_ms = use->id[0] == '\0' ? 0 : keys_find(m, use->id)->expires_ms;
         use->next = m->key_uses;
         m->key_uses = use;
     }
     (void)pthread_mutex_unlock(&m->lock);
-    return is_known;
+    return is_valid;
 }
 
 void manager_key_unuse(struct manager *m, struct key_use *use) {
@@ -219,6 +232,24 @@ static void end_uses(struct manager *m, const char *id) {
     for (const struct key_use *u = m->key_uses; u != NULL; u = u->next)
         if (str_equal(u->id, id))
             (void)shutdown(u->sock, SHUT_RDWR); /* gone already is fine */
+}
+
+void manager_key_end_expired(struct manager *m) {
+    (void)pthread_mutex_lock(&m->lock);
+    for (struct key_use *u = m->key_uses; u != NULL; u = u->next) {
+        if (!is_expired(u->expires_ms))
+            continue;
+        (void)shutdown(u->sock, SHUT_RDWR);
+        u->expires_ms = 0; /* once is enough */
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
+int manager_key_check(struct manager *m, const char *id, struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    int r = keys_check(m, id, err);
+    (void)pthread_mutex_unlock(&m->lock);
+    return r;
 }
 
 void manager_key_end_uses(struct manager *m) {
@@ -264,12 +295,11 @@ int manager_key_list(struct manager *m, struct key **ret, size_t *ret_count,
 bool manager_key_match(struct manager *m, const char *text, struct key *ret) {
     unsigned char hash[HASH_SIZE];
     bool found = false;
-    int64_t now = clock_wall_ms();
     hash_of(text, strlen(text), hash);
     (void)pthread_mutex_lock(&m->lock);
     for (size_t i = 0; i < m->key_count; i++) {
         const struct key *k = &m->keys[i];
-        if (!hash_equal(k->hash, hash) || (k->expires_ms != 0 && k->expires_ms <= now))
+        if (!hash_equal(k->hash, hash) || is_expired(k->expires_ms))
             continue;
         *ret = *k;
         found = true;
@@ -281,7 +311,7 @@ bool manager_key_match(struct manager *m, const char *text, struct key *ret) {
 bool manager_key_by_id(struct manager *m, const char *id, struct key *ret) {
     (void)pthread_mutex_lock(&m->lock);
     const struct key *k = keys_find(m, id);
-    bool found = k != NULL && (k->expires_ms == 0 || k->expires_ms > clock_wall_ms());
+    bool found = k != NULL && !is_expired(k->expires_ms);
     if (found)
         *ret = *k;
     (void)pthread_mutex_unlock(&m->lock);

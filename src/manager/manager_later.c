@@ -67,7 +67,7 @@ static void finish(const struct later *l, int result, struct cay_error *why) {
     (void)pthread_mutex_unlock(&l->m->lock);
     if (result == 0)
         return;
-    if (given_up) {
+    if (given_up || result == -CAY_UNAUTHORIZED) {
         (void)change_remove(l->m, l->s, NULL, NULL); /* the clean-up tries again */
         return;
     }
@@ -84,7 +84,11 @@ static void *make_later(void *arg) {
     bool heard = l->progress[0] >= 0 && pthread_create(&listener, NULL, hear_progress, l) == 0;
     int r = queue_wait(l->m, &l->ticket, &why);
     if (r == 0)
+        r = manager_key_check(l->m, l->s->record.owner, &why);
+    if (r == 0)
         r = change_build(l->m, l->s, heard ? l->progress[1] : -1, &why);
+    if (r == 0)
+        r = manager_key_check(l->m, l->s->record.owner, &why);
     fd_close(&l->progress[1]); /* which ends what the listener waits for */
     if (heard)
         (void)pthread_join(listener, NULL);

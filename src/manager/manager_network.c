@@ -87,13 +87,25 @@ static int listen_inside(const char *id, int door, struct cay_error *err) {
     return wire_listen(&call, EGRESS_PORT, door, err);
 }
 
+/* The limit of its key goes along: it cannot change while the key is there. */
+static int set_list(struct manager *m, const struct sandbox_record *r, int door,
+                    struct cay_error *err) {
+    const struct egress_wish wish = {.id = r->id,
+                                     .network = r->network,
+                                     .owner = r->owner,
+                                     .owner_max =
+                                         (uint32_t)manager_budget_limit(m, r->owner, BUDGET_PROXY),
+                                     .door = door};
+    return m->network->set(m->user, &wish, err);
+}
+
 int network_open(struct manager *m, struct sandbox *s, struct cay_error *err) {
     int pair[2];
     if (m->network == NULL || !network_has_list(&s->record))
         return 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making a socket");
-    int r = m->network->set(m->user, s->record.id, s->record.network, pair[1], err);
+    int r = set_list(m, &s->record, pair[1], err);
     (void)close(pair[1]);
     if (r == 0)
         r = listen_inside(s->record.id, pair[0], err);
@@ -110,7 +122,7 @@ int network_change(struct manager *m, struct sandbox *s, struct cay_error *err) 
     /* One that stands still cannot listen, but what it has may be closed. */
     if (state == SANDBOX_STARTED && network_has_list(&s->record))
         return network_open(m, s, err);
-    return m->network->set(m->user, s->record.id, s->record.network, -1, err);
+    return set_list(m, &s->record, -1, err);
 }
 
 void network_close(struct manager *m, const char *id) {

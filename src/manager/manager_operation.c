@@ -8,6 +8,7 @@
 
 struct operation {
     struct sandbox *sandbox;
+    struct budget_charge charge;
 };
 
 static void stamp(struct sandbox *s) {
@@ -43,7 +44,15 @@ static int wait_until_started(struct manager *m, struct sandbox *s, struct cay_e
     return s->record.state == SANDBOX_STARTED ? 0 : turn_refuse(s, "used", err);
 }
 
-static int count_in(struct manager *m, const char *who, struct sandbox **ret_sandbox,
+/* An operation is one of the commands of the sandbox's owner, whoever asked for it. */
+static int charge(struct manager *m, const struct sandbox *s, struct operation *o,
+                  struct cay_error *err) {
+    o->charge.amount[BUDGET_COMMANDS] = 1;
+    memcpy(o->charge.owner, s->record.owner, sizeof o->charge.owner);
+    return budget_admit(m, &o->charge, err);
+}
+
+static int count_in(struct manager *m, const char *who, struct operation *o,
                     struct sandbox_record *ret, struct cay_error *err) {
     struct sandbox *s = NULL;
     int r = table_check_open(m, err);
@@ -53,8 +62,12 @@ static int count_in(struct manager *m, const char *who, struct sandbox **ret_san
         return r;
     (void)sandbox_ref(s);
     r = wait_until_started(m, s, err);
-    if (r == 0 && sandbox_record_copy(&s->record, ret) < 0)
+    if (r == 0)
+        r = charge(m, s, o, err);
+    if (r == 0 && sandbox_record_copy(&s->record, ret) < 0) {
+        budget_release(m, &o->charge);
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
     if (r < 0) {
         sandbox_unref(s);
         return r;
@@ -62,12 +75,14 @@ static int count_in(struct manager *m, const char *who, struct sandbox **ret_san
     s->operations++;
     m->operations++;
     stamp(s);
-    *ret_sandbox = s;
+    o->sandbox = s;
     return 0;
 }
 
-static void count_out(struct manager *m, struct sandbox *s, bool failed) {
+static void count_out(struct manager *m, struct operation *o, bool failed) {
+    struct sandbox *s = o->sandbox;
     (void)pthread_mutex_lock(&m->lock);
+    budget_release(m, &o->charge);
     s->operations--;
     m->operations--;
     if (failed)
@@ -86,13 +101,13 @@ int manager_begin(struct manager *m, const char *who, struct operation **ret_ope
     if (operation == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     (void)pthread_mutex_lock(&m->lock);
-    int r = count_in(m, who, &operation->sandbox, ret, err);
+    int r = count_in(m, who, operation, ret, err);
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0 || operation->sandbox == NULL)
         return r;
     int fd = socket_connect(ret->id, CONNECT_MS, err);
     if (fd < 0) {
-        count_out(m, operation->sandbox, true);
+        count_out(m, operation, true);
         sandbox_record_free(ret);
         return fd;
     }
@@ -103,7 +118,7 @@ int manager_begin(struct manager *m, const char *who, struct operation **ret_ope
 void manager_end(struct manager *m, struct operation *operation) {
     if (operation == NULL)
         return;
-    count_out(m, operation->sandbox, false);
+    count_out(m, operation, false);
     free(operation);
 }
 

@@ -48,7 +48,7 @@ static struct sandbox *find_free(const struct manager *m, const struct sandbox_r
 
 static void note_empty(struct manager *m, bool *ret_missed) {
     *ret_missed = true;
-    (void)pthread_cond_broadcast(&m->changed); /* perhaps it can be filled by now */
+    duty_wake(m); /* perhaps it can be filled by now */
 }
 
 /* The part of the window that is now, emptied if it was used before. */
@@ -102,6 +102,7 @@ static int look_up_image(struct manager *m, struct sandbox_record *wanted) {
                               .is_local = wanted->is_local,
                               .progress_fd = -1,
                               .cancel_fd = -1};
+    policy_image_owner(m, wanted->owner, wish.owner);
     int r = str_equal(wanted->image_name, "host")
                 ? 0
                 : m->ensure(m->user, &wish, wanted->image, &ignored);
@@ -131,13 +132,16 @@ static int grab(struct manager *m, struct sandbox_record *wanted, bool *ret_miss
     int r = change_check_room(m, s, wanted, err);
     if (r < 0)
         return r;
-    (void)pthread_cond_broadcast(&m->changed); /* one is missing now */
+    duty_wake(m); /* one is missing now */
     m->pool.totals.hits++;
     current_period(&m->pool)->hits++;
     turn_begin(m, s);
     table_out(m, s);
     put_on(s, wanted); /* it is the youngest from now on */
     table_in(m, s);
+    if (quota_settle(m, s, err) < 0)
+        log_event(LOG_LEVEL_WARN, "a sandbox is not charged to its key", "sandbox", "%s",
+                  s->record.id);
     if (s->record.destroy_ms > 0)
         reaper_wake(m);
     *ret = s;
@@ -257,7 +261,7 @@ static void rest(struct manager *m) {
     int64_t until = clock_deadline(RETRY_MIN_MS);
     (void)pthread_mutex_lock(&m->lock);
     while (!m->closing && !clock_expired(until))
-        table_wait(m, until);
+        duty_wait(m, until);
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -375,7 +379,7 @@ static const struct sandbox_record *await_work(struct manager *m, const struct t
         int64_t make_at = next_make(m, missing != NULL);
         if (missing != NULL && clock_ms() >= make_at)
             return missing;
-        table_wait(m, missing == NULL ? look_at : MIN(make_at, look_at));
+        duty_wait(m, missing == NULL ? look_at : MIN(make_at, look_at));
     }
     return NULL;
 }
@@ -431,7 +435,7 @@ int manager_set_pool(struct manager *m, size_t per_image, const struct strv *ima
     m->pool.images = copy;
     m->pool.per_image = per_image;
     m->pool.is_changed = true;
-    (void)pthread_cond_broadcast(&m->changed);
+    duty_wake(m);
     (void)pthread_mutex_unlock(&m->lock);
     return 0;
 }

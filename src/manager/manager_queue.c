@@ -1,6 +1,5 @@
 #include "manager/manager_queue.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysinfo.h>
@@ -155,8 +154,7 @@ static int refuse(struct manager *m, struct cay_error *err) {
     m->queue.refused++;
     error_set(err, CAY_LIMIT_REACHED, "too many sandboxes are being created (waiting: %zu)",
               m->queue.waiting);
-    if (err != NULL)
-        err->sys = EAGAIN; /* nothing is used up: a later try is served */
+    error_try_later(err);
     return error_remedy(err,
                         "try again in %lld s, or raise queue_size in the section [manager] of "
                         "the configuration",

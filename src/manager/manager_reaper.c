@@ -13,7 +13,7 @@ enum { MINUTE_MS = 60 * 1000, ARCHIVING_MAX = 2, SOON_MS = 1000, ASK_AGAIN_MS = 
 
 void reaper_wake(struct manager *m) {
     m->wake = true;
-    (void)pthread_cond_broadcast(&m->changed);
+    duty_wake(m);
 }
 
 /* Rows come from a disk: whatever they say must not overflow. */
@@ -67,7 +67,10 @@ void reaper_plan(struct manager *m, struct sandbox *s) {
         s->again_ms = m->limits.recover_ms;
         s->again_at = clock_ms() + s->again_ms;
     }
-    m->look_at = MIN(m->look_at, s->again_at);
+    if (s->again_at >= m->look_at)
+        return;
+    m->look_at = s->again_at;
+    duty_wake(m);
 }
 
 /* Each try takes longer to come than the one before, up to the interval of all. */
@@ -318,11 +321,12 @@ static int64_t next_look(const struct manager *m) {
 
 static void *reap(void *arg) {
     struct manager *m = arg;
+    volumes_undo(m);
     (void)pthread_mutex_lock(&m->lock);
     while (!m->closing) {
         m->look_at = next_look(m);
         while (!m->closing && !m->wake && !clock_expired(m->look_at))
-            table_wait(m, m->look_at);
+            duty_wait(m, m->look_at);
         m->wake = false;
         if (m->closing)
             break;

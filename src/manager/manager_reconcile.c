@@ -246,6 +246,12 @@ static int check_same_world(struct manager *m, const struct view *view, struct c
                              "remove the folder 'sandboxes' in the state folder");
 }
 
+static int compare_before(const void *a, const void *b) {
+    return strcmp(((const struct before *)a)->s->record.id,
+                  ((const struct before *)b)->s->record.id);
+}
+
+/* Sorted by id. */
 static struct before *remember(struct manager *m, size_t *ret_count) {
     struct sandbox **v = table_snapshot(m, ret_count);
     struct before *all = v == NULL ? NULL : calloc(*ret_count + 1, sizeof *all);
@@ -255,13 +261,20 @@ static struct before *remember(struct manager *m, size_t *ret_count) {
     (void)pthread_mutex_unlock(&m->lock);
     if (v != NULL)
         table_snapshot_free(m, v, *ret_count);
+    if (all != NULL && *ret_count > 0)
+        qsort(all, *ret_count, sizeof *all, compare_before);
     return all;
 }
 
 static bool was_known(const struct before *all, size_t count, const char *id) {
-    for (size_t i = 0; i < count; i++)
-        if (str_equal(all[i].s->record.id, id))
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(all[middle].s->record.id, id);
+        if (order == 0)
             return true;
+        *(order < 0 ? &low : &high) = order < 0 ? middle + 1 : middle;
+    }
     return false;
 }
 

@@ -174,7 +174,7 @@ static void take_defaults(const struct manager *m, const struct sandbox_record *
     if (r->tier == TIER_NONE)
         r->tier = d->tier;
     if (r->tier == TIER_NONE)
-        r->tier = r->engine == ENGINE_DOCKER ? TIER_BASIC : m->best_tier;
+        r->tier = m->best_tier[r->engine];
     if (r->profile == PROFILE_STRICT)
         r->profile = d->profile;
     if (r->on_failure == FAILURE_DEFAULT)
@@ -267,6 +267,8 @@ static int complete(struct manager *m, const struct sandbox_record *request,
         e = network_check(m, &r, err);
     if (e == 0)
         e = policy_check(m, &r, err);
+    if (e == 0 && !r.pooled)
+        e = policy_limit(m, &r, err);
     if (e == 0)
         e = check_disk(m, &r, err);
     if (e == 0)

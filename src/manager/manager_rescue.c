@@ -70,7 +70,7 @@ static int make_record(const struct manager *m, enum engine_kind kind,
     ret->state = state_of(e->state);
     ret->engine = kind;
     if (ret->tier == TIER_NONE)
-        ret->tier = kind == ENGINE_DOCKER ? TIER_BASIC : m->best_tier;
+        ret->tier = m->best_tier[kind];
     ret->memory_bytes = e->memory_bytes;
     ret->disk_bytes = e->disk_bytes;
     ret->cpu_quota_us = e->cpu_quota_us;
@@ -109,6 +109,8 @@ static void see(struct manager *m, const char *id, enum sandbox_state state) {
     struct sandbox *s = table_find_id(m, id);
     if (s != NULL && s->record.state != SANDBOX_ERROR && s->record.state != SANDBOX_ARCHIVED)
         s->record.state = state;
+    if (s != NULL)
+        (void)quota_settle(m, s, NULL); /* its account is there */
     (void)pthread_mutex_unlock(&m->lock);
 }
 

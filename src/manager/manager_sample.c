@@ -164,7 +164,7 @@ static bool wait_for_round(struct manager *m, int64_t began) {
             return false;
         if (until != 0 && clock_ms() >= until)
             return true;
-        table_wait(m, until);
+        duty_wait(m, until);
     }
 }
 

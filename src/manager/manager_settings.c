@@ -25,6 +25,7 @@ int manager_configure(struct manager *m, const struct manager_limits *limits,
     m->limits.stop_grace_ms = limits->stop_grace_ms;
     m->limits.sample_interval_ms = limits->sample_interval_ms;
     m->limits.warn_after_ms = limits->warn_after_ms;
+    m->limits.host = limits->host;
     m->limits.reserve_percent = limits->reserve_percent;
     m->limits.reserve_max_bytes = limits->reserve_max_bytes;
     struct sandbox_record before = m->defaults;

@@ -11,13 +11,25 @@
 
 enum { PREFIX_MIN = 4, CANDIDATES_MAX = 5, NEIGHBOURS_MAX = 128, AHEAD_MAX_MS = 1000 };
 
-void table_wait(struct manager *m, int64_t deadline) {
+static void wait_on(pthread_cond_t *cond, struct manager *m, int64_t deadline) {
     if (deadline == 0) {
-        (void)pthread_cond_wait(&m->changed, &m->lock);
+        (void)pthread_cond_wait(cond, &m->lock);
         return;
     }
     struct timespec until = {.tv_sec = deadline / 1000, .tv_nsec = deadline % 1000 * 1000000};
-    (void)pthread_cond_timedwait(&m->changed, &m->lock, &until);
+    (void)pthread_cond_timedwait(cond, &m->lock, &until);
+}
+
+void table_wait(struct manager *m, int64_t deadline) {
+    wait_on(&m->changed, m, deadline);
+}
+
+void duty_wait(struct manager *m, int64_t deadline) {
+    wait_on(&m->duty, m, deadline);
+}
+
+void duty_wake(struct manager *m) {
+    (void)pthread_cond_broadcast(&m->duty);
 }
 
 int table_check_open(const struct manager *m, struct cay_error *err) {
@@ -220,6 +232,9 @@ int table_add(struct manager *m, struct sandbox *s, struct cay_error *err) {
         m->boxes = v;
         m->room = room;
     }
+    int r = quota_settle(m, s, err);
+    if (r < 0)
+        return r;
     s->place = m->count;
     m->boxes[m->count++] = sandbox_ref(s);
     table_in(m, s);
@@ -231,6 +246,7 @@ void table_drop(struct manager *m, struct sandbox *s) {
     if (s->place >= m->count || m->boxes[s->place] != s)
         return;
     table_out(m, s);
+    budget_release(m, &s->charge);
     m->boxes[s->place] = m->boxes[--m->count];
     m->boxes[s->place]->place = s->place;
     s->gone = true;
@@ -242,6 +258,7 @@ void table_free(struct manager *m) {
         table_drop(m, m->boxes[m->count - 1]);
     free(m->boxes);
     index_free(m);
+    budget_free(m);
 }
 
 struct sandbox **table_snapshot(struct manager *m, size_t *ret_count) {

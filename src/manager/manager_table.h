@@ -22,6 +22,10 @@ enum table_order {
 
 /* Waits for a change of anything, until the deadline. */
 void table_wait(struct manager *m, int64_t deadline);
+/* The same for the manager's own threads. They wait separately, or each change would wake all of
+ * them. */
+void duty_wait(struct manager *m, int64_t deadline);
+void duty_wake(struct manager *m);
 /* -CAY_UNAVAILABLE before the start and while closing. */
 int table_check_open(const struct manager *m, struct cay_error *err);
 /* By id, name, or unique prefix, among what the caller sees (NULL: everything); borrowed. Of names

@@ -66,19 +66,22 @@ bool turn_try(struct manager *m, struct sandbox *s, unsigned turns) {
 
 /* News that came while nobody could look, or nothing left to wait for. */
 static bool is_for_reaper(const struct sandbox *s) {
-    return s->has_end || s->recover_at != 0 ||
-           (s->record.state == SANDBOX_STOPPED && s->record.auto_delete_minutes == 0 && !s->gone);
+    return !s->gone && (s->has_end || s->recover_at != 0 ||
+                        (s->record.state == SANDBOX_STOPPED && s->record.auto_delete_minutes == 0));
 }
 
 void turn_end(struct manager *m, struct sandbox *s) {
     (void)pthread_mutex_lock(&m->lock);
     s->changing = s->waking = false;
+    (void)quota_settle(m, s, NULL); /* its account is there, here and below */
     s->deadline = 0;
     s->progress = NULL;
     m->changes--;
     reaper_plan(m, s);
     if (is_for_reaper(s))
         reaper_wake(m);
+    else if (s->record.pooled)
+        duty_wake(m); /* the pool has one more, or one less */
     sandbox_unref(s);
     (void)pthread_cond_broadcast(&m->changed);
     (void)pthread_mutex_unlock(&m->lock);
@@ -157,6 +160,7 @@ static void set_state(struct manager *m, struct sandbox *s, enum sandbox_state s
     int64_t now = clock_ms();
     enum sandbox_state before = s->record.state;
     s->record.state = state;
+    (void)quota_settle(m, s, NULL);
     s->record.updated_ms = clock_wall_ms();
     (void)str_escape(s->record.reason, sizeof s->record.reason, reason);
     (void)str_escape(s->record.remedy, sizeof s->record.remedy, remedy);
@@ -183,6 +187,7 @@ static void go_back(struct manager *m, struct sandbox *s, enum sandbox_state bef
     (void)pthread_mutex_lock(&m->lock);
     enum sandbox_state missed = s->record.state;
     s->record.state = before;
+    (void)quota_settle(m, s, NULL);
     watch_tell(m, &s->record, sandbox_state_name(missed), sandbox_state_name(before));
     (void)pthread_cond_broadcast(&m->changed);
     (void)pthread_mutex_unlock(&m->lock);

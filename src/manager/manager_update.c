@@ -118,6 +118,8 @@ static int apply(struct manager *m, const struct manager_update *u, struct sandb
         r->destroy_ms = MAX(u->destroy_ms, 0);
     if (u->is_public != WISH_NONE)
         r->is_public = u->is_public == WISH_YES;
+    if (e == 0 && (u->destroy_ms != INTERVAL_AS_IT_IS || u->is_public == WISH_YES))
+        e = policy_limit(m, r, err);
     r->updated_ms = clock_wall_ms();
     return e;
 }
@@ -150,9 +152,10 @@ static void swap_values(struct sandbox_record *a, struct sandbox_record *b) {
 static int write_values(struct manager *m, struct sandbox *s, struct sandbox_record *wanted,
                         struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
-    int r = quota_check(m, s, wanted, err);
+    int r = quota_check_update(m, s, wanted, err);
     if (r == 0)
         swap_values(&s->record, wanted);
+    (void)quota_settle(m, s, NULL); /* its account is there */
     if (r == 0 && s->record.destroy_ms > 0)
         reaper_wake(m); /* it may have to be looked at sooner now */
     (void)pthread_mutex_unlock(&m->lock);
@@ -162,6 +165,7 @@ static int write_values(struct manager *m, struct sandbox *s, struct sandbox_rec
     if (r < 0) {
         (void)pthread_mutex_lock(&m->lock);
         swap_values(&s->record, wanted);
+        (void)quota_settle(m, s, NULL);
         (void)pthread_mutex_unlock(&m->lock);
     }
     return r;

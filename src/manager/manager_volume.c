@@ -1,5 +1,5 @@
 /* Named volumes: in memory, since sandboxes ask for them by name, and in the database. The row
- * comes before the folder and goes after it, so that no folder is ever nobody's. */
+ * comes before the files and goes after them, so that no files are ever nobody's. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,15 +7,25 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/id.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "manager/intent.h"
-#include "manager/manager_internal.h"
+#include "manager/manager_volume.h"
 
 enum { VOLUMES_MAX = 10000 };
 
 /* ---- the table; with the lock held ---- */
 
-static int add(struct manager *m, const struct volume *v, struct cay_error *err) {
+struct budget_charge volumes_charge(const struct volume *v) {
+    struct budget_charge c = {0};
+    memcpy(c.owner, v->owner, sizeof c.owner);
+    c.amount[BUDGET_VOLUMES] = 1;
+    c.amount[BUDGET_DISK] = v->size_bytes;
+    return c;
+}
+
+/* What it takes of the budget is charged, or asked for first. */
+static int add(struct manager *m, const struct volume *v, bool asks, struct cay_error *err) {
     if (m->volume_count == VOLUMES_MAX) {
         error_set(err, CAY_LIMIT_REACHED, "Maximum number of volumes (%d) reached", VOLUMES_MAX);
         return error_remedy(err, "remove one with: cay volume rm NAME");
@@ -24,11 +34,14 @@ static int add(struct manager *m, const struct volume *v, struct cay_error *err)
     if (more == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     m->volumes = more;
-    m->volumes[m->volume_count++] = *v;
-    return 0;
+    const struct budget_charge charge = volumes_charge(v);
+    int r = asks ? budget_admit(m, &charge, err) : budget_charge(m, &charge, err);
+    if (r == 0)
+        m->volumes[m->volume_count++] = *v;
+    return r;
 }
 
-static struct volume *find_id(const struct manager *m, const char *id) {
+struct volume *volumes_find_id(const struct manager *m, const char *id) {
     for (size_t i = 0; i < m->volume_count; i++)
         if (str_equal(m->volumes[i].id, id))
             return &m->volumes[i];
@@ -43,9 +56,11 @@ static struct volume *find_name(const struct manager *m, const char *owner, cons
 }
 
 static void drop(struct manager *m, const char *id) {
-    struct volume *v = find_id(m, id);
+    struct volume *v = volumes_find_id(m, id);
     if (v == NULL)
         return;
+    const struct budget_charge charge = volumes_charge(v);
+    budget_release(m, &charge);
     size_t at = (size_t)(v - m->volumes);
     memmove(v, v + 1, (--m->volume_count - at) * sizeof *v);
 }
@@ -61,11 +76,11 @@ static int refuse_unknown(const char *who, struct cay_error *err) {
                              "with '/'");
 }
 
-static int find(const struct manager *m, const struct key *caller, const char *who,
-                struct volume **ret, struct cay_error *err) {
+int volumes_find(const struct manager *m, const struct key *caller, const char *who,
+                 struct volume **ret, struct cay_error *err) {
     struct volume *v = find_name(m, caller->id, who);
     if (v == NULL)
-        v = find_id(m, who);
+        v = volumes_find_id(m, who);
     for (size_t i = 0; v == NULL && i < m->volume_count; i++)
         if (str_equal(m->volumes[i].name, who) && is_visible(&m->volumes[i], caller))
             v = &m->volumes[i];
@@ -82,11 +97,35 @@ static bool uses(const struct sandbox_record *r, const char *id) {
     return false;
 }
 
-static int check_free(const struct manager *m, const struct volume *v, struct cay_error *err) {
-    if (v->passing) {
-        error_set(err, CAY_CONFLICT, "volume '%s' is being made or removed", v->name);
-        return error_remedy(err, "try again in a moment");
+int volumes_check_rest(const struct volume *v, struct cay_error *err) {
+    if (!v->passing && !v->growing)
+        return 0;
+    error_set(err, CAY_CONFLICT, "volume '%s' is being %s", v->name,
+              v->growing ? "resized" : "made or removed");
+    return error_remedy(err, "try again in a moment");
+}
+
+static bool is_at_rest(const struct sandbox *s) {
+    return !s->changing &&
+           (s->record.state == SANDBOX_STOPPED || s->record.state == SANDBOX_ARCHIVED);
+}
+
+int volumes_check_idle(const struct manager *m, const struct volume *v, struct cay_error *err) {
+    for (size_t i = 0; i < m->count; i++) {
+        const struct sandbox *s = m->boxes[i];
+        if (!uses(&s->record, v->id) || is_at_rest(s))
+            continue;
+        error_set(err, CAY_CONFLICT, "volume '%s' has no size yet, and sandbox '%s' uses it",
+                  v->name, s->record.name);
+        return error_remedy(err, "stop that one first: cay stop %s", s->record.name);
     }
+    return 0;
+}
+
+static int check_free(const struct manager *m, const struct volume *v, struct cay_error *err) {
+    int busy = volumes_check_rest(v, err);
+    if (busy < 0)
+        return busy;
     for (size_t i = 0; i < m->count; i++) {
         const struct sandbox_record *r = &m->boxes[i]->record;
         if (!uses(r, v->id))
@@ -98,11 +137,24 @@ static int check_free(const struct manager *m, const struct volume *v, struct ca
 }
 
 static int load_volume(void *user, const struct volume *v, struct cay_error *err) {
-    return add(user, v, err);
+    struct volume loaded = *v;
+    loaded.passing = loaded.is_unfinished = !v->is_made; /* until volumes_undo */
+    return add(user, &loaded, false, err);
 }
 
 int volumes_load(struct manager *m, struct cay_error *err) {
     return db_volume_list(m->db, load_volume, m, err);
+}
+
+void volumes_note_errors(struct manager *m, const char *id, uint64_t count) {
+    struct volume *v = volumes_find_id(m, id);
+    if (v == NULL || count <= v->errors)
+        return;
+    v->errors = count;
+    log_event(LOG_LEVEL_WARN, "the file system of a volume has errors", "id",
+              "%s: it is read-only until the sandboxes that use it were stopped; the next start "
+              "repairs it",
+              id);
 }
 
 /* ---- for sandboxes ---- */
@@ -118,7 +170,7 @@ int volumes_resolve(struct manager *m, const char *owner, const char *text, stru
     (void)pthread_mutex_lock(&m->lock);
     const struct volume *v = find_name(m, owner, name);
     if (v == NULL)
-        v = find_id(m, name);
+        v = volumes_find_id(m, name);
     if (v != NULL && owner[0] != '\0' && !str_equal(v->owner, owner))
         v = NULL;
     int r = v == NULL ? refuse_unknown(name, err) : 0;
@@ -134,30 +186,19 @@ int volumes_check(const struct manager *m, const struct sandbox_record *r, struc
         if (r->volumes.v[i][0] == '/')
             continue;
         (void)snprintf(id, sizeof id, "%s", r->volumes.v[i]);
-        const struct volume *v = find_id(m, id);
-        if (v == NULL || v->passing)
+        const struct volume *v = volumes_find_id(m, id);
+        if (v == NULL)
             return refuse_unknown(id, err);
+        int e = v->passing ? volumes_check_rest(v, err) : volumes_check_bound(m, r->owner, v, err);
+        if (e < 0)
+            return e;
     }
     return 0;
 }
 
 /* ---- for callers ---- */
 
-/* The key as it is now: the caller's copy may be of before a change. */
-static int check_quota(const struct manager *m, const char *owner, struct cay_error *err) {
-    const struct key *k = owner[0] == '\0' ? NULL : keys_find(m, owner);
-    int64_t count = 0;
-    for (size_t i = 0; k != NULL && i < m->volume_count; i++)
-        count += str_equal(m->volumes[i].owner, owner);
-    if (k == NULL || k->max_volumes == 0 || count < k->max_volumes)
-        return 0;
-    error_set(err, CAY_LIMIT_REACHED, "Maximum number of volumes (%lld) of key '%s' reached",
-              (long long)k->max_volumes, k->name);
-    return error_remedy(err, "remove one with: cay volume rm NAME, or ask for a key with a higher "
-                             "--max-volumes");
-}
-
-static int take_place(struct manager *m, const struct volume *v, struct cay_error *err) {
+static int take_place(struct manager *m, struct volume *v, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
     int r = table_check_open(m, err);
     if (r == 0 && find_name(m, v->owner, v->name) != NULL) {
@@ -165,9 +206,9 @@ static int take_place(struct manager *m, const struct volume *v, struct cay_erro
         r = error_remedy(err, "choose another name");
     }
     if (r == 0)
-        r = check_quota(m, v->owner, err);
+        r = volumes_choose_size(m, v->owner, &v->size_bytes, err);
     if (r == 0)
-        r = add(m, v, err);
+        r = add(m, v, true, err);
     if (r == 0)
         m->changes++;
     (void)pthread_mutex_unlock(&m->lock);
@@ -175,38 +216,50 @@ static int take_place(struct manager *m, const struct volume *v, struct cay_erro
 }
 
 /* The end of making or removing one. */
-static void settle(struct manager *m, const char *id, bool stays) {
+static void settle(struct manager *m, const struct volume *now, bool stays) {
     (void)pthread_mutex_lock(&m->lock);
-    struct volume *v = find_id(m, id);
-    if (v != NULL)
+    struct volume *v = volumes_find_id(m, now->id);
+    if (v != NULL) {
         v->passing = false;
+        v->is_made = now->is_made;
+    }
     if (!stays)
-        drop(m, id);
+        drop(m, now->id);
     m->changes--;
     (void)pthread_cond_broadcast(&m->changed);
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-int manager_volume_create(struct manager *m, const struct key *caller, const char *name,
-                          struct volume *ret, struct cay_error *err) {
-    struct volume v = {.created_ms = clock_wall_ms(), .passing = true};
-    int r = request_name(name, err);
+static int make(struct manager *m, struct volume *v, struct cay_error *err) {
+    int r = db_volume_add(m->db, v, err);
+    if (r < 0)
+        return r;
+    r = drive_volume_size(m, m->engine->ops->volume_make, v->id, v->size_bytes, err);
+    v->is_made = r == 0;
+    if (r == 0)
+        r = db_volume_update(m->db, v, err);
+    if (r < 0)
+        (void)db_volume_remove(m->db, v->id, NULL); /* or the next manager undoes it */
+    return r;
+}
+
+int manager_volume_create(struct manager *m, const struct key *caller,
+                          const struct volume_request *request, struct volume *ret,
+                          struct cay_error *err) {
+    struct volume v = {
+        .created_ms = clock_wall_ms(), .size_bytes = request->size_bytes, .passing = true};
+    int r = request_name(request->name, err);
     if (r == 0)
         r = id_new(v.id, err);
     if (r < 0)
         return r;
     memcpy(v.owner, caller->id, sizeof v.owner);
-    (void)snprintf(v.name, sizeof v.name, "%s", name);
+    memcpy(v.name, request->name, sizeof v.name);
     r = take_place(m, &v, err);
     if (r < 0)
         return r;
-    r = db_volume_add(m->db, &v, err);
-    if (r == 0) {
-        r = drive_volume(m, m->engine->ops->volume_make, v.id, err);
-        if (r < 0)
-            (void)db_volume_remove(m->db, v.id, NULL); /* an empty one more, at worst */
-    }
-    settle(m, v.id, r == 0);
+    r = make(m, &v, err);
+    settle(m, &v, r == 0);
     *ret = v;
     return r;
 }
@@ -215,7 +268,7 @@ int manager_volume_get(struct manager *m, const struct key *caller, const char *
                        struct volume *ret, struct cay_error *err) {
     struct volume *v = NULL;
     (void)pthread_mutex_lock(&m->lock);
-    int r = find(m, caller, who, &v, err);
+    int r = volumes_find(m, caller, who, &v, err);
     if (r == 0)
         *ret = *v;
     (void)pthread_mutex_unlock(&m->lock);
@@ -231,29 +284,59 @@ static int forget(struct manager *m, const char *id, const char *who, struct cay
     return r;
 }
 
+static int unmake(struct manager *m, const struct volume *v, const char *who,
+                  struct cay_error *err) {
+    int r = drive_volume_remove(m, v->id, err);
+    return r < 0 ? r : forget(m, v->id, who, err);
+}
+
 int manager_volume_remove(struct manager *m, const struct key *caller, const char *who,
                           struct cay_error *err) {
-    struct volume *v = NULL;
-    char id[ID_SIZE] = "";
+    struct volume *v = NULL, gone = {0};
     (void)pthread_mutex_lock(&m->lock);
     int r = table_check_open(m, err);
     if (r == 0)
-        r = find(m, caller, who, &v, err);
+        r = volumes_find(m, caller, who, &v, err);
     if (r == 0)
         r = check_free(m, v, err);
     if (r == 0) {
         v->passing = true;
-        memcpy(id, v->id, sizeof id);
+        gone = *v;
         m->changes++;
     }
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;
-    r = drive_volume(m, m->engine->ops->volume_remove, id, err);
-    if (r == 0)
-        r = forget(m, id, who, err);
-    settle(m, id, r < 0);
+    r = unmake(m, &gone, who, err);
+    settle(m, &gone, r < 0);
     return r;
+}
+
+/* One that this process did not begin to make: nobody else touches it. */
+static bool take_unmade(struct manager *m, struct volume *ret) {
+    bool found = false;
+    (void)pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; !found && i < m->volume_count; i++) {
+        *ret = m->volumes[i];
+        found = ret->is_unfinished;
+        if (found) {
+            m->volumes[i].is_unfinished = false;
+            m->changes++;
+        }
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return found;
+}
+
+void volumes_undo(struct manager *m) {
+    struct volume v;
+    while (take_unmade(m, &v)) {
+        struct cay_error err = {0};
+        int r = unmake(m, &v, v.name, &err);
+        if (r < 0)
+            log_event(LOG_LEVEL_WARN, "a volume that was not made is left", "volume", "%s", v.id);
+        settle(m, &v, false);
+    }
 }
 
 int manager_volume_list(struct manager *m, const struct key *caller, struct volume **ret,

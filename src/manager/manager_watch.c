@@ -11,6 +11,7 @@ struct watch {
     int fd; /* an eventfd */
     bool sees_all;
     char owner[OWNER_SIZE];
+    struct budget_charge charge;
     struct watch_news *first, **last;
     size_t count;
 };
@@ -39,8 +40,12 @@ int manager_watch(struct manager *m, const struct key *caller, struct watch **re
     w->last = &w->first;
     w->sees_all = key_sees_all(caller);
     memcpy(w->owner, caller->id, sizeof w->owner);
+    memcpy(w->charge.owner, caller->id, sizeof w->charge.owner);
+    w->charge.amount[BUDGET_VIEWERS] = 1;
     (void)pthread_mutex_lock(&m->lock);
     int r = table_check_open(m, err);
+    if (r == 0)
+        r = budget_admit(m, &w->charge, err);
     if (r == 0) {
         w->next = m->watches;
         m->watches = w;
@@ -61,6 +66,7 @@ void manager_unwatch(struct manager *m, struct watch *w) {
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
+    budget_release(m, &w->charge);
     (void)pthread_mutex_unlock(&m->lock);
     watch_free(w);
 }

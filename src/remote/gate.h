@@ -20,7 +20,8 @@ typedef int gate_fn(struct gate *g, struct cay_error *err);
 
 gate_fn gate_list, gate_create, gate_get, gate_delete, gate_start, gate_stop, gate_archive,
     gate_pause, gate_update, gate_stats, gate_status, gate_snapshot;
-gate_fn gate_volume_list, gate_volume_create, gate_volume_get, gate_volume_delete;
+gate_fn gate_volume_list, gate_volume_create, gate_volume_get, gate_volume_resize,
+    gate_volume_delete;
 /* Becomes a connection to the sandbox's init, which is spoken for by the remote's toolbox. */
 gate_fn gate_connect;
 

@@ -25,11 +25,33 @@ int gate_volume_list(struct gate *g, struct cay_error *err) {
     return 0;
 }
 
+static int refuse_size(struct cay_error *err) {
+    error_set(err, CAY_UNSUPPORTED, "volumes of a Daytona have no size that can be chosen");
+    return error_remedy(err, "omit the size");
+}
+
+int gate_volume_resize(struct gate *g, struct cay_error *err) {
+    (void)g;
+    return refuse_size(err);
+}
+
+static int check_create(const struct buf *body, struct cay_error *err) {
+    struct json value;
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    int r = json_parse("the request", buf_text(body), body->len, &doc, err);
+    if (r < 0)
+        return r;
+    struct json root = json_root(doc, "");
+    return json_child(&root, "size", &value) ? refuse_size(err) : 0;
+}
+
 int gate_volume_create(struct gate *g, struct cay_error *err) {
     const struct far_call call = {
         .method = "POST", .before = "/volumes", .body = &g->request->body};
     _cleanup_(json_freep) struct json_document *doc = NULL;
-    int r = far_call(g->world, &call, &doc, err);
+    int r = check_create(&g->request->body, err);
+    if (r == 0)
+        r = far_call(g->world, &call, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");

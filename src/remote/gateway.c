@@ -43,6 +43,7 @@ static const struct {
     {"GET", "/api/cay/volumes", gate_volume_list},
     {"POST", "/api/cay/volumes", gate_volume_create},
     {"GET", "/api/cay/volumes/" WHO, gate_volume_get},
+    {"POST", "/api/cay/volumes/" WHO "/resize", gate_volume_resize},
     {"DELETE", "/api/cay/volumes/" WHO, gate_volume_delete},
 };
 

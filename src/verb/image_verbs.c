@@ -28,6 +28,11 @@ const char *const image_policy_names[] = {"missing", "always", "never", NULL};
         .name = "platform", OPT_TO_STRING(type, in platform), .arg = "OS/ARCH[/VARIANT]",          \
         .help = "which one of an image for several; the default is this machine's",                \
     }
+#define OWNER_ROW(type, member)                                                                    \
+    {                                                                                              \
+        .name = "owner", OPT_TO_STRING(type, member), .arg = "KEY",                                \
+        .help = "act as the key with this id: on its images, and on public ones to read",          \
+    }
 #define POLICY_ROW(type, in)                                                                       \
     {                                                                                              \
         .name = "pull", OPT_TO_CHOICE(type, in policy), .arg = "POLICY",                           \
@@ -36,6 +41,11 @@ const char *const image_policy_names[] = {"missing", "always", "never", NULL};
 
 /* ---- what is there ---- */
 
+static const struct opt owner_options[] = {
+    OWNER_ROW(struct verb_common, owner),
+    {0},
+};
+
 const struct opt_command verb_image_ls = {
     .name = "ls",
     .aliases = (const char *const[]){"list", NULL},
@@ -43,7 +53,8 @@ const struct opt_command verb_image_ls = {
     .synopsis = "[OPTIONS]",
     .summary = "list images",
     .help = "An image with several names has a line for each. With -q only the names are printed, "
-            "and the id of an image without one.",
+            "and the id of an image without a public one. Images of keys have an owner.",
+    .options = owner_options,
     .values_size = sizeof(struct verb_common),
 };
 
@@ -53,6 +64,7 @@ const struct opt_command verb_image_inspect = {
     .synopsis = "[OPTIONS] IMAGE",
     .summary = "print all that is known of an image, as JSON",
     .examples = "cay image inspect python:3.12-slim\n",
+    .options = owner_options,
     .min_operands = 1,
     .max_operands = 1,
     .candidates = "image ls -q",
@@ -64,6 +76,7 @@ static const struct opt rm_options[] = {
      .name = "force",
      OPT_TO_FLAG(struct image_rm_options, force),
      .help = "with an id: remove its names too"},
+    OWNER_ROW(struct image_rm_options, common.owner),
     {0},
 };
 
@@ -98,6 +111,31 @@ const struct opt_command verb_image_tag = {
     .values_size = sizeof(struct verb_common),
 };
 
+static const struct opt public_options[] = {
+    {.name = "private",
+     OPT_TO_FLAG(struct image_public_options, is_private),
+     .help = "make it private: keys without the scope admin do not find it any more"},
+    OWNER_ROW(struct image_public_options, common.owner),
+    {0},
+};
+
+const struct opt_command verb_image_public = {
+    .name = "public",
+    .path = "cay image public",
+    .synopsis = "[OPTIONS] NAME",
+    .summary = "make an image public or private",
+    .help = "Every key of the daemon finds a public image. What is loaded, pulled or built here or "
+            "with a key of the scope admin is public, what other keys make is theirs alone. With "
+            "--owner the image that this key has under the name gets the same public name.",
+    .examples = "cay image public --private team/base:1\n"
+                "cay image public --owner 0f1e2d3c4b5a6978 tools:2\n",
+    .options = public_options,
+    .min_operands = 1,
+    .max_operands = 1,
+    .candidates = "image ls -q",
+    .values_size = sizeof(struct image_public_options),
+};
+
 static const struct opt prune_options[] = {
     {.letter = 'a',
      .name = "all",
@@ -130,6 +168,17 @@ static const struct opt pull_options[] = {
     PROGRESS_ROW(struct image_registry_options, ), {0},
 };
 
+/* Of verbs that the daemon starts for its clients. */
+static const struct opt ensure_options[] = {
+    OWNER_ROW(struct image_registry_options, common.owner),
+    POLICY_ROW(struct image_registry_options, ),
+    PLATFORM_ROW(struct image_registry_options, ),
+    CA_ROW(struct image_registry_options, ),
+    INSECURE_ROW(struct image_registry_options, ),
+    PROGRESS_ROW(struct image_registry_options, ),
+    {0},
+};
+
 static const struct image_registry_options registry_defaults = {.policy = -1};
 
 const struct opt_command verb_image_pull = {
@@ -155,7 +204,7 @@ const struct opt_command verb_image_ensure = {
     .path = "cay image ensure",
     .synopsis = "[OPTIONS] IMAGE",
     .summary = "make sure that an image is there, and print its id",
-    .options = pull_options,
+    .options = ensure_options,
     .hidden = true,
     .min_operands = 1,
     .max_operands = 1,
@@ -241,8 +290,10 @@ const struct opt_command verb_image_restore = {
 const struct opt_command verb_image_store = {
     .name = "store",
     .path = "cay image store",
-    .synopsis = "[OPTIONS] list | name IMAGE NAME | unname NAME | keep SANDBOX-ID NAME",
+    .synopsis =
+        "[OPTIONS] list | name IMAGE NAME | adopt ID NAME | unname NAME | keep SANDBOX-ID NAME",
     .summary = "look at the store, or change a name in it",
+    .options = owner_options,
     .hidden = true,
     .min_operands = 1,
     .max_operands = 3,
@@ -433,6 +484,11 @@ static const struct opt build_options[] = {
     CA_ROW(struct image_build_options, registry.),
     INSECURE_ROW(struct image_build_options, registry.),
     PROGRESS_ROW(struct image_build_options, registry.),
+    {.name = "owner",
+     OPT_TO_STRING(struct image_build_options, registry.common.owner),
+     .arg = "KEY",
+     .help = "whose image it becomes",
+     .hidden = true}, /* for `make` */
     {0},
 };
 
@@ -470,11 +526,14 @@ const struct opt_command verb_image_make = {
     .defaults = &build_defaults,
 };
 
-const struct opt_command *const verb_image_all[] = {
-    &verb_image_ls,       &verb_image_inspect,    &verb_image_pull,
-    &verb_image_build,    &verb_image_tag,        &verb_image_rm,
-    &verb_image_prune,    &verb_image_load,       &verb_image_save,
-    &verb_image_import,   &verb_image_export,     &verb_image_login,
-    &verb_image_logout,   &verb_image_ensure,     &verb_image_make,
-    &verb_image_snapshot, &verb_image_archive,    &verb_image_restore,
-    &verb_image_store,    &verb_image_credential, NULL};
+const struct opt_command *const verb_image_all[] = {&verb_image_ls,         &verb_image_inspect,
+                                                    &verb_image_pull,       &verb_image_build,
+                                                    &verb_image_tag,        &verb_image_rm,
+                                                    &verb_image_public,     &verb_image_prune,
+                                                    &verb_image_load,       &verb_image_save,
+                                                    &verb_image_import,     &verb_image_export,
+                                                    &verb_image_login,      &verb_image_logout,
+                                                    &verb_image_ensure,     &verb_image_make,
+                                                    &verb_image_snapshot,   &verb_image_archive,
+                                                    &verb_image_restore,    &verb_image_store,
+                                                    &verb_image_credential, NULL};

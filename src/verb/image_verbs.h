@@ -40,6 +40,11 @@ struct image_rm_options {
     bool force;
 };
 
+struct image_public_options {
+    struct verb_common common;
+    bool is_private;
+};
+
 struct image_prune_options {
     struct verb_common common;
     bool all, dry_run;
@@ -61,10 +66,10 @@ struct image_restore_options {
 };
 
 extern const struct opt_command verb_image_ls, verb_image_inspect, verb_image_rm, verb_image_tag,
-    verb_image_prune, verb_image_pull, verb_image_ensure, verb_image_load, verb_image_save,
-    verb_image_import, verb_image_export, verb_image_build, verb_image_login, verb_image_logout,
-    verb_image_make, verb_image_snapshot, verb_image_archive, verb_image_restore, verb_image_store,
-    verb_image_credential;
+    verb_image_public, verb_image_prune, verb_image_pull, verb_image_ensure, verb_image_load,
+    verb_image_save, verb_image_import, verb_image_export, verb_image_build, verb_image_login,
+    verb_image_logout, verb_image_make, verb_image_snapshot, verb_image_archive, verb_image_restore,
+    verb_image_store, verb_image_credential;
 
 /* All of them, NULL-terminated. */
 extern const struct opt_command *const verb_image_all[];

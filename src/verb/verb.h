@@ -14,7 +14,8 @@ struct verb_common {
     const char *key, *key_file;
     const char *config;
     const char *state_dir;
-    int output; /* enum output */
+    const char *owner; /* of images: the id of a key; NULL: whoever sees all. For cay-image */
+    int output;        /* enum output */
     bool quiet;
     bool verbose;
 };

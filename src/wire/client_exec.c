@@ -184,8 +184,10 @@ static int protocol_error(struct carry *c, const char *what) {
 /* Output beyond what is captured is somebody else's or dropped, but still counted as there. */
 static void take_output(struct carry *c, int which, const struct wire_frame *f) {
     if (c->s->out[which] >= 0) {
-        if (!c->broken[which])
-            (void)buf_append(&c->pending[which], f->data, f->len); /* room was checked */
+        size_t known = (size_t)MIN(c->s->known[which], (uint64_t)f->len);
+        c->s->known[which] -= known;
+        if (!c->broken[which]) /* room was checked */
+            (void)buf_append(&c->pending[which], f->data + known, f->len - known);
         return;
     }
     struct buf *b = &c->s->captured[which];
@@ -322,6 +324,7 @@ static void write_output(struct carry *c, int which) {
     ssize_t n = write(c->s->out[which], b->data, MIN(b->len, c->chunk[which]));
     if (n >= 0) {
         buf_consume(b, (size_t)n);
+        c->s->written[which] += (uint64_t)n;
         return;
     }
     int sys = errno;

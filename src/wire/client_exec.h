@@ -39,6 +39,9 @@ struct exec_streams {
     const struct buf *opening; /* frames that go out in front of it; NULL: none */
     int out[2];                /* stdout and stderr; -1: captured */
     struct buf captured[2];
+    /* Of out: bytes at the beginning that are not written, since they were before; and how many
+     * were written. */
+    uint64_t known[2], written[2];
     int signals;        /* signalfd; -1: none */
     int client;         /* a socket: who hangs up there gives the command up; 0 or less: nobody */
     struct buf *report; /* takes what it reports, up to its maximum; NULL: nobody asked */

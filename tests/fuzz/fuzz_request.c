@@ -59,7 +59,10 @@ const char *call_header(const struct call *c, const char *name) {
     for (size_t i = 0; i < stage.headers; i++)
         if (strcasecmp(stage.name[i], name) == 0)
             return stage.value[i];
-    return NULL;
+    /* so that inputs get to what speaks WebSocket */
+    if (strcasecmp(name, "Sec-WebSocket-Version") == 0)
+        return "13";
+    return strcasecmp(name, "Sec-WebSocket-Key") == 0 ? "dGhlIHNhbXBsZSBub25jZQ==" : NULL;
 }
 
 void call_each_header(const struct call *c, call_header_fn fn, void *user) {
@@ -82,6 +85,15 @@ bool call_identify(const struct call *c, const char *text, struct key *ret) {
     (void)c;
     *ret = (struct key){.name = "admin", .scopes = SCOPE_ADMIN};
     return str_equal(text, "key");
+}
+
+int call_claim(const struct call *c, const struct key *k, struct cay_error *err) {
+    (void)c, (void)k, (void)err;
+    return 0;
+}
+
+void call_forget_key(struct call *c) {
+    (void)c;
 }
 
 /* ---- a sandbox that says what the input has ---- */
@@ -134,18 +146,19 @@ static void close_peers(void) {
 
 /* ---- images that only pretend ---- */
 
-static int list_images(void *user, struct buf *text, struct cay_error *err) {
-    (void)user, (void)err;
-    return buf_puts(text, "ok\na:1\tAA\t1073741824\t2026-01-02T03:04:05Z\n\n");
+static int list_images(void *user, const char *owner, struct buf *text, struct cay_error *err) {
+    (void)user, (void)owner, (void)err;
+    return buf_puts(text, "ok\na:1\tAA\t1073741824\t2026-01-02T03:04:05Z\t\n\n");
 }
 
-static int change_image(void *user, const char *from, const char *name, struct cay_error *err) {
-    (void)user, (void)from;
+static int change_image(void *user, const char *owner, const char *from, const char *name,
+                        struct cay_error *err) {
+    (void)user, (void)owner, (void)from;
     return str_equal(name, "taken") ? error_set(err, CAY_CONFLICT, "it is there") : 0;
 }
 
-static int forget_image(void *user, const char *name, struct cay_error *err) {
-    (void)user;
+static int forget_image(void *user, const char *owner, const char *name, struct cay_error *err) {
+    (void)user, (void)owner;
     return str_equal(name, "a:1") ? 0 : error_set(err, CAY_NOT_FOUND, "no image '%s'", name);
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "wire/client_command.h"
+#include "wire/watch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -83,6 +84,19 @@ static void check_events(const uint8_t *data, size_t size) {
     wire_reader_free(&r);
 }
 
+/* The same as what passes by: it means the same wherever it is cut. */
+static void check_watch(const uint8_t *data, size_t size) {
+    struct wire_watch whole = {0}, cut = {0};
+    struct exec_outcome a = {0}, b = {0};
+    size_t at = size > 0 ? data[0] % size : 0;
+    wire_watch_see(&whole, (const char *)data, size);
+    wire_watch_see(&cut, (const char *)data, at);
+    wire_watch_see(&cut, (const char *)data + at, size - at);
+    bool is_end = wire_watch_end(&whole, &a);
+    require(is_end == wire_watch_end(&cut, &b) && a.exit_code == b.exit_code);
+    require(a.exit_code <= 255 && whole.end_len <= sizeof whole.end);
+}
+
 /* ---- round trip ---- */
 
 struct field {
@@ -147,6 +161,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_message(data, size);
     check_stream(data, size);
     check_events(data, size);
+    check_watch(data, size);
     check_round_trip(data, size);
     return 0;
 }

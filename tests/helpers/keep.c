@@ -202,7 +202,7 @@ static int do_stats(const char *id, struct jsonw *w, struct cay_error *err) {
 }
 
 /* Of the host, below which volumes may lie. */
-static const char *const shown[] = {"/tmp", NULL};
+static const char *const shown[] = {"/tmp", "root:/tmp", NULL};
 
 static int start_launcher(struct launcher_client *ret, struct cay_error *err) {
     return launcher_client_start(drive.launcher, drive.state, 0, shown, ret, err);

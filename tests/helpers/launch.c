@@ -269,7 +269,7 @@ static int parse(struct launch *l, int argc, char **argv, struct cay_error *err)
 }
 
 /* Of the host, below which volumes may lie. */
-static const char *const shown[] = {"/tmp", NULL};
+static const char *const shown[] = {"/tmp", "root:/tmp", NULL};
 
 int main(int argc, char **argv) {
     struct launch l = {

@@ -227,7 +227,7 @@ static int finish(struct storm *s, unsigned before) {
 }
 
 /* Of the host, below which volumes may lie. */
-static const char *const shown[] = {"/tmp", NULL};
+static const char *const shown[] = {"/tmp", "root:/tmp", NULL};
 
 int main(int argc, char **argv) {
     struct storm s = {.client = LAUNCHER_CLIENT_NONE};

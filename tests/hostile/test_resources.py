@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import json
 import os
+import platform
 import re
 import subprocess
 import textwrap
@@ -107,6 +108,39 @@ def test_f1_a_fork_bomb_stays_in_its_sandbox(bomb):
 
     most = support.given_time(explode, lambda most: most > 30 or bomb == "shell", (3, 10, 30))
     assert most <= 42 and (most > 30 or bomb == "shell"), most  # a shell that cannot fork gives up
+
+
+def kernel():
+    return tuple(int(n) for n in re.findall(r"\d+", platform.release())[:2])
+
+
+CROWD = """
+import os, signal
+count = 0
+try:
+    while True:
+        if os.fork() == 0:
+            signal.pause()
+            os._exit(0)
+        count += 1
+except OSError:
+    print(count, flush=True)
+"""
+
+
+@pytest.mark.skipif(kernel() < (6, 14), reason="pid_max is the whole host's before Linux 6.14")
+def test_f1_some_processes_are_left_for_the_host():
+    """A second wall, which does not depend on control groups: seven eighths of pid_max, here of a pid
+    namespace with few."""
+    need_wall("process limit")
+    need_wall("own id range")
+    support.need_cay()
+    script = "echo 1000 > /proc/sys/kernel/pid_max && exec \"$@\""
+    done = subprocess.run(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script,
+                           "sh", support.CAY, "run", "--no-daemon", "--pids", "990", "--", "python3", "-c",
+                           CROWD], text=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert 700 <= int(done.stdout) <= 875, done.stdout
 
 
 def test_f1_threads_count_too():

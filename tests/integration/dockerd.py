@@ -9,6 +9,7 @@ network. It leaves nothing: no process, mount, control group or file.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -167,6 +168,25 @@ class RemoteDocker(Docker):
     def options(self):
         return ["--host", self.far, "--tlsverify", "--tlscacert", self.certs / "ca.pem",
                 "--tlscert", self.certs / "server-cert.pem", "--tlskey", self.certs / "server-key.pem"]
+
+
+class RuntimesDocker(Docker):
+    """One that knows runtimes besides its own: {name: program and arguments}."""
+
+    runtimes = {}
+
+    def options(self):
+        config = self.home / "daemon.json"
+        config.write_text(json.dumps({"runtimes": {
+            name: {"path": words[0], "runtimeArgs": list(words[1:])}
+            for name, words in self.runtimes.items()}}))
+        return ["--config-file", config]
+
+
+class RunscDocker(RuntimesDocker):
+    """One with gVisor; without hardware of its own, as machines in the cloud are."""
+
+    runtimes = {"runsc": (shutil.which("runsc") or "runsc", "--platform=ptrace", "--network=none")}
 
 
 def need_dockerd():

@@ -84,8 +84,12 @@ def _serve(pid, where, *addresses):
 
 
 class World:
-    def __init__(self, host):
+    def __init__(self, host, folder):
         self.prefix = ["nsenter", "-t", str(host), "-n", "-m"]
+        self.resolv_conf = folder / "resolv.conf"
+
+    def resolve_by(self, name_server):
+        self.resolv_conf.write_text(f"nameserver {name_server}\noptions timeout:2 attempts:2\n")
 
     def command(self, *args):
         """The words that run a program on the host of this world, as the tested user."""
@@ -149,7 +153,7 @@ def world(name_server=PUBLIC):
                             folder / name, f"/etc/{name}"], check=True)
         keep(_serve(internet.pid, "internet", PUBLIC, PRIVATE, METADATA))
         keep(_serve(host.pid, "host", "127.0.0.1", HOST, HOST_PRIVATE))
-        yield World(host.pid)
+        yield World(host.pid, folder)
 
 
 @pytest.fixture(scope="module")

@@ -198,6 +198,24 @@ def test_again_and_again(daemon):
         assert run(daemon, who, "cat", "/workspace/log") == "0\n1\n2\n"
 
 
+def test_a_tree_that_is_too_deep(daemon):
+    """It is refused with the remedy, in the answer and in the record; after the remedy it is archived."""
+    deep = "import os\nos.chdir('/workspace')\nfor _ in range(600):\n    os.mkdir('d'); os.chdir('d')"
+    with box(daemon) as who:
+        run(daemon, who, "python3", "-c", deep)
+        with pytest.raises(Refused) as refusal:
+            post(daemon, who, "archive")
+        assert refusal.value.status == 409 and "512 deep" in refusal.value.error["message"]
+        assert "-mindepth 512" in refusal.value.error["remedy"]
+        record = daemon.call("GET", f"/api/cay/sandbox/{who}")
+        assert record["state"] == "stopped" and "512 deep" in record["stopReason"]
+        post(daemon, who, "start")
+        found = run(daemon, who, "find", "/workspace", "-xdev", "-mindepth", "512", "-type", "d", "-prune")
+        assert found.count("\n") == 1
+        run(daemon, who, "sh", "-c", "cd /workspace && rm -r d")
+        assert post(daemon, who, "archive")["state"] == "archived"
+
+
 # ---- as a user sees it ----
 
 

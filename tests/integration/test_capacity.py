@@ -89,10 +89,18 @@ def test_more_than_the_host_can_run_is_refused_at_the_start(folder):
     (folder / "state").mkdir()
     support.own(folder / "state")
     who, env = support.as_user()
-    done = subprocess.run([CAYD, "--state-dir", folder / "state"], capture_output=True, text=True,
-                          timeout=60, env={**env, "CAY_MANAGER_MAX_SANDBOXES": "1000000"}, **who)
+    done = subprocess.run(["sh", "-c", 'ulimit -n 1000; exec "$@"', "sh", CAYD, "--state-dir",
+                           folder / "state"], capture_output=True, text=True, timeout=60,
+                          env={**env, "CAY_MANAGER_MAX_SANDBOXES": "1000000"}, **who)
     assert done.returncode != 0
     assert "max_sandboxes" in done.stderr and "allow for" in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(bool(support.USER), reason="an ordinary user's sandboxes share one id range")
+def test_more_may_exist_than_can_run(folder, clean_host):
+    """max_sandboxes counts stopped ones too; those that run are bounded by the host's id ranges."""
+    with serving(folder, env={"CAY_MANAGER_MAX_SANDBOXES": "50000"}) as daemon:
+        assert daemon.exec(daemon.create()["id"], "true")[0] == 0
 
 
 @pytest.mark.skipif(bool(support.USER), reason="an ordinary user's sandboxes have no disk file")

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 import support
-from daemons import Refused, serving
+from daemons import Refused, serving, serving_alone
+
+SOMEBODY = 4711
+NO_POOL = {"CAY_MANAGER_POOL_SIZE": "0"}
 
 
 @pytest.fixture(scope="module")
@@ -20,11 +23,18 @@ def place():
         yield Path(folder)
 
 
+def own(path):
+    """Gives it to the tested user, or to somebody who is not root."""
+    support.own(path)
+    if not support.USER:
+        os.chown(path, SOMEBODY, SOMEBODY)
+
+
 @pytest.fixture(scope="module")
 def shown(place):
     for name in ("shown", "hidden"):
         (place / name).mkdir()
-        support.own(place / name)
+        own(place / name)
         (place / name / "file").write_text(name)
     return place / "shown"
 
@@ -57,7 +67,7 @@ def refusal(daemon, *volumes):
 
 def test_an_allowed_folder(daemon, shown):
     (shown / "inner").mkdir(exist_ok=True)
-    support.own(shown / "inner")
+    own(shown / "inner")
     (shown / "within").unlink(missing_ok=True)
     (shown / "within").symlink_to("inner")
     who = create(daemon, f"{shown}:/a:ro", f"{shown}/inner:/b", f"{shown}/within/../file:/c:ro",
@@ -108,7 +118,7 @@ def test_missing_folder(daemon, shown):
 def test_a_folder_that_was_replaced_is_refused_at_the_next_start(daemon, place, shown):
     folder = shown / "fickle"
     folder.mkdir()
-    support.own(folder)
+    own(folder)
     who = create(daemon, f"{folder}:/data")
     try:
         daemon.call("POST", f"/api/cay/sandbox/{who}/stop?force=true")
@@ -119,6 +129,75 @@ def test_a_folder_that_was_replaced_is_refused_at_the_next_start(daemon, place, 
         assert refused.value.status == 403
     finally:
         remove(daemon, who)
+
+
+# ---- the host's root ----
+
+@support.as_root_only
+def test_root_shows_no_folder_unless_it_is_configured(place, shown):
+    with serving_alone(env=NO_POOL) as daemon:
+        for source in (shown, "/home", "/srv", "/opt", "/tmp", "/etc", "/"):
+            for mode in ("", ":ro"):
+                status, message, remedy = refusal(daemon, f"{source}:/data{mode}")
+                assert status == 403 and "shows none" in message, message
+                assert "volume_folders" in remedy
+        launcher = Path(f"/proc/{daemon.launcher()}/cmdline").read_bytes().split(b"\0")
+        assert len(launcher) == 4, "the launcher was told of folders"
+
+
+@support.as_root_only
+def test_a_folder_of_root_is_not_written(place):
+    """Also below an allowed folder: what a sandbox makes never belongs to the host's root."""
+    folder = place / "of-root"
+    folder.mkdir()
+    (folder / "public").write_text("public")
+    (folder / "secret").write_text("secret")
+    (folder / "secret").chmod(0o600)
+    with serving_alone(env={**NO_POOL, "CAY_MANAGER_VOLUME_FOLDERS": str(place)}) as daemon:
+        status, message, remedy = refusal(daemon, f"{folder}:/data")
+        assert status == 403 and "root" in message and "volume_root_folders" in remedy
+        who = create(daemon, f"{folder}:/data:ro")
+        script = "cat /data/public; stat -c :%u /data; cat /data/secret"
+        code, text = daemon.exec(who, "sh", "-c", script)
+        assert code != 0 and text.startswith("public:65534\n") and "secret: Permission" in text
+
+
+@support.as_root_only
+def test_a_folder_of_root_that_was_named(place):
+    folder = place / "named"
+    folder.mkdir()
+    env = {**NO_POOL, "CAY_MANAGER_VOLUME_FOLDERS": str(place),
+           "CAY_MANAGER_VOLUME_ROOT_FOLDERS": str(folder)}
+    with serving_alone(env=env) as daemon:
+        who = create(daemon, f"{folder}:/data")
+        assert daemon.exec(who, "sh", "-c", "echo x >/data/new; stat -c %u /data/new") == (0, "0\n")
+        assert (folder / "new").stat().st_uid == 0
+        (place / "beside").mkdir()
+        assert refusal(daemon, f"{place}/beside:/data")[0] == 403
+
+
+@support.as_root_only
+def test_the_group_of_root_is_not_given(place):
+    folder = place / "grouped"
+    folder.mkdir()
+    os.chown(folder, SOMEBODY, 0)
+    with serving_alone(env={**NO_POOL, "CAY_MANAGER_VOLUME_FOLDERS": str(place)}) as daemon:
+        status, message, _ = refusal(daemon, f"{folder}:/data")
+        assert status == 403 and "group root" in message
+        os.chown(folder, SOMEBODY, SOMEBODY)
+        who = create(daemon, f"{folder}:/data")
+        assert daemon.exec(who, "sh", "-c", "echo x >/data/new")[0] == 0
+        made = (folder / "new").stat()
+        assert (made.st_uid, made.st_gid) == (SOMEBODY, SOMEBODY)
+
+
+@support.as_root_only
+def test_a_local_root_names_the_folder_by_typing_it(place):
+    folder = place / "typed"
+    folder.mkdir()
+    done = support.cay("run", "-v", f"{folder}:/data", "--", "sh", "-c", "echo x >/data/new")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "new").stat().st_uid == 0
 
 
 def test_bad_setting(place):

@@ -150,7 +150,7 @@ def test_too_many_at_once(daemon, sdk):
     mine = Sdk(daemon.port, make_key(daemon, "many", permissions=["sandboxes", "images"]).key)
     for i in range(8):
         snapshot(mine, f"many-{i}", ENDLESS)
-    refusal(mine, 429, "8 builds")("POST", "/snapshots",
+    refusal(mine, 429, "8 of the 24 unfinished builds")("POST", "/snapshots",
                                    {"name": "many-8", "buildInfo": info(ENDLESS)})
     for i in reversed(range(8)):
         assert mine.ask("DELETE", f"/snapshots/many-{i}").status == 200

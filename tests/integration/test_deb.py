@@ -82,6 +82,7 @@ def test_installed_used_and_purged(packages, tmp_path):
         cay create --name lab >/dev/null && cay exec lab -- echo persistent
         pid=$(cut -d' ' -f1 /var/lib/cay/daemon/lock)
         test "$(readlink /proc/$pid/exe)" = /usr/libexec/cay/cayd
+        python3 -c 'import cay; cay.Sandbox'
         test -e /usr/share/man/man1/cay.1.gz -a -e /usr/share/bash-completion/completions/cay
         grep -q ExecStart=/usr/libexec/cay/cayd /usr/lib/systemd/system/cayd.service
         pkg-config --modversion cay

@@ -15,7 +15,7 @@ import threading
 import pytest
 import registry
 import support
-from daemons import Refused
+from daemons import Refused, serving
 from dockerd import Docker
 from docking import Box, container, engine_of, make, refusal  # noqa: F401
 from engines import DockerEngine
@@ -39,7 +39,7 @@ def test_a_container_is_hardened(engine, make):
     assert (host["NetworkMode"], host["Privileged"], host["IpcMode"]) == ("none", False, "private")
     assert host["CgroupnsMode"] == "private"
     seen = box.says("cat /proc/self/cgroup; cat /proc/vmallocinfo /proc/slabinfo /proc/interrupts "
-                    "/proc/cmdline /proc/partitions 2>/dev/null; ls /sys/firmware")
+                    "/proc/cmdline /proc/partitions 2>/dev/null; ls /sys/firmware; ls /proc/fs")
     assert all(line.endswith(":/") for line in seen.splitlines()), seen
     assert host["PidMode"] == "" and host["UsernsMode"] == "" and not host["Devices"]
     assert about["Config"]["Labels"]["cay.id"] == box.id
@@ -462,6 +462,54 @@ def test_nobody_listens(folder):
         sock.bind(str(folder / "docker.sock"))
     said = refused_start(folder / "state", f"unix://{folder}/docker.sock")
     assert "nobody listens there" in said and "start dockerd" in said, said
+
+
+class Relay(socketserver.ThreadingUnixStreamServer):
+    """Passes connections on to Docker, until it cuts them all."""
+
+    daemon_threads = True
+
+    def __init__(self, path, target):
+        self.target = target
+        self.open = []
+        super().__init__(str(path), Relay.Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def cut(self):
+        for sock in self.open:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            with socket.socket(socket.AF_UNIX) as other:
+                other.connect(self.server.target)
+                self.server.open += [self.request, other]
+                threading.Thread(target=self.carry, args=(other, self.request), daemon=True).start()
+                self.carry(self.request, other)
+
+        @staticmethod
+        def carry(source, target):
+            with contextlib.suppress(OSError):
+                while data := source.recv(65536):
+                    target.sendall(data)
+                target.shutdown(socket.SHUT_WR)
+
+
+def test_its_log_in_json(engine, folder):
+    """cay-docker logs as the daemon does that started it."""
+    sock = folder / "relay.sock"
+    with Relay(sock, engine.docker.address.removeprefix("unix://")) as relay, \
+            serving(folder, "--log-format", "json",
+                    env={"CAY_SANDBOX_ENGINE": "docker", "DOCKER_HOST": f"unix://{sock}"}) as daemon:
+        assert until(lambda: daemon.call("GET", "/api/cay/status")["version"])
+        for _ in range(60):  # the stream of events may not have begun
+            relay.cut()
+            if until(lambda: "tells of no ends" in daemon.log.read_text(), 1):
+                break
+        lines = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+        assert any("tells of no ends" in line["event"] for line in lines), lines
+        relay.shutdown()
 
 
 class Old(http.server.BaseHTTPRequestHandler):

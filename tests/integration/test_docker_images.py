@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import registry
 import support
+from daemons import serving_tcp
 from docking import engine_of, make, refusal  # noqa: F401
 from engines import DockerEngine, PodmanEngine
 from images import BUSYBOX, shell_image, write_archive
 from launching import until
+from test_keys import make_key
 
 pytestmark = pytest.mark.skipif(bool(support.USER), reason="dockerd needs root")
 
@@ -234,3 +236,26 @@ def test_what_podman_cannot_save(podman):
     podman.docker("load", "-i", oci)
     done = podman.cay("run", "--engine", "docker", "--image", "packed", "--", "true")
     assert done.returncode == 125 and b"zstd" in done.stderr and b"cay image pull" in done.stderr, done
+
+
+# ---- keys ----
+
+def test_images_of_keys_stay_apart(engine):
+    """What Docker has is everybody's; a snapshot of a container is its key's, by name and by id."""
+    main = "docker-has"
+    engine.docker("load", "-i", archive(engine, main, "docker"))
+    env = {"DOCKER_HOST": engine.docker.address, "CAY_SANDBOX_ENGINE": "docker"}
+    with serving_tcp(env=env) as daemon:
+        ann, bob = (make_key(daemon, name, permissions=["sandboxes", "images"]) for name in ("ann", "bob"))
+        box = ann.create(image=main)
+        ann.call("POST", f"/api/sandbox/{box['id']}/snapshot", {"name": "private-of-ann:1"})
+        listed = {one["name"]: one for one in ann.call("GET", "/api/snapshots")["items"]}
+        private = listed["private-of-ann:1"]
+        assert private["general"] is False and listed[main]["general"] is True
+        assert [one["name"] for one in bob.call("GET", "/api/snapshots")["items"]] == [main]
+        for image in ("private-of-ann:1", private["ref"], private["ref"][:12]):
+            assert bob.ask("POST", "/api/cay/sandbox", {"image": image}).status == 404
+        ann.create(image="private-of-ann:1")
+        bob.create(image=main)
+        for one in daemon.list():
+            daemon.call("DELETE", f"/api/cay/sandbox/{one['id']}?force=true")

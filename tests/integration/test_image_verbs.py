@@ -107,7 +107,8 @@ def test_ls_as_json(place):
     one = place.make("team/tool:1.0")
     ok(place.image("tag", one, "python"))
     image, = place.json("ls")
-    assert set(image) == {"id", "names", "created", "size"}
+    assert set(image) == {"id", "names", "owners", "public", "created", "size"}
+    assert image["public"] and image["owners"] == []
     assert image["id"] == one and image["size"] >= 1
     assert sorted(image["names"]) == ["docker.io/library/python:latest",
                                       "docker.io/team/tool:1.0"]

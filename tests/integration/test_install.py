@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,8 +65,30 @@ def test_the_unit_names_the_daemon(installed):
     assert done.returncode == 0 and "--background" in done.stdout, done.stderr
 
 
+def test_every_link_of_the_readme_leads_somewhere(installed):
+    """Pages are installed as they lie in the repository; what is source is not."""
+    doc = installed[0] / "share/doc/cay"
+    for page in [doc / "README.md", *(doc / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+\.(?:md|svg|c|py))[)#]", page.read_text()):
+            target = (page.parent / link).resolve()
+            source = (support.ROOT / page.relative_to(doc)).parent / link
+            assert target.exists() or not source.name.endswith(".md"), (page, link)
+
+
+def test_python_finds_the_client(installed):
+    """Under /usr/local and /usr it lies where Debian's Python looks."""
+    prefix, _, known = installed
+    module, = prefix.glob("lib/python3*/dist-packages/cay.py")
+    version = "" if known["prefix"] == "/usr" else f".{sys.version_info.minor}"
+    assert module.parent.parent.name == f"python3{version}"
+    done = run(sys.executable, "-c", "import cay; print(cay.Sandbox.__name__)",
+               env={**os.environ, "PYTHONPATH": str(module.parent)})
+    assert done.stdout == "Sandbox\n", done.stderr
+
+
 @pytest.mark.parametrize("file", [
     "include/cay.h", "include/cay/errors.h", "include/cay/manager.h", "include/cay/remote.h",
+    "share/cay/js/cay.mjs", "share/doc/cay/docs/clients.md", "share/doc/cay/docs/examples/agent.py",
     "libexec/cay/cay-egress",
     "libexec/cay/cay-remote",
     "share/bash-completion/completions/cay", "share/zsh/site-functions/_cay",
@@ -72,6 +96,8 @@ def test_the_unit_names_the_daemon(installed):
     "share/doc/cay/LICENSE", "share/doc/cay/README.md", "share/doc/cay/docs/examples/run.c",
     "share/doc/cay/docs/examples/embed.c", "share/doc/cay/docs/examples/python.c",
     "share/doc/cay/docs/images.md", "share/doc/cay/docs/daemon.md", "share/doc/cay/docs/api.md",
+    "share/doc/cay/deploy/README.md", "share/doc/cay/deploy/prometheus/cay.rules.yml",
+    "share/doc/cay/deploy/prometheus/prometheus.yml", "share/doc/cay/deploy/grafana/cay.json",
     "lib/systemd/system/cayd.service", "lib/systemd/system/cayd.socket",
 ])
 def test_file_is_there(installed, file):

@@ -141,9 +141,10 @@ def test_nothing_stays_of_one_that_ended(daemon):
     who = daemon.create(network="allow=a.com")["id"]
     assert daemon.reaches(who)
     fds = f"/proc/{daemon.proxy()}/fd"
-    assert until(lambda: len(os.listdir(fds)) == 5), os.listdir(fds)  # its connection is gone
+    own = 4 if support.USER else 5  # as root with the pipe to cay-names
+    assert until(lambda: len(os.listdir(fds)) == own + 1), os.listdir(fds)  # its connection is gone
     daemon.call("DELETE", f"/api/cay/sandbox/{who}?force=true")
-    assert until(lambda: len(os.listdir(fds)) == 4), os.listdir(fds)
+    assert until(lambda: len(os.listdir(fds)) == own), os.listdir(fds)
 
 
 def test_a_bridge_is_refused(daemon):
@@ -163,3 +164,94 @@ def test_daytonas_lists(daemon):
     assert daemon.fetch(made["id"], "http://a.com/")[0] == 403
     daemon.call("POST", path, {"networkBlockAll": False})
     assert daemon.reaches(made["id"], "http://b.org/")
+
+
+# ---- places of the proxy ----
+
+HOLD = r"""
+import socket, sys, time
+wanted = int(sys.argv[1])
+held = [socket.create_connection(("127.0.0.1", 3128), 20) for _ in range(wanted)]
+time.sleep(1)
+refused = []
+for one in held:
+    one.setblocking(False)
+    try:
+        refused.append(one.recv(400).decode().split("\r\n")[0])
+    except BlockingIOError:
+        pass
+print(wanted - len(refused), (refused or [""])[0], flush=True)
+time.sleep(10)
+"""
+
+
+class Holder:
+    """A sandbox of a key that holds connections for some seconds: how many it got, and why not more."""
+
+    def __init__(self, daemon, key, wanted):
+        self.daemon = daemon
+        self.box = daemon.as_key(key, "POST", "/api/cay/sandbox", {"network": "allow=a.com", "memory": "64m"})["id"]
+        self.process = subprocess.Popen([support.CAY, "exec", self.box, "python3", "-c", HOLD, str(wanted)],
+                                        env={**support.as_user()[1], "CAY_HOST": f"unix://{daemon.socket}"},
+                                        stdout=subprocess.PIPE, text=True)
+
+    def told(self):
+        count, why = self.process.stdout.readline().rstrip("\n").split(" ", 1)
+        return int(count), why
+
+
+class KeyDaemon(Daemon):
+    port = 3987
+
+    def as_key(self, key, method, path, body=None):
+        """By TCP, which is in the world's network."""
+        words = ["curl", "-sS", "-m", "60", "-X", method, "-H", f"Authorization: Bearer {key}",
+                 f"http://127.0.0.1:{self.port}{path}"] + (["-d", json.dumps(body)] if body else [])
+        done = subprocess.run(self.world.command(*words), capture_output=True, text=True, timeout=90)
+        return json.loads(done.stdout)
+
+    def make_key(self, name, **limits):
+        return self.call("POST", "/api/cay/api-keys", {"name": name, **limits})["value"]
+
+    def proxied(self, name):
+        rows = self.call("GET", f"/api/cay/usage?key={name}")
+        return next(row["used"] for row in rows if row["name"] == "proxyConnections")
+
+
+@pytest.fixture
+def key_daemon(net, folder):  # noqa: F811
+    made = KeyDaemon(net, folder, "--listen", f"127.0.0.1:{KeyDaemon.port}", env={"CAY_MANAGER_POOL_SIZE": "0"})
+    try:
+        yield made
+    finally:
+        made.clean_up()
+
+
+@support.as_root_only
+def test_one_key_does_not_take_all_places(key_daemon):
+    """S11: 17 sandboxes of one owner took all 1,024, and others were told of 64 that they did not have."""
+    greedy, other = key_daemon.make_key("greedy"), key_daemon.make_key("other")
+    holders = [Holder(key_daemon, greedy, 64) for _ in range(9)]
+    told = [holder.told() for holder in holders]
+    assert sum(count for count, _ in told) == 512, told
+    assert any("which is their share" in why for _, why in told), told
+    box = key_daemon.as_key(other, "POST", "/api/cay/sandbox", {"network": "allow=a.com", "memory": "64m"})["id"]
+    assert key_daemon.reaches(box)
+    assert until(lambda: key_daemon.proxied("greedy") == 512)
+    assert until(lambda: key_daemon.proxied("greedy") == 0)  # their holders have ended
+    for holder in holders:
+        holder.process.communicate(timeout=60)
+
+
+@support.as_root_only
+def test_the_limit_of_a_key_at_the_proxy(key_daemon):
+    few = key_daemon.make_key("few", maxProxyConnections=10)
+    first, second = Holder(key_daemon, few, 6), Holder(key_daemon, few, 6)
+    told = [first.told(), second.told()]
+    assert sum(count for count, _ in told) == 10, told
+    assert any("which is its limit" in why for _, why in told), told
+    assert until(lambda: key_daemon.proxied("few") == 10)
+    os.kill(key_daemon.proxy(), signal.SIGKILL)  # with it go its connections
+    assert until(lambda: key_daemon.proxied("few") == 0)
+    for holder in (first, second):
+        holder.process.communicate(timeout=60)

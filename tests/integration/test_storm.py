@@ -72,10 +72,10 @@ def is_from(fd, pid):
 
 
 def control_socket(daemon):
-    """The front's end of the socket that it shares with its supervisor: made by that after the one
-    to the launcher, which is the only other one of its kind."""
+    """The front's end of the socket that it shares with its supervisor: the first of those that the
+    front is executed with."""
     front = daemon.front()
-    for number in sorted(map(int, os.listdir(f"/proc/{front}/fd")), reverse=True):
+    for number in sorted(map(int, os.listdir(f"/proc/{front}/fd"))):
         fd = take_descriptor(front, number)
         if fd >= 0 and is_from(fd, daemon.process.pid):
             return socket.socket(fileno=fd)

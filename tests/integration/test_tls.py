@@ -96,6 +96,23 @@ def test_tls(folder, tls, clean_host):
             plain.getresponse()
 
 
+def test_chunks_that_are_not_clear_are_refused(folder, tls):
+    port = free_port()
+    cert, key = make_certificate(tls, "first", tls)
+    with serving(folder, "--listen", f"127.0.0.1:{port}", env=settings(cert, key)) as daemon:
+        admin = (daemon.state / "admin.key").read_text().strip()
+        head = (f"POST /api/cay/volumes HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {admin}\r\n"
+                "Transfer-Encoding: chunked\r\n\r\n").encode()
+        for body, part in ((b"2\r\n{}\r\n0\r\n\r\n", b"name"), (b"2;a\n{}\r\n0\r\n\r\n", b"CR LF"),
+                           (b"2\r\n{}\n0\r\n\r\n", b"CR LF")):
+            with wrap(port, tls) as sock:
+                sock.sendall(head + body)
+                answer = sock.recv(65536)
+                while b"}" not in answer:
+                    answer += sock.recv(65536)
+                assert answer.startswith(b"HTTP/1.1 400 ") and part in answer
+
+
 def test_keys_that_are_refused(folder, tls):
     cert, key = make_certificate(tls, "first", tls)
     _, other = make_certificate(tls, "other", tls)

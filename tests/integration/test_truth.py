@@ -8,13 +8,14 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 from daemons import Refused, children, serving
 from launching import is_alive, until
-from support import as_root_only, cay, is_sanitized, ok
+from support import as_root_only, cay, is_sanitized, ok, start
 from test_run_image import base
 
 SECONDS = 60
@@ -126,6 +127,29 @@ def test_an_idle_stop_has_a_reason(folder):
         assert_told(daemon, box, "stopped", "nothing was done in it for 1 s (idle_timeout)")
 
 
+def test_a_start_shows_no_stop(daemon):
+    """Whoever looks meanwhile sees the way up only."""
+    box = daemon.create()["id"]
+    for _ in range(3):
+        daemon.call("POST", f"/api/cay/sandbox/{box}/stop")
+        assert info(daemon, box)["state"] == "stopped"
+        last = daemon.call("GET", f"/api/cay/sandbox/{box}/events")[-1]["number"]
+        seen, done = set(), threading.Event()
+
+        def look():
+            while not done.is_set():
+                seen.add(info(daemon, box)["state"])
+
+        viewer = threading.Thread(target=look)
+        viewer.start()
+        daemon.call("POST", f"/api/cay/sandbox/{box}/start")
+        done.set()
+        viewer.join(SECONDS)
+        news = daemon.call("GET", f"/api/cay/sandbox/{box}/events?after={last}")
+        assert seen <= {"stopped", "starting", "started"}, seen
+        assert [e["state"] for e in news] in (["starting", "started"], ["started"]), news
+
+
 # ---- snapshots ----
 
 @pytest.fixture
@@ -171,6 +195,16 @@ def test_a_snapshot_that_is_cut_off(daemon, boxed, who):
 
 
 @as_root_only
+def test_a_snapshot_whose_client_is_killed(daemon, boxed):
+    """The daemon makes it, and lets the sandbox go on."""
+    client = start("snapshot", "create", "--state-dir", daemon.state, boxed, "truth-killed")
+    assert until(lambda: info(daemon, boxed)["state"] == "paused", SECONDS)
+    client.kill()
+    client.communicate(timeout=SECONDS)
+    settled(daemon, boxed, "started")
+
+
+@as_root_only
 def test_a_snapshot_by_a_named_socket(daemon, boxed, folder):
     """The client's own state folder is not looked at."""
     env = {"CAY_HOST": f"unix://{daemon.socket}", "CAY_STATE_DIR": str(folder / "other")}
@@ -198,6 +232,46 @@ def test_a_disk_that_is_gone_is_not_replaced(daemon):
     assert daemon.exec(box, "cat", "/workspace/file") == (0, "precious\n")
 
 
+# ---- commands that a limit ends ----
+
+def assert_command_told(daemon, box, reason):
+    told = f"a command was ended: {reason}"
+    assert until(lambda: told in [text for _, text in events(daemon, box)], SECONDS), \
+        events(daemon, box)
+    assert any(box in line and told in line for line in daemon.log.read_text().splitlines())
+
+
+@pytest.mark.parametrize("limit, reason", [
+    ("--timeout", "it ran longer than its time limit"),
+    ("--idle-output-timeout", "it printed nothing for longer than it may"),
+])
+def test_an_exec_that_a_limit_ends_leaves_an_event(daemon, limit, reason):
+    """Its bytes pass the front; who waits for them is not the only one to be told."""
+    box = daemon.create()["id"]
+    done = cay("exec", "--state-dir", daemon.state, limit, "1s", box, "sleep", "600")
+    assert done.returncode == 124, done.stderr
+    assert_command_told(daemon, box, reason)
+
+
+@as_root_only
+def test_an_exec_that_runs_out_of_memory_leaves_an_event(daemon):
+    box = daemon.create(memory="64m")["id"]
+    assert daemon.exec(box, "tail", "/dev/zero")[0] == 137
+    assert_command_told(daemon, box, "the sandbox ran out of memory")
+    assert info(daemon, box)["state"] == "started"
+
+
+@as_root_only
+def test_a_later_kill_is_not_out_of_memory(daemon):
+    """The kernel's counter is of the whole life of the sandbox."""
+    box = daemon.create(memory="64m")["id"]
+    assert daemon.exec(box, "tail", "/dev/zero")[0] == 137
+    assert_command_told(daemon, box, "the sandbox ran out of memory")
+    time.sleep(1.5)  # it has outlived that
+    kill_first_process(daemon, box)
+    assert_told(daemon, box, "error", "killed by signal 9 (SIGKILL)")
+
+
 # ---- when memory runs out ----
 
 def oom_score(pid):
@@ -220,3 +294,21 @@ def test_the_daemon_is_protected_and_sandboxes_are_not(daemon):
         assert "not protected when memory runs out" in daemon.log.read_text()
     assert oom_score(record_of(daemon, box)["pid"]) >= 0
     assert int(daemon.exec(box, "cat", "/proc/self/oom_score_adj")[1]) >= 0
+
+
+def test_prune_takes_only_what_somebody_stopped(daemon):
+    left, stopped = daemon.create(name="left")["id"], daemon.create(name="asked")["id"]
+    daemon.call("POST", f"/api/cay/sandbox/{stopped}/stop")
+    daemon.stop()
+    kill_first_process(daemon, left)
+    rewrite_boot(daemon, left)
+    daemon.start()
+    assert settled(daemon, left, "stopped")["stopReason"]
+
+    def prune(*options):
+        return ok(cay("prune", "-q", "--force", *options, "--state-dir", daemon.state)).split()
+    shown = cay("prune", "--dry-run", "--state-dir", daemon.state)
+    assert shown.stdout == b"asked\n" and b"1 that stopped without being asked is kept" in shown.stderr
+    assert prune() == [stopped]
+    assert prune() == []
+    assert prune("--idle") == [left]

@@ -40,8 +40,8 @@ NOT_SANITIZED = {
         "charts parquet python_packages python_report python_same python_code_run": _PYTHON,
         "programs recipes seccomp_programs javascript_await": _OTHERS,
         "docker_bridge docker_images docker_leftovers docker_run two_engines": _DOCKER,
-        "deb docs install man runner": _NO_C,
-        "restart": _LEAKS,
+        "client_js client_python deb docs install man runner": _NO_C,
+        "restart separation": _LEAKS,
     }.items()
     for name in names.split()
 }

@@ -9,9 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,8 +42,7 @@ struct fake {
     bool frees_disk;                                               /* when something is removed */
     int fail_start, fail_stop, fail_pause, fail_remove, fail_list; /* codes; 0: works */
     int delay_start, delay_stop, delay_list; /* milliseconds; negative: until that changes */
-    unsigned under_way, most, listing, most_listing; /* that wait now, and at most */
-    unsigned starts, stops, removes, resumes, lists;
+    unsigned under_way, most, listing, most_listing, starts, stops, removes, resumes, lists;
     int gone_ms, fail_resize, fail_volume, fail_resume;
     unsigned volumes;            /* made and not removed */
     struct sandbox_spec resized; /* the last one */
@@ -122,8 +119,9 @@ static int fake_set(struct fake *f, const char *id, enum engine_state state,
     return b != NULL ? 0 : error_set(err, CAY_NOT_FOUND, "no sandbox %s", id);
 }
 
-static void fake_tell(struct fake *f, const char *id, int status, bool oom) {
-    struct engine_end end = {.oom_killed = oom, .status = status};
+static void fake_tell(struct fake *f, const char *id, enum engine_end_cause cause, int status,
+                      bool oom) {
+    struct engine_end end = {.oom_killed = oom, .status = status, .cause = cause};
     memcpy(end.id, id, sizeof end.id);
     if (f->engine.ended != NULL)
         f->engine.ended(f->engine.user, &end);
@@ -135,7 +133,7 @@ static int fake_stop(struct engine *e, const char *id, struct cay_error *err) {
     if (r < 0)
         return r;
     (void)fake_set(f, id, ENGINE_STOPPED, NULL);
-    fake_tell(f, id, 9, false); /* a real one reports this too */
+    fake_tell(f, id, ENGINE_END_ASKED, 9, false); /* a real one reports this too */
     return 0;
 }
 
@@ -183,9 +181,10 @@ static int fake_resize(struct engine *e, const struct sandbox_spec *spec, struct
     return r;
 }
 
-static int fake_volume_make(struct engine *e, const char *id, struct cay_error *err) {
+static int fake_volume_make(struct engine *e, const char *id, uint64_t bytes,
+                            struct cay_error *err) {
     struct fake *f = (struct fake *)e;
-    (void)id;
+    (void)id, (void)bytes;
     return fake_begin(f, &f->fail_volume, NULL, &f->volumes, err);
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "fake_engine.h"
 

@@ -44,7 +44,26 @@ static int fake_build(void *user, const struct image_build_order *order, char id
     return error_remedy(err, "do better");
 }
 
-static const struct image_ops ops = {.build = fake_build};
+/* Eight for each owner. */
+static _Atomic int charged_ann;
+
+static int fake_take(void *user, const char *owner, struct cay_error *err) {
+    (void)user;
+    if (!str_equal(owner, "ann"))
+        return 0;
+    if (charged_ann == 8)
+        return error_set(err, CAY_LIMIT_REACHED, "no more");
+    charged_ann++;
+    return 0;
+}
+
+static void fake_give(void *user, const char *owner) {
+    (void)user;
+    charged_ann -= str_equal(owner, "ann");
+}
+
+static const struct image_ops ops = {
+    .build = fake_build, .take_build = fake_take, .give_build = fake_give};
 static const struct key admin = {.scopes = SCOPE_ADMIN};
 static const struct key ann = {.id = "ann", .scopes = SCOPE_SANDBOXES};
 static const struct key bob = {.id = "bob", .scopes = SCOPE_SANDBOXES};
@@ -132,24 +151,40 @@ static void test_snapshots(void **state) {
     struct cay_error err = {0};
     struct build_view view;
     struct build *again = NULL;
-    struct build *one = add(*state, "a", "wait"), *two = add(*state, "b", "wait"),
-                 *three = add(*state, "c", "ok");
+    struct build *one = add(*state, "a", "wait"), *two = NULL, *three = add(*state, "c", "ok");
+    assert_int_equal(builds_add(*state, "bob", "a", "wait", &two, &err), 0); /* his own "a" */
     assert_int_equal(builds_start(one, &view, NULL), 0);
     assert_int_equal(builds_start(two, &view, NULL), 0);
     assert_int_equal(builds_start(three, &view, NULL), 0);
     assert_int_equal(state_of(one), BUILD_RUNNING);
     assert_int_equal(state_of(two), BUILD_RUNNING);
-    assert_int_equal(state_of(three), BUILD_PENDING); /* two at a time */
+    assert_int_equal(state_of(three), BUILD_PENDING); /* two at a time, one of each key */
     assert_int_equal(builds_start(one, &view, &err), -CAY_CONFLICT);
     assert_int_equal(builds_add(*state, "ann", "a", "ok", &again, &err), -CAY_CONFLICT);
     assert_int_equal(builds_drop(one), BUILD_FAILED);
     assert_int_equal(wait_for_end(three), BUILD_DONE);
-    assert_int_equal(builds_drop(two), BUILD_FAILED);
     assert_null(builds_find(*state, &ann, "a"));
+    struct build *other = builds_find(*state, &bob, "a");
+    assert_ptr_equal(other, two);
+    build_unref(other);
+    assert_int_equal(builds_drop(two), BUILD_FAILED);
     assert_int_equal(builds_drop(three), BUILD_DONE);
     build_unref(one);
     build_unref(two);
     build_unref(three);
+}
+
+/* A key that has a place waits for it, though there is another one. */
+static void test_a_key_has_one_place(void **state) {
+    struct build_view view;
+    struct build *one = add(*state, "a", "wait"), *two = add(*state, "b", "ok");
+    assert_int_equal(builds_start(one, &view, NULL), 0);
+    assert_int_equal(builds_start(two, &view, NULL), 0);
+    assert_int_equal(state_of(two), BUILD_PENDING);
+    assert_int_equal(builds_drop(one), BUILD_FAILED);
+    assert_int_equal(wait_for_end(two), BUILD_DONE);
+    build_unref(one);
+    build_unref(two);
 }
 
 static void count(void *user, const struct build_view *view) {
@@ -189,6 +224,23 @@ static void test_limits(void **state) {
     assert_int_equal(builds_add(*state, "ann", "", "ok", &one, &err), -CAY_LIMIT_REACHED);
     assert_int_equal(builds_add(*state, "bob", "", "ok", &one, &err), 0);
     build_unref(one);
+    assert_int_equal(charged_ann, 8);
+}
+
+/* What has ended, or is forgotten, is charged no more. */
+static void test_ends_are_discharged(void **state) {
+    struct cay_error err = {0};
+    char id[HEX_SIZE];
+    struct build_view view;
+    _cleanup_(build_unrefp) struct build *good = add(*state, "", "ok"),
+                                         *bad = add(*state, "", "no");
+    assert_int_equal(charged_ann, 2);
+    build_look(good, &view);
+    assert_int_equal(builds_run(*state, view.name, -1, id, &err), 0);
+    assert_int_equal(charged_ann, 1);
+    build_look(bad, &view);
+    assert_true(builds_run(*state, view.name, -1, id, &err) < 0);
+    assert_int_equal(charged_ann, 0);
 }
 
 /* A folder of builds, as a daemon and the next one have it. */
@@ -297,8 +349,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_failure_says_why, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cancelled_by_who_runs_it, setup, teardown),
         cmocka_unit_test_setup_teardown(test_snapshots, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_key_has_one_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_who_sees_what, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ends_are_discharged, setup, teardown),
         cmocka_unit_test(test_after_a_restart),
         cmocka_unit_test(test_files_that_are_none),
     };

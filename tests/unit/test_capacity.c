@@ -26,7 +26,7 @@ static void test_what_is_possible(void **state) {
     (void)state;
     expect(&large, 100, NULL);
     expect(&large, 12288, NULL);
-    expect(&large, 12289, "id ranges");
+    expect(&large, 1000000, NULL); /* 12,288 run, and the others are stopped */
 }
 
 static void test_what_is_not(void **state) {

@@ -140,15 +140,25 @@ static void each_key(void **state) {
 static void never(void **state) {
     (void)state;
     static const char *const names[] = {
-        "sandbox.use_sandbox",     "sandbox.allow_host_execution",
-        "sandbox.engine",          "sandbox.tier",
-        "manager.volume_folders",  "images.aliases",
-        "images.credentials",      "images.insecure_registries",
-        "images.ca_file",          "remote.host",
-        "remote.key_file",         "remote.ca_file",
-        "daytona.daytona_api_key", "daytona.daytona_server_url",
-        "python.index_url",        "python.find_links",
-        "server.listen",           "server.tls_key",
+        "sandbox.use_sandbox",
+        "sandbox.allow_host_execution",
+        "sandbox.engine",
+        "sandbox.tier",
+        "manager.volume_folders",
+        "manager.volume_root_folders",
+        "images.aliases",
+        "images.credentials",
+        "images.insecure_registries",
+        "images.ca_file",
+        "remote.host",
+        "remote.key_file",
+        "remote.ca_file",
+        "daytona.daytona_api_key",
+        "daytona.daytona_server_url",
+        "python.index_url",
+        "python.find_links",
+        "server.listen",
+        "server.tls_key",
     };
     size_t count, found = 0;
     const struct config_key *keys = config_keys(&count);

@@ -22,24 +22,25 @@ const char *call_header(const struct call *c, const char *name) {
 
 static char kept[64];
 
-static int list_images(void *user, struct buf *text, struct cay_error *err) {
-    (void)user, (void)err;
-    (void)buf_puts(text, "ok\na:1\tAA\t1073741824\t2026-01-02T03:04:05Z\n");
-    (void)buf_puts(text, "b:latest\tBB\t1\tno time\n");
+static int list_images(void *user, const char *owner, struct buf *text, struct cay_error *err) {
+    (void)user, (void)owner, (void)err;
+    (void)buf_puts(text, "ok\na:1\tAA\t1073741824\t2026-01-02T03:04:05Z\t\n");
+    (void)buf_puts(text, "b:latest\tBB\t1\tno time\t\n");
     if (kept[0] != '\0')
-        (void)buf_printf(text, "%s\tCC\t2\t\n", kept);
+        (void)buf_printf(text, "%s\tCC\t2\t\t\n", kept);
     return buf_puts(text, "\n");
 }
 
-static int keep(void *user, const char *from, const char *name, struct cay_error *err) {
-    (void)user, (void)from;
+static int keep(void *user, const char *owner, const char *from, const char *name,
+                struct cay_error *err) {
+    (void)user, (void)owner, (void)from;
     if (str_equal(kept, name))
         return error_set(err, CAY_CONFLICT, "it is there");
     return str_copy(kept, sizeof kept, name);
 }
 
-static int forget(void *user, const char *name, struct cay_error *err) {
-    (void)user;
+static int forget(void *user, const char *owner, const char *name, struct cay_error *err) {
+    (void)user, (void)owner;
     if (!str_equal(kept, name))
         return error_set(err, CAY_NOT_FOUND, "no image '%s'", name);
     kept[0] = '\0';

@@ -202,6 +202,62 @@ static void test_info(void **state) {
     }
 }
 
+static void test_runtimes(void **state) {
+    (void)state;
+    static const char text[] =
+        "{\"DefaultRuntime\":\"runc\",\"Runtimes\":{\"runc\":{\"path\":\"runc\"},"
+        "\"runsc\":{\"path\":\"/usr/bin/runsc\",\"runtimeArgs\":[\"--network=none\"]},"
+        "\"kata-runtime\":{\"path\":\"/opt/kata/bin/kata-runtime\"},"
+        "\"runsc-false\":{\"path\":\"/usr/bin/crun\"},\"io.containerd.runc.v2\":{},"
+        "\"none\":null,\"a-name-that-is-much-longer-than-any-runtime-would-ever-be-called-by-"
+        "people\":"
+        "{\"path\":\"x\"}}}";
+    struct docker_info info;
+    assert_int_equal(docker_parse_info(text, sizeof text - 1, &info, NULL), 0);
+    assert_string_equal(info.default_runtime, "runc");
+    assert_int_equal(info.runtime_count, 6);
+    static const char *const good[] = {"", "runc", "runsc", "kata-runtime",
+                                       "io.containerd.runc.v2"};
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_int_equal(docker_runtime_check(&info, good[i], NULL), 0);
+    struct cay_error err;
+    assert_int_equal(docker_runtime_check(&info, "crun", &err), -CAY_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "Docker has no runtime 'crun'; it has "));
+    assert_non_null(strstr(err.remedy, "daemon.json"));
+    /* It promises more than it is. */
+    assert_int_equal(docker_runtime_check(&info, "runsc-false", &err), -CAY_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "'runsc-false' is the program 'crun'"));
+    static const char *const odd[] = {"{}", "{\"Runtimes\":[]}", "{\"Runtimes\":7}",
+                                      "{\"Runtimes\":{\"a\":7}}"};
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++)
+        assert_int_equal(docker_parse_info(odd[i], strlen(odd[i]), &info, NULL), 0);
+}
+
+static void test_kernels(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum docker_kernel kernel;
+        enum tier tier;
+    } cases[] = {
+        {"", DOCKER_KERNEL_HOST, TIER_BASIC},
+        {"runc", DOCKER_KERNEL_HOST, TIER_BASIC},
+        {"crun", DOCKER_KERNEL_HOST, TIER_BASIC},
+        {"io.containerd.runc.v2", DOCKER_KERNEL_HOST, TIER_BASIC},
+        {"my-runsc", DOCKER_KERNEL_HOST, TIER_BASIC},
+        {"runsc", DOCKER_KERNEL_GVISOR, TIER_ROOTLESS},
+        {"runsc-kvm", DOCKER_KERNEL_GVISOR, TIER_ROOTLESS},
+        {"io.containerd.runsc.v1", DOCKER_KERNEL_GVISOR, TIER_ROOTLESS},
+        {"kata", DOCKER_KERNEL_GUEST, TIER_ROOTLESS},
+        {"kata-runtime", DOCKER_KERNEL_GUEST, TIER_ROOTLESS},
+        {"io.containerd.kata.v2", DOCKER_KERNEL_GUEST, TIER_ROOTLESS},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        assert_int_equal(docker_runtime_kernel(cases[i].name), cases[i].kernel);
+        assert_int_equal(docker_runtime_tier(cases[i].name), cases[i].tier);
+    }
+}
+
 static void test_inspect(void **state) {
     (void)state;
     static const char text[] =
@@ -368,7 +424,8 @@ static void test_create(void **state) {
                                 .mounts = &mount,
                                 .mount_count = 1};
     static const char *const sources[] = {"/host/\"quoted\""};
-    struct docker_plan plan = {.spec = &spec,
+    struct docker_plan plan = {.runtime = "",
+                               .spec = &spec,
                                .image = "sha256:aa",
                                .home = "/s",
                                .version = "1",
@@ -415,8 +472,13 @@ static void test_create(void **state) {
 static void test_build_profile(void **state) {
     (void)state;
     struct sandbox_spec spec = {.id = ID_A, .profile = PROFILE_BUILD, .read_only = true};
-    struct docker_plan plan = {
-        .spec = &spec, .image = "i", .home = "/s", .version = "1", .door = "/d", .work = "/w"};
+    struct docker_plan plan = {.runtime = "",
+                               .spec = &spec,
+                               .image = "i",
+                               .home = "/s",
+                               .version = "1",
+                               .door = "/d",
+                               .work = "/w"};
     _cleanup_(buf_free) struct buf out = BUF_INIT(65536);
     _cleanup_(json_freep) struct json_document *doc = NULL;
     assert_int_equal(docker_spec_create(&plan, &out, NULL), 0);
@@ -449,7 +511,8 @@ static void test_name_servers(void **state) {
 static void test_bridged(void **state) {
     (void)state;
     struct sandbox_spec spec = {.id = ID_A, .has_bridge = true};
-    struct docker_plan plan = {.spec = &spec,
+    struct docker_plan plan = {.runtime = "",
+                               .spec = &spec,
                                .image = "i",
                                .home = "/s",
                                .version = "1",
@@ -510,7 +573,7 @@ static void test_create_too_large(void **state) {
     (void)state;
     struct sandbox_spec spec = {.id = ID_A};
     struct docker_plan plan = {
-        .spec = &spec, .image = "i", .home = "/s", .version = "1", .door = "/d"};
+        .runtime = "", .spec = &spec, .image = "i", .home = "/s", .version = "1", .door = "/d"};
     _cleanup_(buf_free) struct buf out = BUF_INIT(100);
     assert_true(docker_spec_create(&plan, &out, NULL) < 0);
 }
@@ -608,6 +671,7 @@ int main(void) {
         cmocka_unit_test(test_host),         cmocka_unit_test(test_host_refused),
         cmocka_unit_test(test_version),      cmocka_unit_test(test_errors),
         cmocka_unit_test(test_info),         cmocka_unit_test(test_list),
+        cmocka_unit_test(test_runtimes),     cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_inspect),      cmocka_unit_test(test_stats),
         cmocka_unit_test(test_loaded),       cmocka_unit_test(test_events),
         cmocka_unit_test(test_create),       cmocka_unit_test(test_build_profile),

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "egress/network.h"
+#include "egress/places.h"
 #include "egress/request.h"
 
 /* ---- the list ---- */
@@ -258,12 +259,45 @@ static void test_rewriting(void **state) {
     assert_string_equal(text + r.head_len, "abc");
 }
 
+/* ---- places ---- */
+
+static void test_places(void **state) {
+    (void)state;
+    static const struct {
+        struct places places;
+        const char *refused; /* NULL: there is room */
+    } cases[] = {
+        {{.owner_id = "a"}, NULL},
+        {{.all = 63, .box = 63, .owner = 63, .owner_id = "a"}, NULL},
+        {{.all = 64, .box = 64, .owner = 64, .owner_id = "a"}, "this sandbox has 64 connections"},
+        {{.all = 511, .box = 7, .owner = 511, .owner_id = "a"}, NULL},
+        {{.all = 512, .box = 7, .owner = 512, .owner_id = "a"}, "512 of the proxy's 1024"},
+        {{.all = 512, .owner = 0, .owner_id = "b"}, NULL},
+        {{.all = 1023, .owner = 0, .owner_id = "b"}, NULL},
+        {{.all = 768, .owner = 256, .owner_id = "b"}, "256 of the proxy's 1024"},
+        {{.all = 1024, .owner = 0, .owner_id = "b"}, "0 of the proxy's 1024"},
+        {{.all = 1000, .box = 3, .owner = 1000, .owner_id = ""}, NULL},
+        {{.all = 1024, .box = 3, .owner = 1024, .owner_id = ""}, "the proxy has 1024"},
+        {{.all = 9, .box = 1, .owner = 9, .owner_max = 10, .owner_id = "a"}, NULL},
+        {{.all = 10, .box = 1, .owner = 10, .owner_max = 10, .owner_id = "a"},
+         "10 connections, which is its limit"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct cay_error err = {0};
+        int r = places_check(&cases[i].places, &err);
+        assert_int_equal(r, cases[i].refused == NULL ? 0 : -CAY_LIMIT_REACHED);
+        if (r < 0 && strstr(err.message, cases[i].refused) == NULL)
+            fail_msg("%s", err.message);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),           cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_reach),           cmocka_unit_test(test_wrong_lists),
         cmocka_unit_test(test_targets),         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_broken_requests), cmocka_unit_test(test_rewriting),
+        cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

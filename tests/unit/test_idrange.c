@@ -116,7 +116,7 @@ static void test_who_has_the_low_ones_gets_high_ones(void **state) {
     idrange_give_back(file, base);
     assert_int_equal(idrange_lease_again(base, &again, NULL), 0);
     idrange_release(&again);
-    assert_int_equal(idrange_lease_again(DAEMON_ID, &again, NULL), -CAY_INVALID_ARGUMENT);
+    assert_int_equal(idrange_lease_again(ROLE_IDS_FIRST, &again, NULL), -CAY_INVALID_ARGUMENT);
     assert_int_equal(idrange_lease_again(IDRANGE_HIGH - IDRANGE_SIZE, &again, NULL),
                      -CAY_INVALID_ARGUMENT);
 }
@@ -217,8 +217,8 @@ static void test_a_lease_cannot_be_had_twice(void **state) {
 static void test_bases_that_are_none(void **state) {
     (void)state;
     need_root();
-    const uid_t bases[] = {0,         1,         IDRANGE_FIRST - IDRANGE_SIZE, IDRANGE_FIRST + 1,
-                           DAEMON_ID, UINT32_MAX};
+    const uid_t bases[] = {
+        0, 1, IDRANGE_FIRST - IDRANGE_SIZE, IDRANGE_FIRST + 1, ROLE_IDS_FIRST, UINT32_MAX};
     struct idrange r = IDRANGE_EMPTY;
     for (size_t i = 0; i < ARRAY_LEN(bases); i++)
         assert_int_equal(idrange_lease_again(bases[i], &r, NULL), -CAY_INVALID_ARGUMENT);

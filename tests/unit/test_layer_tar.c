@@ -250,8 +250,7 @@ static void test_too_deep(void **state) {
         (void)close(at);
         at = next;
     }
-    assert_int_equal(layer_tar_write(t->fd, &AS_IT_IS, NULL, NULL, &result, &err),
-                     -CAY_LIMIT_REACHED);
+    assert_int_equal(layer_tar_write(t->fd, &AS_IT_IS, NULL, NULL, &result, &err), -CAY_CONFLICT);
 }
 
 static void test_attributes(void **state) {

@@ -190,7 +190,7 @@ static void test_engine_away(void **state) {
 static void kill_box(struct world *w, const char *id, int status, bool oom, bool told) {
     assert_int_equal(fake_set(&w->fake, id, ENGINE_STOPPED, NULL), 0);
     if (told)
-        fake_tell(&w->fake, id, status, oom);
+        fake_tell(&w->fake, id, ENGINE_END_UNASKED, status, oom);
 }
 
 static void test_ends(void **state) {
@@ -228,14 +228,40 @@ static void test_ends(void **state) {
     }
 }
 
+static unsigned lists_of(struct world *w) {
+    (void)pthread_mutex_lock(&w->fake.lock);
+    unsigned lists = w->fake.lists;
+    (void)pthread_mutex_unlock(&w->fake.lock);
+    return lists;
+}
+
+/* Or each removal would cost as much as there are sandboxes. */
+static void test_asked_ends_compare_nothing(void **state) {
+    struct world *w = *state;
+    open_manager(w);
+    unsigned before = lists_of(w);
+    for (size_t i = 0; i < 20; i++) {
+        (void)make_box(w, "lab");
+        if (i % 2 == 0)
+            assert_int_equal(manager_stop_sandbox(w->m, "lab", NULL), 0);
+        assert_int_equal(manager_remove(w->m, "lab", true, NULL), 0);
+    }
+    sleep_ms(50); /* for a reaper that was woken */
+    assert_int_equal(lists_of(w), before);
+    const char *id = make_box(w, "lab");
+    kill_box(w, id, SIGKILL, false, true);
+    await_state(w, id, "error");
+    assert_true(lists_of(w) > before);
+}
+
 /* News of an earlier life come late. */
 static void test_late_end(void **state) {
     struct world *w = *state;
     w->options.limits.cleanup_interval_ms = 50;
     open_manager(w);
     const char *id = make_box(w, "lab");
-    fake_tell(&w->fake, id, SIGKILL, true);
-    fake_tell(&w->fake, "0000000000000000", 0, false); /* of nobody we know */
+    fake_tell(&w->fake, id, ENGINE_END_UNASKED, SIGKILL, true);
+    fake_tell(&w->fake, "0000000000000000", ENGINE_END_UNASKED, 0, false); /* of nobody we know */
     sleep_ms(300);
     assert_string_equal(state_of(w, id), "started");
 }
@@ -732,6 +758,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_lost_database, setup, teardown),
         cmocka_unit_test_setup_teardown(test_engine_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_asked_ends_compare_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dead_connection, setup, teardown),
         cmocka_unit_test_setup_teardown(test_idle, setup, teardown),

@@ -11,7 +11,7 @@
 
 static void kill_box(struct world *w, const char *id) {
     assert_int_equal(fake_set(&w->fake, id, ENGINE_STOPPED, NULL), 0);
-    fake_tell(&w->fake, id, SIGKILL, false);
+    fake_tell(&w->fake, id, ENGINE_END_UNASKED, SIGKILL, false);
 }
 
 static const char *make_with(struct world *w, enum on_failure policy) {
@@ -437,6 +437,13 @@ static int make_sandbox(struct world *w, const char *owner, const char *volume,
     return r;
 }
 
+static int make_volume(struct world *w, const struct key *who, const char *name, struct volume *ret,
+                       struct cay_error *err) {
+    struct volume_request request = {0};
+    assert_int_equal(str_copy(request.name, sizeof request.name, name), 0);
+    return manager_volume_create(w->m, who, &request, ret, err);
+}
+
 static void test_volumes(void **state) {
     struct world *w = *state;
     struct cay_error err = {0};
@@ -445,11 +452,10 @@ static void test_volumes(void **state) {
     const struct key root = {.scopes = SCOPE_ADMIN},
                      guest = {.id = "fedcba9876543210", .scopes = SCOPE_SANDBOXES};
     open_manager(w);
-    assert_int_equal(manager_volume_create(w->m, &root, "data", &v, &err), 0);
-    assert_int_equal(manager_volume_create(w->m, &root, "data", &other, &err), -CAY_CONFLICT);
-    assert_int_equal(manager_volume_create(w->m, &root, "../x", &other, &err),
-                     -CAY_INVALID_ARGUMENT);
-    assert_int_equal(manager_volume_create(w->m, &guest, "data", &other, &err), 0);
+    assert_int_equal(make_volume(w, &root, "data", &v, &err), 0);
+    assert_int_equal(make_volume(w, &root, "data", &other, &err), -CAY_CONFLICT);
+    assert_int_equal(make_volume(w, &root, "../x", &other, &err), -CAY_INVALID_ARGUMENT);
+    assert_int_equal(make_volume(w, &guest, "data", &other, &err), 0);
     assert_int_equal(w->fake.volumes, 2);
     assert_int_equal(manager_volume_list(w->m, &guest, &all, &count, &err), 0);
     assert_int_equal(count, 1);
@@ -470,7 +476,7 @@ static void test_volumes(void **state) {
     assert_int_equal(manager_remove(w->m, "lab", true, &err), 0);
     set_knob(&w->fake, &w->fake.fail_volume, CAY_INTERNAL);
     assert_int_equal(manager_volume_remove(w->m, &root, "data", &err), -CAY_INTERNAL);
-    assert_int_equal(manager_volume_create(w->m, &root, "more", &other, &err), -CAY_INTERNAL);
+    assert_int_equal(make_volume(w, &root, "more", &other, &err), -CAY_INTERNAL);
     set_knob(&w->fake, &w->fake.fail_volume, 0);
     assert_int_equal(manager_volume_get(w->m, &root, "more", &other, &err), -CAY_NOT_FOUND);
     assert_int_equal(manager_volume_remove(w->m, &root, "data", &err), 0);

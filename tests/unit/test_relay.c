@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,7 +29,7 @@ struct bench {
 
 static void *relay(void *user) {
     struct bench *b = user;
-    b->result = relay_run(b->inner[0], b->inner[1], b->early, b->early_len, &b->first_us);
+    b->result = relay_run(b->inner[0], b->inner[1], b->early, b->early_len, NULL, &b->first_us);
     (void)close(b->inner[0]);
     (void)close(b->inner[1]);
     return NULL;
@@ -167,9 +168,27 @@ static void test_much_both_ways(void **state) {
     end(&b);
 }
 
+/* Bytes keep it alive, silence ends it. */
+static void test_idle(void **state) {
+    (void)state;
+    int a[2], b[2];
+    char byte;
+    int64_t ignored;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, b), 0);
+    assert_int_equal(fd_write_all(a[0], "x", 1), 0);
+    assert_int_equal(relay_run_idle(a[1], b[1], 50, &ignored), -ETIMEDOUT);
+    assert_int_equal(read(b[0], &byte, 1), 1);
+    for (size_t i = 0; i < 2; i++) {
+        fd_close(&a[i]);
+        fd_close(&b[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_both_ways),
+        cmocka_unit_test(test_idle),
         cmocka_unit_test(test_half_close),
         cmocka_unit_test(test_either_side_goes),
         cmocka_unit_test(test_last_words),

@@ -25,10 +25,10 @@
 enum { LAST_NR = 1023, LONGEST_PATH = 25 };
 
 static const struct seccomp_options all_options[] = {
-    {false, false, false},       {true, false, false}, {false, true, false},
-    {true, true, false},         {false, false, true}, {true, false, true},
-    {false, true, true},         {true, true, true},   {.whose = SECCOMP_FRONT},
-    {.whose = SECCOMP_LAUNCHER},
+    {false, false, false},       {true, false, false},      {false, true, false},
+    {true, true, false},         {false, false, true},      {true, false, true},
+    {false, true, true},         {true, true, true},        {.whose = SECCOMP_FRONT},
+    {.whose = SECCOMP_LAUNCHER}, {.whose = SECCOMP_EGRESS},
 };
 
 struct program {
@@ -153,6 +153,22 @@ static void filter_equals_table(void **state) {
                 for (size_t k = 0; k < ARRAY_LEN(args); k++)
                     check(&p, &all_options[i], nr, args[k]);
             }
+        }
+    }
+}
+
+/* The filter searches the requests of ioctl: every value of the halves that they are made of. */
+static void filter_equals_table_for_ioctl(void **state) {
+    (void)state;
+    static const uint32_t upper[] = {0,      0x4004, 0x4020, 0x402c, 0x8004,
+                                     0x8008, 0x801c, 0x802c, 0xffff};
+    const struct seccomp_options o = {0};
+    struct program p;
+    build(&o, &p);
+    for (size_t i = 0; i < ARRAY_LEN(upper); i++) {
+        for (uint32_t low = 0; low <= UINT16_MAX; low++) {
+            const uint64_t args[6] = {0, upper[i] << 16 | low};
+            check(&p, &o, 16, args);
         }
     }
 }
@@ -365,6 +381,7 @@ static void load_reports_errors(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(filter_equals_table),
+        cmocka_unit_test(filter_equals_table_for_ioctl),
         cmocka_unit_test(filter_equals_table_at_random),
         cmocka_unit_test(foreign_abis_are_killed),
         cmocka_unit_test(paths_are_short),

@@ -1,6 +1,6 @@
-/* Tests of the policies of the front and the launcher: against lists written down here once more,
- * and against the policy of the sandboxes that inherit the launcher's. That the compiled filter is
- * the policy: test_seccomp.c. */
+/* Tests of the policies of the front, the proxy and the launcher: against lists written down here
+ * once more, and against the policy of the sandboxes that inherit the launcher's. That the compiled
+ * filter is the policy: test_seccomp.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +22,7 @@
 #include "engine/native/seccomp.h"
 
 static const struct seccomp_options front = {.whose = SECCOMP_FRONT};
+static const struct seccomp_options egress = {.whose = SECCOMP_EGRESS};
 static const struct seccomp_options launcher = {.whose = SECCOMP_LAUNCHER};
 
 static uint32_t number_of(const char *name) {
@@ -86,6 +87,40 @@ static void front_arguments(void **state) {
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         assert_int_equal(seccomp_expect(&front, number_of(cases[i].name), cases[i].args),
+                         cases[i].want);
+}
+
+static void egress_reads_and_connects_only(void **state) {
+    (void)state;
+    check_names(&egress,
+                "execve fork clone ptrace mount chroot kill setresuid capset mknodat openat2 creat "
+                "rename renameat2 mkdir mkdirat unlink unlinkat link symlink chmod fchmod chown "
+                "truncate utimensat setxattr chdir fchdir listen socketpair memfd_create",
+                false);
+    check_names(&egress,
+                "read write open openat close mmap futex accept4 bind connect sendmsg recvmsg "
+                "poll splice pipe2 setsockopt getsockname shutdown fstat exit_group",
+                true);
+}
+
+static void egress_arguments(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        uint64_t args[6];
+        enum verdict want;
+    } cases[] = {
+        {"socket", {1, 1}, VERDICT_EAFNOSUPPORT},    {"socket", {1, 0x80005}, VERDICT_EAFNOSUPPORT},
+        {"socket", {2, 0x80801}, VERDICT_ALLOW},     {"socket", {10, 2}, VERDICT_ALLOW},
+        {"socket", {16, 3, 0}, VERDICT_ALLOW},       {"socket", {17, 3}, VERDICT_EAFNOSUPPORT},
+        {"open", {0, 0x80000}, VERDICT_ALLOW},       {"open", {0, 0x80001}, VERDICT_EPERM},
+        {"openat", {0, 0, 0x88000}, VERDICT_ALLOW},  {"openat", {0, 0, 2}, VERDICT_EPERM},
+        {"openat", {0, 0, 0x40}, VERDICT_EPERM},     /* O_CREAT */
+        {"openat", {0, 0, 0x200}, VERDICT_EPERM},    /* O_TRUNC */
+        {"openat", {0, 0, 0x410000}, VERDICT_EPERM}, /* O_TMPFILE */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_int_equal(seccomp_expect(&egress, number_of(cases[i].name), cases[i].args),
                          cases[i].want);
 }
 
@@ -198,6 +233,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(front_starts_and_mounts_nothing),
         cmocka_unit_test(front_arguments),
+        cmocka_unit_test(egress_reads_and_connects_only),
+        cmocka_unit_test(egress_arguments),
         cmocka_unit_test(launcher_leaves_the_kernel_alone),
         cmocka_unit_test(launcher_loads_device_rules_only),
         cmocka_unit_test(sandboxes_lose_nothing),

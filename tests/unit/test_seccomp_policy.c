@@ -59,7 +59,7 @@ static const char must_allow[] =
     "sched_getaffinity sched_setaffinity sched_setscheduler sched_getattr sched_setattr "
     "sched_yield prlimit64 getrlimit setrlimit copy_file_range sendfile splice tee "
     "pidfd_open pidfd_send_signal landlock_create_ruleset landlock_add_rule "
-    "landlock_restrict_self seccomp prctl arch_prctl ioctl fcntl flock fsync fdatasync "
+    "landlock_restrict_self seccomp prctl arch_prctl fcntl flock fsync fdatasync "
     "fallocate ftruncate getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir "
     "mkdirat unlink unlinkat link linkat symlink symlinkat readlink readlinkat chmod fchmod "
     "fchmodat fchmodat2 chown fchown fchownat umask access faccessat faccessat2 utimensat "
@@ -122,6 +122,7 @@ static void errors(void **state) {
 #define A VERDICT_ALLOW
 #define P VERDICT_EPERM
 #define F VERDICT_EAFNOSUPPORT
+#define N VERDICT_ENOTTY
 
 /* Numbers are spelt out, so that a wrong header or table cannot agree with itself. */
 static const struct {
@@ -184,13 +185,14 @@ static const struct {
     {"socketpair", {1, 1, 0}, A, A},
     {"socketpair", {1, 5, 0}, A, A},
     {"socketpair", {38, 5, 0}, F, F},
-    {"ioctl", {0, 0x5412}, P, P},
-    {"ioctl", {0, 0x541c}, P, P},
-    {"ioctl", {0, 0x5423}, P, P},
-    {"ioctl", {0, 0xdead00005412}, P, P},
-    {"ioctl", {0, 0x5413}, A, A},
-    {"ioctl", {0, 0x5401}, A, A},
-    {"ioctl", {0x5412, 0}, A, A},
+    {"ioctl", {0, 0x5412}, N, N}, /* TIOCSTI */
+    {"ioctl", {0, 0x541c}, N, N}, /* TIOCLINUX */
+    {"ioctl", {0, 0x5423}, N, N}, /* TIOCSETD */
+    {"ioctl", {0, 0xdead00005412}, N, N},
+    {"ioctl", {0, 0xdead00005413}, A, A}, /* the kernel drops the upper half */
+    {"ioctl", {0x5413, 0}, N, N},
+    {"ioctl", {0x5412, 0x5413}, A, A},
+    {"ioctl", {0, 0x8946}, VERDICT_EOPNOTSUPP, VERDICT_EOPNOTSUPP}, /* SIOCETHTOOL */
     {"personality", {0}, A, A},
     {"personality", {8}, A, A},
     {"personality", {0x20000}, A, A},
@@ -239,6 +241,116 @@ static void arguments(void **state) {
                 fail_msg("case %zu, %s(%#llx, …): %d, not %d", i, argument_cases[i].name,
                          (unsigned long long)argument_cases[i].args[0], got, want);
         }
+    }
+}
+
+/* What programs ask of terminals, sockets, files and interfaces, as numbers of the kernel. */
+static const uint32_t ioctl_needed[] = {
+    2 /* FIGETBSZ */,
+    /* TCGETS to TIOCOUTQ */
+    0x5401,
+    0x5402,
+    0x5403,
+    0x5404,
+    0x5405,
+    0x5406,
+    0x5407,
+    0x5408,
+    0x5409,
+    0x540a,
+    0x540b,
+    0x540c,
+    0x540d,
+    0x540e,
+    0x540f,
+    0x5410,
+    0x5411,
+    /* TIOCGWINSZ, TIOCSWINSZ, FIONREAD, TIOCPKT, FIONBIO, TIOCNOTTY, TIOCGETD */
+    0x5413,
+    0x5414,
+    0x541b,
+    0x5420,
+    0x5421,
+    0x5422,
+    0x5424,
+    /* TCSBRKP, TIOCSBRK, TIOCCBRK, TIOCGSID, TIOCGPTPEER */
+    0x5425,
+    0x5427,
+    0x5428,
+    0x5429,
+    0x5441,
+    /* FIONCLEX, FIOCLEX, FIOASYNC, FIOQSIZE */
+    0x5450,
+    0x5451,
+    0x5452,
+    0x5460,
+    /* FIOSETOWN, SIOCSPGRP, FIOGETOWN, SIOCGPGRP, SIOCATMARK, SIOCGSTAMP, SIOCGSTAMPNS */
+    0x8901,
+    0x8902,
+    0x8903,
+    0x8904,
+    0x8905,
+    0x8906,
+    0x8907,
+    /* SIOCGIF…: name, conf, flags, addr, dstaddr, brdaddr, netmask, metric, mtu, hwaddr, index,
+     * txqlen, map */
+    0x8910,
+    0x8912,
+    0x8913,
+    0x8915,
+    0x8917,
+    0x8919,
+    0x891b,
+    0x891d,
+    0x8921,
+    0x8927,
+    0x8933,
+    0x8942,
+    0x8970,
+    0x894b /* SIOCOUTQNSD */,
+    0x80045200 /* RNDGETENTCNT */,
+    /* FICLONE, FICLONERANGE, FS_IOC_GETFLAGS, FS_IOC_FSGETXATTR */
+    0x40049409,
+    0x4020940d,
+    0x80086601,
+    0x801c581f,
+    /* TIOCGPTN, TIOCSPTLCK, TIOCGDEV, TIOCSIG, TIOCGPKT, TIOCGPTLCK, TIOCGEXCL */
+    0x80045430,
+    0x40045431,
+    0x80045432,
+    0x40045436,
+    0x80045438,
+    0x80045439,
+    0x80045440,
+    /* TCGETS2, TCSETS2, TCSETSW2, TCSETSF2 */
+    0x802c542a,
+    0x402c542b,
+    0x402c542c,
+    0x402c542d,
+};
+
+/* Where requests of the kernel begin: plain ones, and those with a direction and a size. */
+static const uint32_t ioctl_prefixes[] = {
+    0,          0x20000000, 0x40040000, 0x40080000, 0x401c0000, 0x40200000, 0x402c0000,
+    0x40300000, 0x80040000, 0x80080000, 0x801c0000, 0x802c0000, 0xc0180000, 0xc0200000};
+
+/* The list is exactly this one: nothing else passes, whatever the options. */
+static void ioctl_is_a_list(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(all_options); i++) {
+        size_t passed = 0;
+        for (size_t k = 0; k < ARRAY_LEN(ioctl_needed); k++) {
+            const uint64_t args[6] = {0, ioctl_needed[k]};
+            if (seccomp_expect(&all_options[i], (uint32_t)number_of("ioctl"), args) != A)
+                fail_msg("ioctl %#x does not pass", ioctl_needed[k]);
+        }
+        for (size_t k = 0; k < ARRAY_LEN(ioctl_prefixes); k++) {
+            for (uint32_t low = 0; low <= UINT16_MAX; low++) {
+                const uint64_t args[6] = {0, ioctl_prefixes[k] | low};
+                passed += seccomp_expect(&all_options[i], 16, args) == A;
+            }
+        }
+        assert_int_equal(passed, ARRAY_LEN(ioctl_needed));
     }
 }
 
@@ -355,9 +467,13 @@ static void numbers_agree_with_the_header(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(named_calls),         cmocka_unit_test(errors),
-        cmocka_unit_test(arguments),           cmocka_unit_test(setid_is_an_option),
-        cmocka_unit_test(ptrace_is_an_option), cmocka_unit_test(numbers_agree_with_the_header),
+        cmocka_unit_test(named_calls),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(arguments),
+        cmocka_unit_test(ioctl_is_a_list),
+        cmocka_unit_test(setid_is_an_option),
+        cmocka_unit_test(ptrace_is_an_option),
+        cmocka_unit_test(numbers_agree_with_the_header),
     };
     return cmocka_run_group_tests_name("seccomp_policy", tests, NULL, NULL);
 }

@@ -56,12 +56,13 @@ static void hears_every_state(void **state) {
 
 static void hears_only_what_the_key_sees(void **state) {
     struct world *w = *state;
-    const struct key mine = {.id = "0123456789abcdef", .scopes = SCOPE_SANDBOXES};
+    struct key mine = {.name = "mine", .scopes = SCOPE_SANDBOXES};
     const struct key other = {.id = "fedcba9876543210", .scopes = SCOPE_SANDBOXES};
     struct sandbox_record request = {0}, made = {0};
     struct cay_error err = {0};
-    char heard[512];
+    char heard[512], text[KEY_TEXT_SIZE];
     open_manager(w);
+    assert_int_equal(manager_key_add(w->m, &mine, text, &err), 0);
     struct watch *a = watch(w, &mine), *b = watch(w, &other), *c = watch(w, &admin);
     memcpy(request.owner, mine.id, sizeof request.owner);
     assert_int_equal(manager_create(w->m, &request, -1, &made, &err), 0);

@@ -15,7 +15,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "wire/wire.h"
+#include "wire/client_exec.h"
+#include "wire/watch.h"
 
 static void pair(int sv[2]) {
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
@@ -443,6 +444,58 @@ static void foreign_sandboxes(void **state) {
     }
 }
 
+/* ---- frames that pass by ---- */
+
+static void put_end(struct buf *out, uint64_t exit_code, enum wire_reason reason) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(WIRE_MESSAGE_MAX);
+    wire_put_number(&b, WIRE_TAG_EXIT, exit_code);
+    wire_put_number(&b, WIRE_TAG_REASON, (uint64_t)reason);
+    wire_put_frame(out, WIRE_DONE, b.data, b.len);
+}
+
+static void passing_by(void **state) {
+    (void)state;
+    _cleanup_(buf_free) struct buf all = BUF_INIT(WIRE_MESSAGE_MAX);
+    struct exec_outcome o;
+    wire_put_frame(&all, WIRE_STDOUT, "\x14 no end", 8);
+    wire_put_frame(&all, WIRE_STDERR, "", 0);
+    size_t before = all.len;
+    put_end(&all, 137, WIRE_REASON_TIMEOUT);
+    size_t after = all.len;
+    put_end(&all, 0, WIRE_REASON_EXIT); /* of nobody: the command has ended */
+    for (size_t cut = 0; cut <= all.len; cut++) {
+        struct wire_watch w = {0};
+        wire_watch_see(&w, all.data, cut);
+        assert_int_equal(wire_watch_end(&w, &o), cut >= after);
+        wire_watch_see(&w, all.data + cut, all.len - cut);
+        assert_true(wire_watch_end(&w, &o));
+        assert_int_equal(o.exit_code, 137);
+        assert_int_equal(o.reason, WIRE_REASON_TIMEOUT);
+    }
+    assert_true(before < after);
+}
+
+static void nonsense_passing_by(void **state) {
+    (void)state;
+    static const struct {
+        const char *data;
+        size_t len;
+    } cases[] = {
+        {"\xff\xff\xff\xff\x14\0\0\0", 8},      /* too long */
+        {"\0\x05\0\0\x14\0\0\0", 8},            /* an end of more than it can be */
+        {"\x03\0\0\0\x14\0\0\0abc", 11},        /* no fields */
+        {"\0\0\0\0\x14\0\0\0", 8},              /* the end of something else */
+        {"\0\0\0\0\x15\0\0\0\0\0\0\0\x14", 13}, /* behind an error */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct wire_watch w = {0};
+        struct exec_outcome o;
+        wire_watch_see(&w, cases[i].data, cases[i].len);
+        wire_watch_see(&w, cases[i].data, cases[i].len);
+        assert_false(wire_watch_end(&w, &o));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields),         cmocka_unit_test(bad_fields),
@@ -451,6 +504,7 @@ int main(void) {
         cmocka_unit_test(partial_reads),  cmocka_unit_test(large_transfers),
         cmocka_unit_test(send_failures),  cmocka_unit_test(error_round_trip),
         cmocka_unit_test(hostile_errors), cmocka_unit_test(foreign_sandboxes),
+        cmocka_unit_test(passing_by),     cmocka_unit_test(nonsense_passing_by),
     };
     return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ struct cay_error;
 #define DOCKER_ENTER_NAME "enter"
 #define DOCKER_INIT_NAME  "init" /* where no descriptor can be passed */
 
-enum { DOCKER_ORDERS_VERSION = 3, DOCKER_SERVERS_MAX = 3, DOCKER_OWN_MAX = 64 };
+enum { DOCKER_ORDERS_VERSION = 4, DOCKER_SERVERS_MAX = 3, DOCKER_OWN_MAX = 64 };
 
 /* What must be found at a place inside: the container engine opens folders of the host by their
  * names, after we have checked them, and somebody could have changed what a name stands for. */
@@ -43,6 +43,7 @@ struct docker_orders {
     uint32_t build;                 /* profile */
     uint32_t set_file_capabilities; /* of files, in the profile build */
     uint32_t work_uid, work_gid;    /* whose the work folder is */
+    uint32_t is_gvisor;             /* whose kernel lacks some of what we do (enter_main.c) */
     uint32_t write_hosts;           /* /etc/hosts is the container's, and can be written */
     uint32_t volume_count;
     struct docker_volume volumes[SPEC_MOUNTS_MAX];

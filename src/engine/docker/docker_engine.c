@@ -162,9 +162,11 @@ static int engine_resize(struct engine *e, const struct sandbox_spec *spec, stru
         error_set(err, CAY_UNSUPPORTED, "the disk of a container keeps its size");
         return error_remedy(err, "make another sandbox, or use engine = \"native\" for that");
     }
+    struct sandbox_spec limits = *spec;
+    limits.pids = docker_runtime_pids(docker_of(e)->runtime, spec->pids);
     int r = docker_path(path, spec->id, "/update", err);
     if (r == 0)
-        r = docker_spec_update(spec, &body, err);
+        r = docker_spec_update(&limits, &body, err);
     if (r < 0)
         return r;
     struct docker_call call = {
@@ -172,10 +174,15 @@ static int engine_resize(struct engine *e, const struct sandbox_spec *spec, stru
     r = docker_ask(docker_of(e)->api, &call, &a, err);
     if (r < 0 || a.status < 400)
         return r;
-    struct docker_container c;
-    if (a.status == 404 && docker_inspect(docker_of(e), spec->id, "/json", &c, NULL) == 0) {
+    struct docker_container c = {0};
+    bool exists = docker_inspect(docker_of(e), spec->id, "/json", &c, NULL) == 0;
+    if (a.status == 404 && exists) {
         error_set(err, CAY_UNSUPPORTED, "this engine cannot change the limits of a container");
         return error_remedy(err, "use Docker, or podman 5 or later");
+    }
+    if (a.status >= 500 && c.by_stream && c.state != ENGINE_STOPPED) { /* runsc has no such verb */
+        error_set(err, CAY_UNSUPPORTED, "the runtime cannot change the limits of what runs");
+        return error_remedy(err, "stop the sandbox, change them, and start it again");
     }
     return docker_refused(&a, "changing the limits", err);
 }
@@ -205,11 +212,14 @@ static int engine_stats(struct engine *e, const char *id, struct engine_stats *r
 
 /* ---- volumes: folders of ours, as the native engine has them ---- */
 
-static int engine_volume_make(struct engine *e, const char *id, struct cay_error *err) {
-    if (docker_of(e)->is_far)
-        return docker_far_volume_make(docker_of(e), id, err);
-    _cleanup_(closep) int fd = volume_make(&docker_of(e)->volumes, id, err);
-    return fd < 0 ? fd : 0;
+static int engine_volume_make(struct engine *e, const char *id, uint64_t bytes,
+                              struct cay_error *err) {
+    if (bytes != 0) {
+        error_set(err, CAY_UNSUPPORTED, "the Docker engine limits no volumes");
+        return error_remedy(err, "omit the size, or use engine = \"native\"");
+    }
+    return docker_of(e)->is_far ? docker_far_volume_make(docker_of(e), id, err)
+                                : volume_make(&docker_of(e)->volumes, id, 0, err);
 }
 
 static int engine_volume_remove(struct engine *e, const char *id, struct cay_error *err) {
@@ -221,7 +231,7 @@ static int engine_volume_remove(struct engine *e, const char *id, struct cay_err
     if (store < 0)
         return store;
     int r = path_remove_tree(store, id);
-    return r < 0 ? error_sys(err, -r, "removing volume %s", id) : 0;
+    return r < 0 ? error_storage(err, -r, "removing volume %s", id) : 0;
 }
 
 /* ---- what exists ---- */
@@ -230,7 +240,8 @@ static int engine_volume_remove(struct engine *e, const char *id, struct cay_err
 static void adopt(struct docker_engine *d, const struct engine_sandbox *v, size_t count) {
     struct cay_error err;
     for (size_t i = 0; i < count; i++)
-        if (v[i].state != ENGINE_STOPPED && docker_bridge_adopt(d, v[i].id, &err) < 0)
+        if (v[i].state != ENGINE_STOPPED && (d->is_far || v[i].by_stream) &&
+            docker_bridge_adopt(d, v[i].id, &err) < 0)
             log_event(LOG_LEVEL_WARN, "there is no way into a sandbox", "id", "%s: %s", v[i].id,
                       err.message);
 }
@@ -243,7 +254,7 @@ int docker_list(struct docker_engine *d, struct engine_sandbox **ret, size_t *re
     int r = docker_do(d->api, &call, &a, err);
     if (r == 0)
         r = docker_parse_list(buf_text(&a.body), a.body.len, d->label, ret, ret_count, err);
-    if (r == 0 && d->is_far)
+    if (r == 0)
         adopt(d, *ret, *ret_count);
     return r;
 }
@@ -308,8 +319,10 @@ static int open_folders(struct docker_engine *d, const struct docker_engine_opti
     if (d->folder < 0)
         return error_errno(err, "opening the folder of containers");
     /* Containers have no ids of their own: what is theirs belongs to root. */
-    d->volumes =
-        (struct volume_rules){.roots = o->folders, .state_dir = d->state_dir, .own_userns = true};
+    d->volumes = (struct volume_rules){.roots = o->folders,
+                                       .state_dir = d->state_dir,
+                                       .own_userns = true,
+                                       .shares_root = geteuid() == 0};
     return 0;
 }
 
@@ -347,7 +360,9 @@ int docker_engine_open(const struct docker_engine_options *o, struct engine **re
     (void)pthread_mutex_init(&d->bridges_lock, NULL);
     init_opening(&d->opening);
     (void)pthread_mutex_init(&d->tools_lock, NULL);
-    int r = open_folders(d, o, err);
+    int r = str_copy(d->runtime, sizeof d->runtime, o->runtime);
+    if (r == 0)
+        r = open_folders(d, o, err);
     if (r == 0)
         r = make_label(d, err);
     if (r == 0)

@@ -11,6 +11,7 @@ struct docker_engine_options {
     const struct docker_host *host;
     const struct cay_error *unusable; /* why the host cannot be used, or NULL */
     const char *state_dir;            /* absolute */
+    const char *runtime;              /* of containers; "": Docker's default */
     bool is_run;                /* for one sandbox, which goes with this process (docker_runs.c) */
     const char *const *folders; /* below which folders of the host may be shown; NULL-terminated */
     void (*ended)(void *user, const struct engine_end *end);

@@ -29,13 +29,15 @@ bool docker_is_own_name(const struct reference *ref) {
                                                      str_starts(ref->repository, "library/cay-"));
 }
 
-/* 1 with the id if cay's store has it, by a name or an id; else 0. */
-static int find_in_store(const struct docker_wish *w, const char *text, char id[static HEX_SIZE]) {
+/* 1 with the id if cay's store has it for this owner, by a name or an id; else 0. */
+static int find_in_store(const struct docker_wish *w, const char *owner, const char *text,
+                         char id[static HEX_SIZE]) {
     struct image_store store;
     struct cay_error ignored; /* what is not there is looked for elsewhere */
     if (image_store_open(w->state_dir, false, 0, &store, &ignored) < 0)
         return 0;
-    int r = image_store_find(&store, text, id, &ignored);
+    struct image_store its = image_store_as(&store, owner);
+    int r = image_store_find(&its, text, id, &ignored);
     image_store_close(&store);
     return r == 0;
 }
@@ -45,11 +47,11 @@ static int find_in_store(const struct docker_wish *w, const char *text, char id[
 static int take(struct docker_api *api, const struct docker_wish *w, const char *name,
                 char id[static HEX_SIZE], struct cay_error *err) {
     char known[HEX_SIZE], by_id[HEX_SIZE + sizeof "sha256:"];
-    if (find_in_store(w, id, known) != 0)
+    if (find_in_store(w, "", id, known) != 0)
         return 0;
     if (str_format(by_id, sizeof by_id, "sha256:%s", id) < 0)
         return error_set(err, CAY_INTERNAL, "Docker gave no id");
-    bool is_free = find_in_store(w, name, known) == 0;
+    bool is_free = find_in_store(w, "", name, known) == 0;
     progress_note(w->progress, "%s: taken over from Docker", w->name);
     return docker_image_fetch(api, w->state_dir, is_free ? name : by_id, id, err);
 }
@@ -98,7 +100,7 @@ static int ensure_name(struct docker_api *api, const struct docker_wish *w,
     int r = look && !is_own ? docker_image_find(api, name, id, err) : 0;
     if (r != 0)
         return r < 0 ? r : take(api, w, name, id, err);
-    if ((look || is_own) && find_in_store(w, w->name, id) != 0)
+    if ((look || is_own) && find_in_store(w, w->owner, w->name, id) != 0)
         return give(api, w, id, err);
     if (w->policy == DOCKER_PULL_NEVER || is_own)
         return is_missing(w, err);
@@ -114,7 +116,8 @@ int docker_ensure(struct docker_api *api, const struct docker_wish *w, char id[s
                   struct cay_error *err) {
     struct reference ref;
     if (reference_is_id(w->name))
-        return find_in_store(w, w->name, id) != 0 ? give(api, w, id, err) : is_missing(w, err);
+        return find_in_store(w, w->owner, w->name, id) != 0 ? give(api, w, id, err)
+                                                            : is_missing(w, err);
     int r = reference_parse(w->name, &ref, err);
     return r < 0 ? r : ensure_name(api, w, &ref, id, err);
 }

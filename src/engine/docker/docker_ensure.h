@@ -15,6 +15,7 @@ enum docker_policy { DOCKER_PULL_MISSING, DOCKER_PULL_ALWAYS, DOCKER_PULL_NEVER 
 struct docker_wish {
     const char *state_dir;
     const char *config; /* configuration file; "": none */
+    const char *owner;  /* for whom cay's store is looked at (image/store.h); "": who sees all */
     const char *name;   /* as a user typed it */
     enum docker_policy policy;
     struct progress *progress; /* or NULL */

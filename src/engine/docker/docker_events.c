@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "engine/docker/docker_internal.h"
+#include "engine/docker/docker_pump.h"
 
 /* {"type":["container"]}, escaped. Not by event and label too: podman has another name for the one,
  * and wants the value of the other. */
@@ -47,6 +48,7 @@ static void tell(struct docker_engine *d, const char *id, int exit_code) {
                              .cause = exit_code < 0 ? ENGINE_END_UNSEEN : ENGINE_END_UNASKED};
     struct docker_container c;
     memcpy(end.id, id, ID_SIZE);
+    docker_pump_end(id);
     end.oom_killed = docker_inspect(d, id, "/json", &c, NULL) == 0 && c.oom_killed;
     if (d->engine.ended != NULL)
         d->engine.ended(d->engine.user, &end);

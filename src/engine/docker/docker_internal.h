@@ -7,7 +7,7 @@
 #include "engine/docker/docker_door.h"
 #include "engine/docker/docker_engine.h"
 #include "engine/docker/docker_spec.h"
-#include "engine/native/volume.h"
+#include "engine/native/volume_named.h"
 
 struct docker_bridge;
 struct docker_stream;
@@ -19,6 +19,7 @@ struct docker_engine {
     char
         label[PATH_MAX + ID_SIZE + 8]; /* of our containers: which state folder, of which machine */
     bool is_far; /* Docker is on another machine: no folder or descriptor of ours is there */
+    char runtime[DOCKER_RUNTIME_SIZE]; /* of containers that are made; "": Docker's default */
     int state_dir;
     const char *folder_name;
     int folder;  /* STATE/docker, or docker-run */
@@ -58,7 +59,7 @@ int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *
                  struct cay_error *err);
 
 /* docker_net.c: why this Docker cannot give containers a network; NULL if it can. */
-const char *docker_net_lacks(const struct docker_info *info, bool is_far);
+const char *docker_net_lacks(const struct docker_info *info, bool is_far, const char *runtime);
 #define DOCKER_NET_REMEDY "use --network none or 'allow=LIST', or a Docker on this machine"
 /* Sees to it that the network of containers is there, and finds what the walls of one
  * that has it must close. */

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "engine/docker/docker_api.h"
 #include "engine/docker/docker_engine.h"
@@ -23,9 +24,13 @@
 #include "engine/docker/docker_host.h"
 #include "engine/docker/docker_probe.h"
 #include "engine/docker/docker_program.h"
+#include "engine/docker/docker_runtime.h"
 #include "engine/docker/serve.h"
+#include "engine/native/capabilities.h"
+#include "engine/native/privilege.h"
 #include "image/answer.h"
 #include "image/progress.h"
+#include "image/store.h"
 
 enum { CLIENT_FD = 3, PROBE_MAX = 16 * 1024, ANSWER_MAX = 8192 };
 
@@ -35,11 +40,11 @@ static int fail(const struct cay_error *err) {
 }
 
 static int usage(void) {
-    (void)fputs(
-        "usage: cay-docker STATE_DIR keep|run [FOLDER...], with the client on fd 3\n"
-        "       cay-docker ensure STATE_DIR missing|always|never quiet|tell IMAGE [CONFIG]\n"
-        "       cay-docker probe\n",
-        stderr);
+    (void)fputs("usage: cay-docker STATE_DIR keep|run [FOLDER...], with the client on fd 3\n"
+                "       cay-docker ensure STATE_DIR missing|always|never quiet|tell OWNER|- IMAGE "
+                "[CONFIG]\n"
+                "       cay-docker probe\n",
+                stderr);
     return 2;
 }
 
@@ -68,7 +73,7 @@ static int probe(void) {
 static int answer(int r, const char *id, struct cay_error *err) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     if (r < 0)
-        image_answer_error(&text, err);
+        image_answer_error(&text, err, "");
     else
         (void)buf_printf(&text, "%s\n", id);
     (void)fd_write_all(STDOUT_FILENO, buf_text(&text), text.len);
@@ -80,9 +85,12 @@ static int ensure(int argc, char **argv) {
     struct cay_error unusable, err;
     struct docker_api *api = NULL;
     char id[HEX_SIZE] = "";
-    struct docker_wish wish = {
-        .state_dir = argv[2], .name = argv[5], .config = argc > 6 ? argv[6] : ""};
-    if (!docker_policy_parse(argv[3], &wish.policy) || fd_open_standard() < 0)
+    struct docker_wish wish = {.state_dir = argv[2],
+                               .owner = str_equal(argv[5], DOCKER_OWNER_NONE) ? "" : argv[5],
+                               .name = argv[6],
+                               .config = argc > 7 ? argv[7] : ""};
+    if (!docker_policy_parse(argv[3], &wish.policy) || !image_owner_is_valid(wish.owner) ||
+        fd_open_standard() < 0)
         return usage();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
@@ -102,9 +110,14 @@ int main(int argc, char **argv) {
     struct cay_error err;
     struct docker_host host;
     struct engine *e = NULL;
+    if (geteuid() == 0 &&
+        privilege_keep_capabilities(CAPABILITIES_DAEMON, CAPABILITIES_DOCKER) < 0) {
+        error_set(&err, CAY_INTERNAL, "capabilities cannot be given up");
+        return fail(&err);
+    }
     if (argc == 2 && str_equal(argv[1], "probe"))
         return probe();
-    if ((argc == 6 || argc == 7) && str_equal(argv[1], "ensure"))
+    if ((argc == 7 || argc == 8) && str_equal(argv[1], "ensure"))
         return ensure(argc, argv);
     bool is_run = argc >= 3 && str_equal(argv[2], DOCKER_PROGRAM_RUN);
     if (argc < 3 || argv[1][0] != '/' || (!is_run && !str_equal(argv[2], DOCKER_PROGRAM_KEEP)) ||
@@ -113,11 +126,14 @@ int main(int argc, char **argv) {
     (void)signal(SIGPIPE, SIG_IGN);
     (void)setsid(); /* a terminal's signals are for the daemon */
     (void)prctl(PR_SET_NAME, "cay-docker", 0, 0, 0);
+    const char *format = getenv(DOCKER_LOG_VARIABLE);
+    log_set_json(format != NULL && str_equal(format, "json"));
     struct cay_error unusable;
     bool usable = find_host(&host, &unusable) == 0;
     struct docker_engine_options options = {.host = &host,
                                             .unusable = usable ? NULL : &unusable,
                                             .state_dir = argv[1],
+                                            .runtime = docker_runtime_chosen(),
                                             .is_run = is_run,
                                             .folders = (const char *const *)(argv + 3),
                                             .ended = serve_ended,

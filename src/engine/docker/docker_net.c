@@ -166,16 +166,18 @@ static void find_servers(struct docker_walls *w) {
 
 /* ---- both ---- */
 
-const char *docker_net_lacks(const struct docker_info *info, bool is_far) {
+const char *docker_net_lacks(const struct docker_info *info, bool is_far, const char *runtime) {
     if (is_far)
         return "it is on another machine, whose own addresses would stay open to its containers";
+    if (docker_runtime_kernel(runtime) != DOCKER_KERNEL_HOST)
+        return "its runtime has a kernel of its own, in which cay cannot close a network";
     if (info->is_podman)
         return "it is podman, whose containers ask a name server at their gateway, which is closed";
     return NULL;
 }
 
 static int check_place(const struct docker_engine *d, struct cay_error *err) {
-    const char *why = docker_net_lacks(&d->info, d->is_far);
+    const char *why = docker_net_lacks(&d->info, d->is_far, d->runtime);
     if (why == NULL)
         return 0;
     error_set(err, CAY_UNSUPPORTED, "this Docker cannot have the network 'bridge': %s", why);

@@ -124,6 +124,28 @@ static int read_cgroup(const struct json *root, struct docker_info *ret, struct 
     return r;
 }
 
+/* "Runtimes" is an object of objects. Those with long names cannot be
+ * chosen. */
+static void read_runtimes(const struct json *root, struct docker_info *ret) {
+    struct json all, one;
+    void *iterator = NULL;
+    const char *name = "";
+    if (json_get_string(root, "DefaultRuntime", JSON_OPTIONAL, &name, NULL) == 0)
+        (void)copy_text(ret->default_runtime, sizeof ret->default_runtime, name);
+    if (!json_child(root, "Runtimes", &all) || json_kind(&all) != JSON_KIND_OBJECT)
+        return;
+    while (ret->runtime_count < DOCKER_RUNTIMES_MAX && json_next(&all, &iterator, &one)) {
+        struct docker_runtime *r = &ret->runtimes[ret->runtime_count];
+        const char *path = "";
+        *r = (struct docker_runtime){0};
+        (void)json_get_string(&one, "path", JSON_OPTIONAL, &path, NULL);
+        const char *slash = strrchr(path, '/');
+        if (str_copy(r->name, sizeof r->name, one.key) == 0 &&
+            str_copy(r->program, sizeof r->program, slash != NULL ? slash + 1 : path) == 0)
+            ret->runtime_count++;
+    }
+}
+
 int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
                       struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
@@ -145,6 +167,7 @@ int docker_parse_info(const char *text, size_t len, struct docker_info *ret,
     ret->is_podman = json_child(&root, "BuildahVersion", &own);
     find_backing(&root, ret->backing);
     read_security(&root, ret);
+    read_runtimes(&root, ret);
     ret->can_limit_disk = str_equal(ret->driver, "btrfs") ||
                           (str_equal(ret->driver, "overlay2") && str_equal(ret->backing, "xfs"));
     return r < 0 ? r : read_cgroup(&root, ret, err);
@@ -189,6 +212,12 @@ static bool read_labels(const struct json *labels, const char *home, char id[sta
     return true;
 }
 
+static bool is_by_stream(const struct json *labels) {
+    const char *way = "";
+    return json_get_string(labels, DOCKER_LABEL_WAY, JSON_OPTIONAL, &way, NULL) == 0 &&
+           str_equal(way, DOCKER_WAY_STREAM);
+}
+
 static enum engine_state state_of(const char *word) {
     if (str_equal(word, "paused"))
         return ENGINE_PAUSED;
@@ -206,6 +235,7 @@ static int read_container(const struct json *at, const char *home, struct engine
     if (r < 0)
         return r;
     *ret_ours = json_child(at, "Labels", &labels) && read_labels(&labels, home, ret->id);
+    ret->by_stream = *ret_ours && is_by_stream(&labels);
     ret->state = state_of(state);
     return 0;
 }
@@ -260,8 +290,10 @@ static int read_limits(const struct json *root, struct docker_container *ret,
 
 static void read_owner(const struct json *root, const char *home, struct docker_container *ret) {
     struct json about, labels;
-    if (json_child(root, "Config", &about) && json_child(&about, "Labels", &labels))
-        (void)read_labels(&labels, home, ret->owner);
+    if (!json_child(root, "Config", &about) || !json_child(&about, "Labels", &labels))
+        return;
+    (void)read_labels(&labels, home, ret->owner);
+    ret->by_stream = is_by_stream(&labels);
 }
 
 int docker_parse_inspect(const char *text, size_t len, const char *home,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/docker/docker_runtime.h"
 #include "engine/engine.h"
 
 struct cay_error;
@@ -17,6 +18,8 @@ enum { DOCKER_API_SIZE = 16, DOCKER_TEXT_SIZE = 256, DOCKER_EXEC_SIZE = 129 };
 #define DOCKER_LABEL_HOME    "cay.home"    /* the state folder that it belongs to */
 #define DOCKER_LABEL_KEY     "cay.key"     /* the id of the key that made it */
 #define DOCKER_LABEL_VERSION "cay.version" /* of cay, that made it */
+#define DOCKER_LABEL_WAY     "cay.way"     /* DOCKER_WAY_STREAM: operations go in by streams */
+#define DOCKER_WAY_STREAM    "stream"
 #define DOCKER_LABEL_NETWORK "cay.network" /* of a network; its kind */
 
 /* The network of containers that have one. */
@@ -29,6 +32,14 @@ struct docker_version {
     char min[DOCKER_API_SIZE]; /* the oldest; "" if it does not say */
 };
 
+enum { DOCKER_RUNTIMES_MAX = 16 };
+
+/* What containers can be run with; its program is empty if Docker does not say it. */
+struct docker_runtime {
+    char name[DOCKER_RUNTIME_SIZE];
+    char program[DOCKER_RUNTIME_SIZE]; /* without its folder */
+};
+
 struct docker_info {
     bool can_limit_memory, can_limit_cpu, can_limit_pids;
     bool can_limit_disk; /* as far as it says; without quotas it refuses later */
@@ -38,6 +49,9 @@ struct docker_info {
     char version[DOCKER_TEXT_SIZE]; /* of Docker itself */
     char driver[DOCKER_TEXT_SIZE];  /* how it keeps files, */
     char backing[DOCKER_TEXT_SIZE]; /* and on which file system; "" if it does not say */
+    char default_runtime[DOCKER_RUNTIME_SIZE];
+    struct docker_runtime runtimes[DOCKER_RUNTIMES_MAX];
+    size_t runtime_count;
 };
 
 /* A network of Docker's. */
@@ -48,6 +62,7 @@ struct docker_network {
 };
 
 struct docker_container {
+    bool by_stream;      /* how operations go in */
     char owner[ID_SIZE]; /* the sandbox of this state folder whose it is; "": it is of none */
     enum engine_state state;
     bool oom_killed;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "engine/docker/docker_internal.h"
+#include "engine/docker/docker_runtime.h"
 
 /* What a line may not hold is written as in the tables of the API. */
 static void put_row(struct buf *out, const char *name, bool ok, const char *detail,
@@ -19,6 +20,31 @@ static void put_row(struct buf *out, const char *name, bool ok, const char *deta
 static void put_limit(struct buf *out, const char *name, bool ok) {
     put_row(out, name, ok, ok ? "by control groups" : "this Docker has no control group for it",
             "give Docker the cgroup controllers memory, cpu and pids");
+}
+
+/* What this Docker can run containers with, and the one that is chosen. */
+static void put_runtimes(struct buf *out, const struct docker_info *info) {
+    static const char *const kernels[] = {[DOCKER_KERNEL_HOST] = "",
+                                          [DOCKER_KERNEL_GVISOR] = " (gVisor)",
+                                          [DOCKER_KERNEL_GUEST] = " (a virtual machine)"};
+    _cleanup_(buf_free) struct buf text = BUF_INIT(DOCKER_TEXT_SIZE * 2);
+    const char *chosen = docker_runtime_chosen();
+    for (size_t i = 0; i < info->runtime_count; i++) {
+        const char *name = info->runtimes[i].name;
+        (void)buf_printf(&text, "%s%s%s%s", i > 0 ? ", " : "", name,
+                         kernels[docker_runtime_kernel(name)],
+                         str_equal(name, info->default_runtime) ? " (default)" : "");
+    }
+    put_row(out, "runtimes", info->runtime_count > 0,
+            info->runtime_count > 0 ? buf_text(&text) : "not told", "ask docker info");
+    struct cay_error err;
+    if (chosen[0] == '\0')
+        return;
+    bool ok = docker_runtime_check(info, chosen, &err) == 0;
+    char used[DOCKER_TEXT_SIZE];
+    (void)snprintf(used, sizeof used, "%s, tier %s", chosen,
+                   tier_name(docker_runtime_tier(chosen)));
+    put_row(out, "runtime", ok, ok ? used : err.message, ok ? "" : err.remedy);
 }
 
 static void put_info(struct buf *out, const struct docker_host *host, const char *api,
@@ -39,12 +65,13 @@ static void put_info(struct buf *out, const struct docker_host *host, const char
     put_row(out, "disk limit", info->can_limit_disk, text,
             "let Docker keep its data on btrfs, or on xfs mounted with pquota; or use engine = "
             "\"native\"");
-    const char *closed = docker_net_lacks(info, host->socket[0] == '\0');
+    const char *closed = docker_net_lacks(info, host->socket[0] == '\0', docker_runtime_chosen());
     put_row(out, "network bridge", closed == NULL,
             closed == NULL ? "to public addresses, where it is asked for" : closed,
             DOCKER_NET_REMEDY);
     put_row(out, "control groups", info->cgroup[0] != '\0',
             info->cgroup[0] != '\0' ? info->cgroup : "not told", "ask docker info");
+    put_runtimes(out, info);
     put_row(out, "seccomp", info->has_seccomp,
             info->has_seccomp ? "Docker's filter, and cay's on top" : "cay's filter alone",
             "use a Docker that was built with seccomp");

@@ -12,16 +12,21 @@ struct cay_error;
 #define DOCKER_PROGRAM_KEEP "keep"
 #define DOCKER_PROGRAM_RUN  "run"
 
+/* "json" in the environment of cay-docker: it logs JSON. */
+#define DOCKER_LOG_VARIABLE "CAY_DOCKER_LOG"
+
 /* Where the latter keeps its folders, in the state folder. */
 #define DOCKER_RUN_FOLDER "docker-run"
 
-/* The words of `cay-docker ensure` (docker_ensure.h), which answers as cay-image does; config may
- * be NULL. They point to what was given. */
-enum { DOCKER_ENSURE_WORDS = 8 };
+/* The words of `cay-docker ensure` (docker_ensure.h), which answers as cay-image does; owner is
+ * that of images, config may be NULL. They point to what was given. */
+#define DOCKER_OWNER_NONE "-"
+enum { DOCKER_ENSURE_WORDS = 9 };
 void docker_program_ensure(const char *state_dir, const char *config, const char *policy,
-                           bool is_quiet, const char *image,
+                           bool is_quiet, const char *owner, const char *image,
                            const char *argv[static DOCKER_ENSURE_WORDS]);
 
-/* As launcher_spawn. Of the environment it gets what says where Docker is. */
+/* As launcher_spawn. Of the environment it gets what says where Docker is. The runtime is that of
+ * containers, or "". */
 int docker_program_start(const char *state_dir, const char *how, const char *const *folders,
-                         int sock, pid_t *ret, struct cay_error *err);
+                         const char *runtime, int sock, pid_t *ret, struct cay_error *err);

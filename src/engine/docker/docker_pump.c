@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/id.h"
@@ -17,7 +18,11 @@
 #include "engine/docker/docker_stream.h"
 #include "wire/wire.h"
 
+enum { LOOK_MS = 1000, LINGER_MS = 2000 };
+
 struct pump {
+    struct pump *next;
+    bool has_ended; /* the container; read and written atomically */
     struct docker_engine *d;
     char id[ID_SIZE];
     int conn;
@@ -34,6 +39,34 @@ struct pump {
     bool is_drained; /* the stream has nothing for us but what poll will announce */
     bool gone;       /* the client */
 };
+
+/* Those that run: a stream of a container whose runtime died may never end by itself. */
+static pthread_mutex_t pumps_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pump *pumps;
+
+static void pump_add(struct pump *p) {
+    (void)pthread_mutex_lock(&pumps_lock);
+    p->next = pumps;
+    pumps = p;
+    (void)pthread_mutex_unlock(&pumps_lock);
+}
+
+static void pump_take(struct pump *p) {
+    (void)pthread_mutex_lock(&pumps_lock);
+    struct pump **at = &pumps;
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    (void)pthread_mutex_unlock(&pumps_lock);
+}
+
+void docker_pump_end(const char *id) {
+    (void)pthread_mutex_lock(&pumps_lock);
+    for (struct pump *p = pumps; p != NULL; p = p->next)
+        if (memcmp(p->id, id, ID_SIZE) == 0)
+            __atomic_store_n(&p->has_ended, true, __ATOMIC_RELAXED);
+    (void)pthread_mutex_unlock(&pumps_lock);
+}
 
 static void pump_free(struct pump *p) {
     docker_stream_close(p->stream);
@@ -133,10 +166,15 @@ static void watch(const struct pump *p, struct pollfd f[static 2]) {
 
 static void loop(struct pump *p) {
     struct pollfd f[2];
+    int64_t end_at = 0; /* what is on its way still comes */
     while (!is_over(p)) {
         bool waits = p->is_drained || p->down_at < p->down_end;
         watch(p, f);
-        if (poll(f, ARRAY_LEN(f), waits ? -1 : 0) < 0 && errno != EINTR)
+        if (poll(f, ARRAY_LEN(f), waits ? LOOK_MS : 0) < 0 && errno != EINTR)
+            return;
+        if (end_at == 0 && __atomic_load_n(&p->has_ended, __ATOMIC_RELAXED))
+            end_at = clock_ms() + LINGER_MS;
+        if (end_at != 0 && clock_ms() > end_at)
             return;
         p->gone = p->gone || (f[0].revents & (POLLHUP | POLLERR)) != 0;
         read_up(p);
@@ -154,6 +192,7 @@ static void *run(void *arg) {
         (void)wire_send_error(p->conn, &err); /* a fresh connection takes it at once */
     else
         loop(p);
+    pump_take(p);
     pump_free(p);
     return NULL;
 }
@@ -181,6 +220,9 @@ void docker_pump_start(struct docker_engine *d, const char *id, int conn,
     p->conn = conn;
     p->stream = stream;
     memcpy(p->id, id, ID_SIZE);
-    if (start_thread(p) < 0)
+    pump_add(p);
+    if (start_thread(p) < 0) {
+        pump_take(p);
         pump_free(p);
+    }
 }

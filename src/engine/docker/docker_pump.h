@@ -9,3 +9,5 @@ struct docker_stream;
  * cannot be reached is told on the connection, as cay-init itself would. */
 void docker_pump_start(struct docker_engine *d, const char *id, int conn,
                        struct docker_stream *stream);
+/* The container of a sandbox has ended: what is under way in it ends soon. */
+void docker_pump_end(const char *id);

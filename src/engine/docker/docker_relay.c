@@ -7,12 +7,17 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "engine/docker/docker_spec.h"
+#include "engine/native/idrange.h"
+
+#define RELAY_PATH DOCKER_WAY_INSIDE "/init"
 
 enum { BACKLOG = 128, COME_MS = 20 * 1000, AGAIN_MS = 5 };
 
@@ -28,21 +33,47 @@ uint64_t relay_get_number(const unsigned char *in, size_t size) {
     return number;
 }
 
+/* Whether there is the mount for it. Nothing in an image can look like one. */
+static bool has_way(void) {
+    struct stat root, way;
+    return lstat("/", &root) == 0 && lstat(DOCKER_WAY_INSIDE, &way) == 0 && S_ISDIR(way.st_mode) &&
+           way.st_dev != root.st_dev && way.st_uid == IDRANGE_INIT_ID &&
+           (way.st_mode & 07777) == S_IRWXU;
+}
+
 static struct sockaddr_un relay_address(socklen_t *ret_len) {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = RELAY_PATH};
+    *ret_len = sizeof name;
+    if (has_way())
+        return name;
+    memset(name.sun_path, 0, sizeof name.sun_path);
     memcpy(name.sun_path + 1, RELAY_NAME, sizeof RELAY_NAME - 1);
     *ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof RELAY_NAME);
     return name;
+}
+
+/* In a folder that only cay-init's id may enter, whatever we are. */
+static int bind_as_init(int sock, const struct sockaddr_un *name, socklen_t len) {
+    uid_t self = geteuid();
+    bool is_path = name->sun_path[0] != '\0';
+    if (is_path && seteuid(IDRANGE_INIT_ID) < 0)
+        return -errno;
+    int r = bind(sock, (const struct sockaddr *)name, len) < 0 ? -errno : 0;
+    if (is_path && seteuid(self) < 0)
+        return -errno;
+    return r;
 }
 
 int relay_listen(void) {
     socklen_t len;
     struct sockaddr_un name = relay_address(&len);
     _cleanup_(closep) int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (sock < 0 || bind(sock, (const struct sockaddr *)&name, len) < 0 ||
-        listen(sock, BACKLOG) < 0)
+    if (sock < 0)
         return -errno;
-    return TAKE_FD(sock);
+    int r = bind_as_init(sock, &name, len);
+    if (r < 0)
+        return r;
+    return listen(sock, BACKLOG) < 0 ? -errno : TAKE_FD(sock);
 }
 
 /* The first process of the container may not have come so far yet. */
@@ -54,7 +85,7 @@ static int connect_inside(void) {
     if (sock < 0)
         return -errno;
     while (connect(sock, (const struct sockaddr *)&name, len) < 0) {
-        if ((errno != ECONNREFUSED && errno != EINTR) || clock_ms() > deadline)
+        if ((errno != ECONNREFUSED && errno != ENOENT && errno != EINTR) || clock_ms() > deadline)
             return -errno;
         (void)usleep(AGAIN_MS * 1000);
     }
@@ -190,9 +221,22 @@ static int pass(struct relay *r) {
     return code < 0 ? code : pass_out(r);
 }
 
+/* Whether poll says that the peer of a socket is gone: gVisor's does not. */
+static bool kernel_tells_of_ends(void) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+        return true;
+    (void)close(pair[1]);
+    struct pollfd p = {.fd = pair[0]};
+    bool tells = poll(&p, 1, 0) > 0 && (p.revents & POLLHUP) != 0;
+    (void)close(pair[0]);
+    return tells;
+}
+
 static int loop(struct relay *r) {
     struct pollfd p[3];
     int code = 0;
+    bool tells = kernel_tells_of_ends();
     while (code == 0 && !is_over(r)) {
         watch(r, p);
         if (poll(p, ARRAY_LEN(p), -1) < 0) {
@@ -204,6 +248,8 @@ static int loop(struct relay *r) {
             read_in(r);
         if (p[2].revents != 0 && r->out_at == r->out_end && !r->out_over)
             read_out(r);
+        r->peer_gone =
+            r->peer_gone || (r->out_over && !tells); /* it might only have nothing to say */
         code = pass(r);
     }
     return code;

@@ -105,12 +105,18 @@ static void put_mounts(struct jsonw *w, const struct docker_plan *p) {
     jsonw_end_array(w);
 }
 
-/* What stays writable where the root is not, and is nobody's to keep. */
-static void put_tmpfs(struct jsonw *w) {
+/* What stays writable where the root is not, and is nobody's to keep; and where cay-init's socket
+ * is that must not be met by commands. */
+static void put_tmpfs(struct jsonw *w, const struct docker_plan *p) {
     jsonw_key(w, "Tmpfs");
     jsonw_begin_object(w);
-    jsonw_put_string(w, "/tmp", "rw,nosuid,nodev,mode=1777");
-    jsonw_put_string(w, "/run", "rw,nosuid,nodev,mode=755");
+    if (p->spec->read_only) {
+        jsonw_put_string(w, "/tmp", "rw,nosuid,nodev,mode=1777");
+        jsonw_put_string(w, "/run", "rw,nosuid,nodev,mode=755");
+    }
+    if (docker_runtime_kernel(p->runtime) == DOCKER_KERNEL_GVISOR)
+        jsonw_put_string(w, DOCKER_WAY_INSIDE,
+                         "rw,nosuid,nodev,noexec,size=64k,mode=700,uid=65533,gid=65533");
     jsonw_end_object(w);
 }
 
@@ -149,23 +155,41 @@ static void put_disk(struct jsonw *w, uint64_t bytes) {
 /* Those that Docker hides by default, and those that the native engine does; to give a list
  * replaces Docker's. Root inside is the host's root here, so files that only root reads count. */
 static const char *const hidden[] = {
-    "/proc/acpi",          "/proc/asound",
-    "/proc/bootconfig",    "/proc/cmdline",
-    "/proc/config.gz",     "/proc/diskstats",
-    "/proc/dynamic_debug", "/proc/interrupts",
-    "/proc/iomem",         "/proc/ioports",
-    "/proc/kallsyms",      "/proc/kcore",
-    "/proc/key-users",     "/proc/keys",
-    "/proc/kmsg",          "/proc/kpagecgroup",
-    "/proc/kpagecount",    "/proc/kpageflags",
-    "/proc/latency_stats", "/proc/locks",
-    "/proc/mdstat",        "/proc/modules",
-    "/proc/pagetypeinfo",  "/proc/partitions",
-    "/proc/pressure",      "/proc/sched_debug",
-    "/proc/scsi",          "/proc/slabinfo",
-    "/proc/softirqs",      "/proc/swaps",
-    "/proc/timer_list",    "/proc/timer_stats",
-    "/proc/vmallocinfo",   "/sys/devices/virtual/powercap",
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bootconfig",
+    "/proc/cmdline",
+    "/proc/config.gz",
+    "/proc/diskstats",
+    "/proc/dynamic_debug",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/iomem",
+    "/proc/ioports",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/locks",
+    "/proc/mdstat",
+    "/proc/modules",
+    "/proc/pagetypeinfo",
+    "/proc/partitions",
+    "/proc/pressure",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/slabinfo",
+    "/proc/softirqs",
+    "/proc/swaps",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/vmallocinfo",
+    "/sys/devices/virtual/powercap",
     "/sys/firmware",
 };
 
@@ -180,12 +204,13 @@ static void put_host_config(struct jsonw *w, const struct docker_plan *p) {
     put_ulimits(w, p);
     put_mounts(w, p);
     jsonw_put_bool(w, "ReadonlyRootfs", p->spec->read_only);
-    if (p->spec->read_only)
-        put_tmpfs(w);
+    put_tmpfs(w, p);
     jsonw_put_string(w, "NetworkMode", p->has_network ? DOCKER_NETWORK : "none");
     jsonw_put_string(w, "IpcMode", "private");
     jsonw_put_string(w, "CgroupnsMode", "private"); /* control groups v1 have another default */
     put_list(w, "MaskedPaths", hidden, ARRAY_LEN(hidden));
+    if (p->runtime[0] != '\0')
+        jsonw_put_string(w, "Runtime", p->runtime);
     jsonw_put_bool(w, "Privileged", false);
     jsonw_put_bool(w, "Init", false); /* ours is PID 1 */
     jsonw_key(w, "LogConfig");        /* nothing is written there */
@@ -207,6 +232,8 @@ static void put_labels(struct jsonw *w, const struct docker_plan *p) {
     jsonw_put_string(w, DOCKER_LABEL_VERSION, p->version);
     if (p->spec->owner[0] != '\0')
         jsonw_put_string(w, DOCKER_LABEL_KEY, p->spec->owner);
+    if (p->by_stream && !p->is_far) /* of one that is far, all are */
+        jsonw_put_string(w, DOCKER_LABEL_WAY, DOCKER_WAY_STREAM);
     jsonw_end_object(w);
 }
 
@@ -220,7 +247,7 @@ int docker_spec_create(const struct docker_plan *p, struct buf *out, struct cay_
     struct jsonw w = JSONW_INIT(out);
     jsonw_begin_object(&w);
     jsonw_put_string(&w, "Image", p->image);
-    put_list(&w, "Entrypoint", entry, p->is_far ? 2 : 1);
+    put_list(&w, "Entrypoint", entry, p->by_stream ? 2 : 1);
     put_list(&w, "Cmd", NULL, 0);
     jsonw_put_string(&w, "User", "0:0");
     jsonw_put_string(&w, "WorkingDir", "/");
@@ -296,7 +323,7 @@ int docker_spec_network(struct buf *out, struct cay_error *err) {
 
 int docker_spec_commit(const struct image_record *from, struct buf *out, struct cay_error *err) {
     static const char *const labels[] = {DOCKER_LABEL_ID, DOCKER_LABEL_HOME, DOCKER_LABEL_KEY,
-                                         DOCKER_LABEL_VERSION};
+                                         DOCKER_LABEL_VERSION, DOCKER_LABEL_WAY};
     struct jsonw w = JSONW_INIT(out);
     jsonw_begin_object(&w);
     put_list(&w, "Entrypoint", (const char *const *)from->entrypoint.v, from->entrypoint.len);

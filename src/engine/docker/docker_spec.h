@@ -13,6 +13,7 @@ struct image_record;
 /* Where the folder with the way in is seen inside (docker_door.h). */
 #define DOCKER_DOOR_INSIDE "/.cay"
 #define DOCKER_WORK_INSIDE "/workspace"
+#define DOCKER_WAY_INSIDE  "/.cay-way"   /* of gVisor: a mount that only cay-init's id may enter */
 #define DOCKER_INIT_USER   "65533:65533" /* IDRANGE_INIT_ID */
 
 /* Names of Docker's volumes: of the programs that containers are started with, and of a named
@@ -26,11 +27,13 @@ struct docker_plan {
     const char *image; /* as Docker knows it */
     const char *home;  /* label: whose it is */
     const char *version;
-    bool is_far;        /* on another machine: door and sources are volumes of Docker's */
-    const char *door;   /* folder of the host, shown read-only */
-    const char *work;   /* folder of the host for the work folder of a read-only root; or NULL */
-    uint64_t files;     /* descriptors of a process, at most; 0: what Docker gives */
-    uint64_t processes; /* of a user, at most; the same */
+    const char *runtime; /* "": Docker's default */
+    bool is_far;         /* on another machine: door and sources are volumes of Docker's */
+    bool by_stream;      /* cay-init comes from beside cay-enter, and its orders by a stream */
+    const char *door;    /* folder of the host, shown read-only */
+    const char *work;    /* folder of the host for the work folder of a read-only root; or NULL */
+    uint64_t files;      /* descriptors of a process, at most; 0: what Docker gives */
+    uint64_t processes;  /* of a user, at most; the same */
     bool has_network;
     const char *const *sources; /* host folders of spec->mounts, in their order */
 };

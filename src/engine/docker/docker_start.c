@@ -45,6 +45,8 @@ struct starting {
     char *sources[SPEC_MOUNTS_MAX]; /* real paths of the mounts */
     struct docker_orders orders;
     bool had;                                  /* a container, before this start */
+    uint32_t pids;                             /* that were asked for */
+    bool by_stream;                            /* it cannot be given descriptors */
     bool asked;                                /* Docker, to make one */
     char from[DOCKER_ARCHIVE_SIZE + HEX_SIZE]; /* the image, as Docker knows it */
 };
@@ -57,12 +59,33 @@ static void starting_free(struct starting *st) {
 
 /* ---- checks ---- */
 
-static int check(const struct sandbox_spec *spec, const char *image, struct cay_error *err) {
-    if (spec->tier > TIER_BASIC) {
-        error_set(err, CAY_UNSUPPORTED, "tier %s was asked for, and Docker gives tier basic",
-                  tier_name(spec->tier));
-        return error_remedy(err, "accept --tier basic, or use engine = \"native\"");
-    }
+static int check_tier(const struct docker_engine *d, const struct sandbox_spec *spec,
+                      struct cay_error *err) {
+    enum tier given = docker_runtime_tier(d->runtime);
+    if (spec->tier <= given)
+        return 0;
+    error_set(err, CAY_UNSUPPORTED, "tier %s was asked for, and Docker gives tier %s",
+              tier_name(spec->tier), tier_name(given));
+    return error_remedy(err, "accept --tier %s, or use engine = \"native\"", tier_name(given));
+}
+
+/* What a kernel of the runtime's own cannot do for us. */
+static int check_kernel(const struct docker_engine *d, const struct sandbox_spec *spec,
+                        struct cay_error *err) {
+    if (docker_runtime_kernel(d->runtime) != DOCKER_KERNEL_GVISOR ||
+        spec->profile == PROFILE_STRICT)
+        return 0;
+    error_set(err, CAY_UNSUPPORTED, "the runtime %s has no profile build", d->runtime);
+    return error_remedy(err, "use the profile strict, or another runtime");
+}
+
+static int check(const struct docker_engine *d, const struct sandbox_spec *spec, const char *image,
+                 struct cay_error *err) {
+    int r = check_tier(d, spec, err);
+    if (r == 0)
+        r = check_kernel(d, spec, err);
+    if (r < 0)
+        return r;
     if (image[0] == '\0') {
         error_set(err, CAY_UNSUPPORTED, "Docker has no host image");
         return error_remedy(err, "name an image: --image, or image in the section [sandbox]");
@@ -72,27 +95,35 @@ static int check(const struct sandbox_spec *spec, const char *image, struct cay_
     return 0;
 }
 
-/* Descriptors cannot be passed to another machine. */
-static int check_network(const struct docker_engine *d, const struct sandbox_spec *spec,
-                         struct cay_error *err) {
-    if (!d->is_far || !spec->has_list)
-        return 0;
-    error_set(err, CAY_UNSUPPORTED,
-              "Docker is on another machine, and its containers cannot have a network list");
-    return error_remedy(err, "use the network 'none', or a Docker on this machine");
+static bool has_own_kernel(const struct docker_engine *d) {
+    return docker_runtime_kernel(d->runtime) != DOCKER_KERNEL_HOST;
 }
 
-/* What only a Docker on this machine can show. */
-static int check_far_mount(const struct mount_spec *m, struct cay_error *err) {
+/* Why descriptors cannot be passed. */
+static const char *why_apart(const struct docker_engine *d) {
+    return d->is_far ? "Docker is on another machine" : "the runtime has a kernel of its own";
+}
+
+static int check_network(const struct docker_engine *d, const struct sandbox_spec *spec,
+                         struct cay_error *err) {
+    if (!spec->has_list || (!d->is_far && !has_own_kernel(d)))
+        return 0;
+    error_set(err, CAY_UNSUPPORTED, "%s, and its containers cannot have a network list",
+              why_apart(d));
+    return error_remedy(err, "use the network 'none', or a Docker on this machine with runc");
+}
+
+/* What only a Docker on this machine can show; and only if the kernel inside is the host's cay can
+ * look whether what is shown is what was checked. */
+static int check_apart_mount(const struct docker_engine *d, const struct mount_spec *m,
+                             struct cay_error *err) {
     if (!m->named) {
-        error_set(err, CAY_UNSUPPORTED,
-                  "Docker is on another machine, and cannot show the folder '%.200s' of this one",
-                  m->source);
+        error_set(err, CAY_UNSUPPORTED, "%s, and cannot show the folder '%.200s' of this one",
+                  why_apart(d), m->source);
         return error_remedy(err, "copy it into the sandbox, or use a named volume");
     }
     if (strchr(m->source, '/') != NULL) {
-        error_set(err, CAY_UNSUPPORTED,
-                  "Docker is on another machine, and cannot show a part of a volume");
+        error_set(err, CAY_UNSUPPORTED, "%s, and cannot show a part of a volume", why_apart(d));
         return error_remedy(err, "show the whole volume");
     }
     return 0;
@@ -130,6 +161,9 @@ static int check_abilities(struct docker_engine *d, struct cay_error *err) {
                             "give it the cgroup controllers memory, cpu and pids; without root "
                             "that needs cgroup v2");
     }
+    r = docker_runtime_check(&info, d->runtime, err);
+    if (r < 0)
+        return r;
     (void)pthread_mutex_lock(&d->tools_lock);
     if (!__atomic_load_n(&d->is_able, __ATOMIC_ACQUIRE)) /* else somebody reads it */
         d->info = info;
@@ -140,30 +174,36 @@ static int check_abilities(struct docker_engine *d, struct cay_error *err) {
 
 /* ---- folders ---- */
 
-/* The program that the container is started with; of this version, whatever made the container. */
-static int put_enter(const struct starting *st, struct cay_error *err) {
+static int put_program(const struct starting *st, int from, const char *name,
+                       struct cay_error *err) {
+    (void)unlinkat(st->folder, name, 0); /* one may be running */
+    _cleanup_(closep) int to =
+        openat(st->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0755);
+    if (to < 0)
+        return error_errno(err, "making %s", name);
+    char data[65536];
+    ssize_t n;
+    for (off_t at = 0; (n = pread(from, data, sizeof data, at)) > 0; at += n) {
+        int r = fd_write_all(to, data, (size_t)n);
+        if (r < 0)
+            return error_sys(err, -r, "writing %s", name);
+    }
+    if (n < 0 || fchmod(to, 0755) < 0)
+        return error_errno(err, "writing %s", name);
+    return 0;
+}
+
+/* What the container is started with; of this version, whatever made the container. */
+static int put_programs(const struct starting *st, struct cay_error *err) {
     char path[PATH_MAX];
     int r = program_find("cay-enter", path, sizeof path, err);
     if (r < 0)
         return r;
-    _cleanup_(closep) int from = open(path, O_RDONLY | O_CLOEXEC);
-    if (from < 0)
+    _cleanup_(closep) int enter = open(path, O_RDONLY | O_CLOEXEC);
+    if (enter < 0)
         return error_errno(err, "opening %s", path);
-    (void)unlinkat(st->folder, DOCKER_ENTER_NAME, 0); /* one may be running */
-    _cleanup_(closep) int to = openat(st->folder, DOCKER_ENTER_NAME,
-                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0755);
-    if (to < 0)
-        return error_errno(err, "making " DOCKER_ENTER_NAME);
-    char data[65536];
-    ssize_t n;
-    while ((n = read(from, data, sizeof data)) > 0) {
-        r = fd_write_all(to, data, (size_t)n);
-        if (r < 0)
-            return error_sys(err, -r, "writing " DOCKER_ENTER_NAME);
-    }
-    if (n < 0 || fchmod(to, 0755) < 0)
-        return error_errno(err, "writing " DOCKER_ENTER_NAME);
-    return 0;
+    r = put_program(st, enter, DOCKER_ENTER_NAME, err);
+    return r < 0 || !st->by_stream ? r : put_program(st, st->d->init, DOCKER_INIT_NAME, err);
 }
 
 /* The work folder of a sandbox whose root cannot be written. */
@@ -203,7 +243,7 @@ static int make_folder(struct starting *st, struct cay_error *err) {
         return error_errno(err, "opening the folder of the sandbox");
     fd_close(&st->folder);
     st->folder = in;
-    return st->d->is_far ? 0 : put_enter(st, err);
+    return st->d->is_far ? 0 : put_programs(st, err);
 }
 
 /* Volumes of Docker's; one that is missing would be made, empty, and is made here with our label.
@@ -212,7 +252,7 @@ static int find_far_sources(struct starting *st, struct cay_error *err) {
     for (size_t i = 0; i < st->spec.mount_count; i++) {
         const char *id = st->spec.mounts[i].source;
         char name[DOCKER_VOLUME_SIZE];
-        int r = check_far_mount(&st->spec.mounts[i], err);
+        int r = check_apart_mount(st->d, &st->spec.mounts[i], err);
         if (r == 0)
             r = docker_far_volume_make(st->d, id, err);
         if (r < 0)
@@ -231,10 +271,14 @@ static int find_sources(struct starting *st, struct cay_error *err) {
     if (st->d->is_far)
         return find_far_sources(st, err);
     for (size_t i = 0; i < st->spec.mount_count; i++) {
-        _cleanup_(closep) int fd = volume_open(&st->d->volumes, &st->spec.mounts[i], err);
+        enum volume_kind kind; /* nothing is mounted or mapped here */
+        int r = has_own_kernel(st->d) ? check_apart_mount(st->d, &st->spec.mounts[i], err) : 0;
+        if (r < 0)
+            return r;
+        _cleanup_(closep) int fd = volume_open(&st->d->volumes, &st->spec.mounts[i], &kind, err);
         if (fd < 0)
             return fd;
-        int r = volume_real_path(fd, path);
+        r = volume_real_path(fd, path);
         if (r < 0)
             return error_sys(err, -r, "looking where a volume is");
         struct stat found;
@@ -243,7 +287,7 @@ static int find_sources(struct starting *st, struct cay_error *err) {
         struct docker_volume *v = &st->orders.volumes[i];
         *v = (struct docker_volume){.device = found.st_dev, .inode = found.st_ino};
         memcpy(v->target, st->spec.mounts[i].target, sizeof v->target);
-        st->orders.volume_count = (uint32_t)i + 1;
+        st->orders.volume_count = has_own_kernel(st->d) ? 0 : (uint32_t)i + 1;
         st->sources[i] = strdup(path);
         if (st->sources[i] == NULL)
             return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -304,7 +348,9 @@ static int create(struct starting *st, struct cay_error *err) {
                                .image = st->from,
                                .home = st->d->label,
                                .version = CAY_VERSION,
+                               .runtime = st->d->runtime,
                                .is_far = far,
+                               .by_stream = st->by_stream,
                                .door = far ? st->tools : st->door_path,
                                .work = st->spec.read_only && !far ? st->work_path : NULL,
                                .files = far ? 0 : limit_of(RLIMIT_NOFILE, FILES_MAX),
@@ -335,6 +381,15 @@ static int have_image(struct starting *st, struct cay_error *err) {
     return docker_image_ensure(st->d->api, st->d->home, st->image, err);
 }
 
+/* A container keeps its runtime. */
+static int refuse_kernel(const struct starting *st, struct cay_error *err) {
+    error_set(err, CAY_CONFLICT,
+              st->by_stream ? "the container was made with a runtime that shares the host's kernel"
+                            : "the container was made with a runtime that has its own kernel");
+    return error_remedy(err, "set runtime in the section [docker] as it was when the sandbox was "
+                             "made, or take a snapshot of it then");
+}
+
 /* Makes the container if there is none; else gives it the limits of now. */
 static int have_container(struct starting *st, struct cay_error *err) {
     struct docker_container c;
@@ -352,11 +407,14 @@ static int have_container(struct starting *st, struct cay_error *err) {
         return r;
     if (c.state != ENGINE_STOPPED)
         return error_set(err, CAY_CONFLICT, "the container of the sandbox runs already");
+    if (!st->d->is_far && c.by_stream != st->by_stream)
+        return refuse_kernel(st, err);
     struct sandbox_spec limits = st->spec;
     limits.disk_bytes = 0;
     if (c.memory_bytes == limits.memory_bytes && c.cpu_quota_us == limits.cpu_quota_us &&
         c.pids == limits.pids)
         return 0;
+    limits.pids = st->pids; /* to which the engine adds once more */
     return st->d->engine.ops->resize(&st->d->engine, &limits, err);
 }
 
@@ -369,14 +427,15 @@ static bool may_write_hosts(const struct sandbox_spec *spec) {
     return !spec->read_only;
 }
 
-static int fill_orders(const struct sandbox_spec *spec, struct docker_orders *ret,
-                       struct cay_error *err) {
+static int fill_orders(const struct docker_engine *d, const struct sandbox_spec *spec,
+                       struct docker_orders *ret, struct cay_error *err) {
     struct seccomp_options o = {.deny_setid = spec_has_writable_mount(spec)};
     ret->version = DOCKER_ORDERS_VERSION;
     ret->build = spec->profile == PROFILE_BUILD;
     ret->set_file_capabilities = !spec_has_writable_mount(spec);
     ret->work_uid = spec->run_uid;
     ret->work_gid = spec->run_gid;
+    ret->is_gvisor = docker_runtime_kernel(d->runtime) == DOCKER_KERNEL_GVISOR;
     ret->write_hosts = may_write_hosts(spec);
     int n = seccomp_build(&o, ret->filter, ARRAY_LEN(ret->filter));
     if (n < 0)
@@ -406,11 +465,11 @@ static int start_container(const struct starting *st, struct cay_error *err) {
 
 /* A start that fails may be for want of the programs, which somebody could have removed: the next
  * one brings them again. */
-static int run_far(struct starting *st, int listener, struct cay_error *err) {
+static int run_by_stream(struct starting *st, int listener, struct cay_error *err) {
     struct docker_engine *d = st->d;
     char image[128];
     (void)snprintf(image, sizeof image, "sha256:%s", st->image);
-    int r = docker_far_tools(d, image, err);
+    int r = d->is_far ? docker_far_tools(d, image, err) : 0;
     if (r == 0)
         r = docker_bridge_reserve(d, st->spec.id, err);
     if (r == 0)
@@ -429,9 +488,9 @@ static int run_far(struct starting *st, int listener, struct cay_error *err) {
 }
 
 static int run(struct starting *st, int listener, struct cay_error *err) {
-    int r = fill_orders(&st->spec, &st->orders, err);
-    if (r < 0 || st->d->is_far)
-        return r < 0 ? r : run_far(st, listener, err);
+    int r = fill_orders(st->d, &st->spec, &st->orders, err);
+    if (r < 0 || st->by_stream)
+        return r < 0 ? r : run_by_stream(st, listener, err);
     int door = docker_door_open(st->folder, err);
     if (door < 0)
         return door;
@@ -480,8 +539,10 @@ static int prepare(struct starting *st, struct cay_error *err) {
 int docker_start(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,
                  struct cay_error *err) {
     _cleanup_(starting_free) struct starting st = {
-        .d = docker_of(e), .spec = *spec, .image = image, .folder = -1};
-    int r = check(spec, image, err);
+        .d = docker_of(e), .spec = *spec, .image = image, .folder = -1, .pids = spec->pids};
+    st.by_stream = st.d->is_far || has_own_kernel(st.d);
+    st.spec.pids = docker_runtime_pids(st.d->runtime, spec->pids);
+    int r = check(st.d, spec, image, err);
     if (r == 0)
         r = check_network(st.d, spec, err);
     if (r == 0)

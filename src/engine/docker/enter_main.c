@@ -2,8 +2,12 @@
  * the door (docker_door.h), gives up its rights, and becomes cay-init. The order is that of the
  * native engine (enter.c), without what the container engine has done already.
  *
- * On another machine there is no door: `cay-enter wait` takes cay-init from beside itself, makes
- * its socket, and gets its orders by the first who connects to it, `cay-enter relay`
+ * Under gVisor (orders.is_gvisor) the kernel lacks ambient capabilities, securebits and some
+ * limits. There cay-init stays root, with the capabilities that it has elsewhere and no others;
+ * commands lose them when they give up theirs, since no_new_privs lets nobody gain any.
+ *
+ * Where no descriptor can be passed there is no door: `cay-enter wait` takes cay-init from beside
+ * itself, makes its socket, and gets its orders by the first who connects to it, `cay-enter relay`
  * (docker_relay.h). */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +16,7 @@
 #include <string.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -136,12 +141,20 @@ static int write_hosts(struct entry *e) {
     return 0;
 }
 
+/* Those limits that its kernel has. */
+static int set_process_in_gvisor(void) {
+    (void)privilege_set_common_rlimits();
+    (void)privilege_set_own_rlimits(0);
+    return privilege_limit_descriptors();
+}
+
 static int set_process(struct entry *e) {
-    (void)e;
     privilege_reset_signals();
     privilege_unblock_signals();
     (void)umask(022);
     (void)setsid(); /* it leads a session already, as a rule */
+    if (e->orders.is_gvisor != 0)
+        return set_process_in_gvisor();
     if (personality(PER_LINUX) < 0)
         return -errno;
     int r = privilege_set_common_rlimits();
@@ -151,8 +164,8 @@ static int set_process(struct entry *e) {
 }
 
 static int change_ids(struct entry *e) {
-    (void)e;
-    int r = privilege_set_ids(IDRANGE_INIT_ID, IDRANGE_INIT_ID, true);
+    unsigned id = e->orders.is_gvisor != 0 ? 0 : IDRANGE_INIT_ID;
+    int r = privilege_set_ids(id, id, true);
     if (r < 0)
         return r;
     return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
@@ -161,6 +174,8 @@ static int change_ids(struct entry *e) {
 static int drop_privilege(struct entry *e) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return -errno;
+    if (e->orders.is_gvisor != 0)
+        return privilege_keep_init_capabilities();
     return privilege_limit_capabilities(e->orders.build != 0, e->orders.set_file_capabilities != 0);
 }
 
@@ -174,6 +189,18 @@ static int apply_landlock(struct entry *e) {
 /* The sources are above all of these numbers. */
 static int place(int fd, int number, int flags) {
     return dup3(fd, number, flags) < 0 ? -errno : 0;
+}
+
+/* gVisor refuses a range that has no end. */
+static int close_above(int fd) {
+    struct rlimit limit;
+    if (close_range((unsigned)fd + 1, ~0U, 0) == 0)
+        return 0;
+    if (errno != EINVAL || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return -errno;
+    for (rlim_t i = (rlim_t)fd + 1; i < limit.rlim_max; i++)
+        (void)close((int)i);
+    return 0;
 }
 
 static int arrange_descriptors(struct entry *e) {
@@ -197,7 +224,7 @@ static int arrange_descriptors(struct entry *e) {
         return r;
     e->door = DOOR_FD;
     (void)close(ENTER_CONNECTION_FD); /* cay-init would take it for an operation */
-    return close_range(DOOR_FD + 1, ~0U, 0) < 0 ? -errno : 0;
+    return close_above(DOOR_FD);
 }
 
 static int load_filter(struct entry *e) {

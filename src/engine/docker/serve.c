@@ -106,7 +106,10 @@ static int run(struct job *j, struct launcher_answer *a, struct cay_error *err) 
     case LAUNCHER_RESIZE:
         return ops->resize(j->e, &j->request.spec, err);
     case LAUNCHER_VOLUME_MAKE:
-        return ops->volume_make(j->e, id, err);
+        return ops->volume_make(j->e, id, j->request.spec.disk_bytes, err);
+    case LAUNCHER_VOLUME_GROW:
+        error_set(err, CAY_UNSUPPORTED, "the Docker engine limits no volumes");
+        return error_remedy(err, "use engine = \"native\", as root");
     case LAUNCHER_VOLUME_REMOVE:
         return ops->volume_remove(j->e, id, err);
     case LAUNCHER_ARCHIVE:

@@ -121,6 +121,7 @@ static int begin_userns(struct native_box *b, struct cay_error *err) {
     int r = userns_begin(&own, &own, &b->userns_begun, err);
     if (r == 0 && (b->image != NULL || b->disk >= 0))
         r = userns_begin(&store, &store, &b->idmap_begun, err);
+    b->idmap_begun.is_map = true; /* the kernel's way to that limit grows with all sandboxes */
     if (r < 0)
         give_up_userns(b);
     return r;
@@ -174,19 +175,26 @@ static void close_root(struct native_box *b) {
     rootfs_close(&b->root);
 }
 
+static int take_or_share(const struct native_box *b, int shared, struct cay_error *err) {
+    if (shared < 0)
+        return helper_take(&b->helper, err);
+    int fd = fcntl(shared, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? error_errno(err, "taking what sandboxes share") : fd;
+}
+
 /* What the helper made meanwhile, in the order of native_begin. */
 static int take_from_helper(struct native_box *b, struct cay_error *err) {
     _cleanup_(closep) int sockets = -1; /* for those who lease the namespace again */
     b->netns = helper_take_pair(&b->helper, &sockets, err);
     if (b->netns < 0)
         return b->netns;
-    b->lean = helper_take(&b->helper, err);
-    if (b->lean < 0)
-        return b->lean;
     b->dev = helper_take(&b->helper, err);
     if (b->dev < 0)
         return b->dev;
-    b->init = helper_take(&b->helper, err);
+    b->lean = take_or_share(b, b->n->shared_lean, err);
+    if (b->lean < 0)
+        return b->lean;
+    b->init = take_or_share(b, b->n->shared_init, err);
     return MIN(b->init, 0);
 }
 
@@ -208,9 +216,11 @@ static int take_parts(struct native_box *b, struct cay_error *err) {
     return r;
 }
 
-/* The resource limit counts by user, so cay itself counts too. */
+/* The limit itself where no control group keeps it; the resource limit counts by user, so cay
+ * itself counts too. Else a second wall. */
 static uint32_t pids_rlimit(const struct native_box *b) {
-    return b->n->cgroups.support[CGROUP_PIDS].usable ? 0 : b->spec.pids + INIT_PIDS + 1;
+    return b->n->cgroups.support[CGROUP_PIDS].usable ? userns_process_ceiling()
+                                                     : b->spec.pids + INIT_PIDS + 1;
 }
 
 /* From the lean namespace and back, where the tree can be put together without the host's mounts.

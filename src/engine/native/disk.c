@@ -164,7 +164,7 @@ int disk_repair(int folder, bool *ret_thorough, struct cay_error *err) {
         return r;
     if (flock(file, LOCK_EX | LOCK_NB) < 0) {
         error_set(err, CAY_CONFLICT, "the disk is in use");
-        return error_remedy(err, "stop the sandbox first");
+        return error_remedy(err, "stop what uses it first");
     }
     r = run_fsck(file, "-p", err);
     *ret_thorough = r > 0;
@@ -238,7 +238,8 @@ static int grow_by_tool(int folder, struct cay_error *err) {
     if (flock(file, LOCK_EX | LOCK_NB) == 0)
         return resize_confined(words, file, err);
     error_set(err, CAY_UNSUPPORTED, "a disk cannot grow while it is in use here");
-    return error_remedy(err, "stop the sandbox first; or give the daemon CAP_SYS_RESOURCE");
+    return error_remedy(
+        err, "stop the sandboxes that use it first; or give the daemon CAP_SYS_RESOURCE");
 }
 
 int disk_grow(int folder, uint64_t bytes, struct cay_error *err) {

@@ -36,7 +36,7 @@ static bool read_number(const char *device, const char *name, uint64_t *ret) {
     return str_to_u64(text, UINT64_MAX, ret) == 0;
 }
 
-/* The id of the sandbox whose disk a path is: FOLDER/ID/disk. */
+/* The id of whose disk a path is: FOLDER/ID/disk. */
 static bool id_of(const char *path, const char *folder, char id[static ID_SIZE]) {
     size_t len = strlen(folder);
     if (strncmp(path, folder, len) != 0 || path[len] != '/')
@@ -64,36 +64,38 @@ static bool look_at(const char *device, const char *folder, struct disk_share *r
     return true;
 }
 
-static int add(struct disk_share **all, size_t *count, size_t *room, const struct disk_share *d) {
-    if (*count == *room) {
-        size_t more = MAX(*room * 2, (size_t)64);
-        struct disk_share *v = reallocarray(*all, more, sizeof *v);
+/* Grows when the count is a power of two. */
+static int add(struct disk_share **all, size_t *count, const struct disk_share *d) {
+    if ((*count & (*count - 1)) == 0) {
+        struct disk_share *v = reallocarray(*all, MAX(*count * 2, (size_t)1), sizeof *v);
         if (v == NULL)
             return -ENOMEM;
         *all = v;
-        *room = more;
     }
     (*all)[(*count)++] = *d;
     return 0;
 }
 
-int disk_share_list(int folder, struct disk_share **ret, size_t *ret_count) {
+int disk_share_list(int folder, struct disk_share **all, size_t *count) {
     char link[32], path[PATH_MAX];
-    _cleanup_(freep) struct disk_share *all = NULL;
-    size_t room = 0;
-    *ret_count = 0;
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
     ssize_t n = readlink(link, path, sizeof path - 1);
-    _cleanup_(closedirp) DIR *d = opendir("/sys/block");
+    /* Not /sys/block: the kernel keeps every loop device that there ever was. */
+    _cleanup_(closedirp) DIR *d = opendir("/sys/fs/ext4");
+    if (d == NULL && errno == ENOENT)
+        return 0; /* nothing was ever mounted */
     if (n < 0 || d == NULL)
         return -errno;
     path[n] = '\0';
     const struct dirent *e;
     struct disk_share one;
-    while ((e = readdir(d)) != NULL) /* NOLINT(concurrency-mt-unsafe): own stream */
-        if (look_at(e->d_name, path, &one) && add(&all, ret_count, &room, &one) < 0)
+    while ((e = readdir(d)) != NULL) { /* NOLINT(concurrency-mt-unsafe): own stream */
+        if (!look_at(e->d_name, path, &one))
+            continue;
+        one.folder = folder;
+        if (add(all, count, &one) < 0)
             return -ENOMEM;
-    *ret = TAKE_PTR(all);
+    }
     return 0;
 }
 
@@ -119,7 +121,7 @@ static uint64_t usual_blocks(const struct stat *file, uint64_t block) {
     return MIN((uint64_t)file->st_size / block / USUAL_PART, (uint64_t)USUAL_MAX);
 }
 
-bool disk_share_measure(int folder, struct disk_share *d) {
+bool disk_share_measure(struct disk_share *d) {
     char name[NAME_SIZE];
     struct statfs fs;
     struct stat file;
@@ -127,7 +129,7 @@ bool disk_share_measure(int folder, struct disk_share *d) {
     _cleanup_(closep) int root = open_root(d);
     (void)snprintf(name, sizeof name, "%s/" DISK_IMAGE, d->id);
     if (root < 0 || fstatfs(root, &fs) < 0 || fs.f_bsize <= 0 ||
-        fstatat(folder, name, &file, AT_SYMLINK_NOFOLLOW) < 0 ||
+        fstatat(d->folder, name, &file, AT_SYMLINK_NOFOLLOW) < 0 ||
         !read_number(d->device, "reserved_clusters", &d->reserved_blocks) ||
         !read_number(d->device, "delayed_allocation_blocks", &waiting))
         return false;
@@ -175,12 +177,12 @@ int disk_share_apply(const struct disk_share *d, bool *ret_limited) {
     return change < STEP_BLOCKS && *ret_limited ? 0 : reserve(d, blocks);
 }
 
-void disk_share_lift(int folder, const struct disk_share *d) {
+void disk_share_lift(const struct disk_share *d) {
     char name[NAME_SIZE];
     struct stat file;
     uint64_t reserved;
     (void)snprintf(name, sizeof name, "%s/" DISK_IMAGE, d->id);
-    if (fstatat(folder, name, &file, AT_SYMLINK_NOFOLLOW) < 0 ||
+    if (fstatat(d->folder, name, &file, AT_SYMLINK_NOFOLLOW) < 0 ||
         !read_number(d->device, "reserved_clusters", &reserved))
         return;
     uint64_t usual = usual_blocks(&file, BLOCK);

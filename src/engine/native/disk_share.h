@@ -15,8 +15,9 @@
 
 enum { DISK_DEVICE_SIZE = 16 };
 
-/* The disk of a sandbox that is attached. */
+/* A disk that is attached: of a sandbox, or a named volume. */
 struct disk_share {
+    int folder; /* that was listed; borrowed */
     char id[ID_SIZE];
     char device[DISK_DEVICE_SIZE]; /* "loop7" */
     uint64_t errors;               /* that the file system has counted */
@@ -30,12 +31,11 @@ struct disk_share {
     uint64_t share_bytes;     /* by disk_share_divide: what it may take in addition */
 };
 
-/* The disks below a folder of sandboxes that are attached; the caller frees the array. 0 or -errno.
- */
-int disk_share_list(int folder, struct disk_share **ret, size_t *ret_count);
+/* Adds the disks below a folder that are attached; the caller frees the array. 0 or -errno. */
+int disk_share_list(int folder, struct disk_share **all, size_t *count);
 
 /* How much it has taken and may take. False if that cannot be found out. */
-bool disk_share_measure(int folder, struct disk_share *d);
+bool disk_share_measure(struct disk_share *d);
 
 /* Divides so many bytes: half among those that write, half among all. */
 void disk_share_divide(struct disk_share *all, size_t count, uint64_t bytes);
@@ -43,7 +43,7 @@ void disk_share_divide(struct disk_share *all, size_t count, uint64_t bytes);
 /* Lets it take its share and no more. *ret_limited: that is less than it has free. 0 or -errno. */
 int disk_share_apply(const struct disk_share *d, bool *ret_limited);
 /* Lets it take all that it has free; it need not be measured. */
-void disk_share_lift(int folder, const struct disk_share *d);
+void disk_share_lift(const struct disk_share *d);
 
 /* Whether it has accepted data that is not on the host's disk yet. */
 bool disk_share_is_writing(const struct disk_share *d);

@@ -24,7 +24,7 @@ struct enter_plan {
     bool ipcns_joined;           /* the caller is in it; otherwise a new one is made */
     int userns;                  /* to join last, or -1: the caller is root of its own */
     bool single_id;              /* the user namespace has one id only */
-    uint32_t pids_rlimit;        /* where no cgroup limits processes; 0: none */
+    uint32_t pids_rlimit;        /* processes of a user; 0: any number */
     int landlock_abi;
     const struct sock_fprog *filter;
     int init;       /* sealed memfd with cay-init */

@@ -34,7 +34,7 @@ static unsigned index_of(uid_t base) {
 }
 
 static bool is_base(uid_t base) {
-    if (base < IDRANGE_FIRST || (base >= DAEMON_ID && base < IDRANGE_HIGH))
+    if (base < IDRANGE_FIRST || (base >= ROLE_IDS_FIRST && base < IDRANGE_HIGH))
         return false;
     return index_of(base) < IDRANGE_COUNT && base % IDRANGE_SIZE == 0;
 }

@@ -29,8 +29,8 @@ enum {
  * a signed number. */
 #define IDRANGE_HIGH UINT32_C(0x80000000)
 
-/* The host id that root's daemon runs as: of a range that no sandbox has. */
-#define DAEMON_ID UINT32_C(0x7ffe0000)
+/* Ids of root's daemons (role_ids.h): a range that no sandbox has. */
+#define ROLE_IDS_FIRST UINT32_C(0x7ffe0000)
 
 struct idrange {
     int lock; /* holds the lease; -1 when there is none */

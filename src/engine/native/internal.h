@@ -32,6 +32,9 @@ struct native {
     /* Begun at once for the first sandbox, so that it is ready when everything else is. */
     struct idrange next_ids;
     struct helper next_helper;
+    /* What a launcher has for all of its sandboxes; -1: the helper makes one for each. Leaving the
+     * host's mounts takes a walk over every process, so it is done once. */
+    int shared_lean, shared_init;
     struct native_filter filter;
     struct native_filter volume_filter; /* of sandboxes with a writable volume; built for the first
                                          */
@@ -47,8 +50,9 @@ const struct volume_rules *native_volume_rules(const struct native *n);
 /* Makes sure that n->image is open, which only those need who start from it. */
 int native_host_image(struct native *n, struct cay_error *err);
 
-/* An id range, and a helper that is making the network namespace, the lean mount namespace, /dev
- * and cay-init's memfd, in this order. As an ordinary user both are empty. */
+/* An id range, and a helper that is making the network namespace, /dev, the lean mount namespace
+ * and cay-init's memfd, in this order; of the last two only what is not shared. As an ordinary user
+ * both are empty. */
 int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
                  struct cay_error *err);
 

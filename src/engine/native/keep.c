@@ -27,11 +27,10 @@ enum {
     LOCK_MS = 5000,
     INIT_PIDS = 2, /* as of every sandbox: cay-init and the process that serves a command */
     EVENTS_MAX = 64,
+    OUTLIVED_MS = 1000, /* one that was killed has ended by then */
 };
 
 static const struct kept empty = {.pidfd = -1, .group = CGROUP_EMPTY};
-
-/* ---- answers ---- */
 
 /* A client that is gone is noticed by whoever reads its requests. */
 void keep_answer(const struct keep *k, const struct launcher_answer *a) {
@@ -145,16 +144,32 @@ static struct kept *find_running(const struct keep *k, const char *id, struct ca
 
 /* ---- the end of one ---- */
 
-void keep_note_end(const struct keep *k, struct kept *s, enum engine_end_cause cause, int status) {
+static uint64_t outlived_kills(const struct kept *s) {
+    return clock_ms() >= s->oom_seen_ms + OUTLIVED_MS ? s->oom_seen : s->oom_outlived;
+}
+
+static void note_kills(struct kept *s, uint64_t kills) {
+    s->oom_outlived = outlived_kills(s);
+    s->oom_seen = kills;
+    s->oom_seen_ms = clock_ms();
+}
+
+/* The counter is of all processes in the group, and of its whole life. */
+static bool ended_by_oom(const struct kept *s, int status) {
     uint64_t kills = 0;
-    if (s->group.host != NULL)
-        (void)cgroup_oom_kills(&s->group, &kills); /* 0 if it cannot be told */
+    bool is_killed = status == -1 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    return is_killed && s->group.host != NULL && cgroup_oom_kills(&s->group, &kills) == 0 &&
+           kills > outlived_kills(s);
+}
+
+void keep_note_end(const struct keep *k, struct kept *s, enum engine_end_cause cause, int status) {
+    bool is_oom = ended_by_oom(s, status);
     s->record.has_ended = true;
     s->record.end_cause = cause;
     s->record.end_status = status;
-    s->record.end_oom = kills > 0;
+    s->record.end_oom = is_oom;
     struct launcher_answer a = {
-        .event = LAUNCHER_KEPT_ENDED, .oom_killed = kills > 0, .status = status, .cause = cause};
+        .event = LAUNCHER_KEPT_ENDED, .oom_killed = is_oom, .status = status, .cause = cause};
     memcpy(a.id, s->record.id, ID_SIZE);
     keep_answer(k, &a);
 }
@@ -376,6 +391,12 @@ static int resize_running(struct keep *k, const struct sandbox_spec *spec, struc
     int r = require_group(s, err);
     if (r < 0)
         return r;
+    if (spec->memory_bytes != 0)
+        r = cgroup_require(&k->n->cgroups, CGROUP_MEMORY, err);
+    if (r == 0 && spec->cpu_quota_us != 0)
+        r = cgroup_require(&k->n->cgroups, CGROUP_CPU, err);
+    if (r < 0)
+        return r;
     struct keep_record record = s->record;
     if (spec->memory_bytes != 0)
         record.memory_bytes = spec->memory_bytes;
@@ -402,7 +423,7 @@ static int resize(struct keep *k, const struct sandbox_spec *spec, struct cay_er
 
 static void handle_stats(struct keep *k, const struct launcher_request *r) {
     struct cay_error err;
-    const struct kept *s = keep_find(k, r->spec.id);
+    struct kept *s = keep_find(k, r->spec.id);
     struct cgroup_stats now = {0};
     int code = s == NULL || s->making  ? not_found(r->spec.id, &err)
                : s->group.host == NULL ? 0
@@ -411,6 +432,8 @@ static void handle_stats(struct keep *k, const struct launcher_request *r) {
         keep_answer_error(k, r->tag, &err);
         return;
     }
+    if (now.oom_kills != s->oom_seen)
+        note_kills(s, now.oom_kills);
     struct launcher_answer a = {.event = LAUNCHER_HAS_STATS, .tag = r->tag};
     memcpy(a.id, r->spec.id, ID_SIZE);
     a.stats = (struct engine_stats){
@@ -434,7 +457,10 @@ static enum engine_state state_of(const struct kept *s) {
 
 static void handle_list(const struct keep *k, const struct launcher_request *r) {
     struct launcher_answer a = {.event = LAUNCHER_HAS_LIST, .tag = r->tag};
+    const struct cgroup_support *support = k->n->cgroups.support;
     a.list.count = 0;
+    a.list.unkept = (support[CGROUP_MEMORY].usable ? 0 : (uint32_t)ENGINE_UNKEPT_MEMORY) |
+                    (support[CGROUP_CPU].usable ? 0 : (uint32_t)ENGINE_UNKEPT_CPUS);
     memset(a.list.entries, 0, sizeof a.list.entries);
     size_t at = place_of(k, r->spec.id);
     if (at < k->count && strcmp(k->all[at]->record.id, r->spec.id) == 0)
@@ -483,6 +509,7 @@ void keep_handle(struct keep *k, const struct launcher_request *r, int listener)
         break;
     case LAUNCHER_VOLUME_MAKE:
     case LAUNCHER_VOLUME_REMOVE:
+    case LAUNCHER_VOLUME_GROW:
         keep_handle_volume(k, r);
         break;
     case LAUNCHER_STATS:

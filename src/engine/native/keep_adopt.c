@@ -38,6 +38,7 @@ static int adopt(struct keep *k, struct kept *s, struct cay_error *err) {
         cgroup_open(&k->n->cgroups, r->id, &s->group, &other) == 0) {
         cgroup_close_door(&s->group);
         s->paused = cgroup_is_frozen(&s->group) == 1;
+        (void)cgroup_oom_kills(&s->group, &s->oom_seen); /* 0 if it cannot be told */
     }
     return keep_watch(k, s, s->pidfd, err);
 }

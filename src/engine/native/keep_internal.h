@@ -41,6 +41,10 @@ struct kept {
     int status;          /* if reaped */
     int pidfd;           /* the only descriptor that a running sandbox costs the launcher */
     struct cgroup group; /* without open descriptors; host NULL: none */
+    /* Kills for want of memory that the sandbox has outlived; those that were seen last, and when:
+     * its first process may be about to end by one of them. */
+    uint64_t oom_outlived, oom_seen;
+    int64_t oom_seen_ms;
     struct keep_waiter *waiters;
     size_t waiter_count;
     struct keep_deferred *deferred; /* in their order */

@@ -1,5 +1,5 @@
-/* Keeping the disks of running sandboxes from taking more than the host has: a job, since it looks
- * at every disk, and may wait for data to be written. */
+/* Keeping the disks of running sandboxes, and their named volumes, from taking more than the host
+ * has: a job, since it looks at every disk, and may wait for data to be written. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "engine/native/disk.h"
 #include "engine/native/disk_share.h"
+#include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
+#include "engine/native/volume_named.h"
 
 /* More than all sandboxes together can write from one round to the next, which come sooner the less
  * is left. Above it nothing is limited. */
@@ -20,6 +22,7 @@ struct round {
     const struct keep *k;
     struct engine_space_marks marks;
     struct engine_space space;
+    int volumes; /* the folder of their disks */
     struct disk_share *all;
     size_t count;
 };
@@ -38,6 +41,8 @@ static int look(struct round *r) {
         return -errno;
     r->space.free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     int code = disk_share_list(r->k->folder, &r->all, &r->count);
+    if (code == 0)
+        code = disk_share_list(r->volumes, &r->all, &r->count);
     r->space.disks = (uint32_t)r->count;
     for (size_t i = 0; code == 0 && i < r->count; i++)
         if (r->all[i].errors > 0)
@@ -52,7 +57,7 @@ static uint64_t left_above(const struct round *r, uint64_t mark) {
 
 static void limit(struct round *r) {
     for (size_t i = 0; i < r->count; i++)
-        if (disk_share_measure(r->k->folder, &r->all[i]))
+        if (disk_share_measure(&r->all[i]))
             r->space.promised_bytes += r->all[i].promised_bytes;
     disk_share_divide(r->all, r->count, left_above(r, r->marks.floor_bytes) / 2);
     for (size_t i = 0; i < r->count; i++) {
@@ -84,7 +89,7 @@ static int divide(struct round *r) {
         return 0;
     }
     for (size_t i = 0; i < r->count; i++)
-        disk_share_lift(r->k->folder, &r->all[i]);
+        disk_share_lift(&r->all[i]);
     return 0;
 }
 
@@ -93,7 +98,9 @@ static void run(const struct keep *k, const struct launcher_request *request) {
                       .marks = {.floor_bytes = request->spec.disk_bytes,
                                 .hold_bytes = request->spec.memory_bytes}};
     struct launcher_answer a = {.event = LAUNCHER_HAS_SPACE, .tag = request->tag};
-    int code = divide(&r);
+    _cleanup_(closep) int volumes = volume_open_disks(&k->n->volumes, &a.err);
+    r.volumes = volumes;
+    int code = volumes < 0 ? -a.err.sys : divide(&r);
     if (code < 0) {
         a.event = LAUNCHER_FAILED;
         error_sys(&a.err, -code, "measuring the disks of sandboxes");

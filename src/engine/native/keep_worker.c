@@ -305,6 +305,7 @@ static void take_started(struct keep *k, struct keep_task *t, const struct keep_
     s->pidfd = box.pidfd;
     s->group = box.group;
     s->paused = s->reaped = s->making = false;
+    s->oom_outlived = s->oom_seen = 0;
     s->child = true;
     struct launcher_answer a = {.event = LAUNCHER_STARTED, .tag = t->tags[0], .pid = s->record.pid};
     memcpy(a.id, s->record.id, ID_SIZE);

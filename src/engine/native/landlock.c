@@ -39,26 +39,48 @@ static uint64_t handled_access(int abi) {
     return access;
 }
 
-int landlock_restrict(int abi) {
-    struct ruleset_attr attr = {.fs = handled_access(abi)};
+static int make_ruleset(int abi, uint64_t access) {
+    struct ruleset_attr attr = {.fs = access};
     if (abi >= 6)
         attr.scoped = SCOPE_ABSTRACT | SCOPE_SIGNAL;
     size_t size = abi >= 6 ? sizeof attr : abi >= 4 ? 16 : 8;
     int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+    return ruleset < 0 ? -errno : ruleset;
+}
+
+static int allow_beneath(int ruleset, int folder, uint64_t access) {
+    struct landlock_path_beneath_attr rule = {.allowed_access = access, .parent_fd = folder};
+    return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0
+               ? -errno
+               : 0;
+}
+
+int landlock_restrict(int abi) {
+    int ruleset = make_ruleset(abi, handled_access(abi));
     if (ruleset < 0)
-        return -errno;
+        return ruleset;
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct landlock_path_beneath_attr rule = {
-        .allowed_access = attr.fs & ~(uint64_t)ACCESS_MAKE_DEVICES,
-        .parent_fd = root,
-    };
-    int r = 0;
-    if (root < 0 ||
-        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0 ||
-        syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+    int r = root < 0 ? -errno
+                     : allow_beneath(ruleset, root,
+                                     handled_access(abi) & ~(uint64_t)ACCESS_MAKE_DEVICES);
+    if (r == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
         r = -errno;
     if (root >= 0)
         (void)close(root);
+    (void)close(ruleset);
+    return r;
+}
+
+int landlock_restrict_reading(int abi, const int *folders, size_t count) {
+    int ruleset = make_ruleset(abi, handled_access(abi));
+    if (ruleset < 0)
+        return ruleset;
+    int r = 0;
+    for (size_t i = 0; i < count && r == 0; i++)
+        if (folders[i] >= 0)
+            r = allow_beneath(ruleset, folders[i], LANDLOCK_ACCESS_FS_READ_FILE);
+    if (r == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
+        r = -errno;
     (void)close(ruleset);
     return r;
 }

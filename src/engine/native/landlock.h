@@ -3,6 +3,8 @@
  */
 #pragma once
 
+#include <stddef.h>
+
 /* The ABI version of the running kernel, 0 if there is none. */
 int landlock_abi(void);
 
@@ -10,3 +12,7 @@ int landlock_abi(void);
  * scopes signals and abstract sockets to the sandbox where the kernel can. no_new_privs must be
  * set. System calls only. 0 or -errno. */
 int landlock_restrict(int abi);
+
+/* Restricts the calling thread to reading files below these folders (negative ones are omitted),
+ * with the same scopes. no_new_privs must be set. 0 or -errno. */
+int landlock_restrict_reading(int abi, const int *folders, size_t count);

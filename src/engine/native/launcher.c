@@ -22,6 +22,7 @@
 #include "engine/native/lean.h"
 #include "engine/native/mounts.h"
 #include "engine/native/privilege.h"
+#include "engine/native/userns.h"
 
 enum { QUIET_MS = 1 };
 
@@ -204,10 +205,12 @@ static int set_up_mounts(struct launcher *l, struct cay_error *err) {
     l->nothing = rootfs_make_nothing();
     if (l->nothing < 0)
         return error_sys(err, -l->nothing, "making what hides files");
+    (void)userns_process_ceiling(); /* while there is a /proc to ask */
     l->host_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (l->host_ns < 0)
         return error_errno(err, "opening the host's mount namespace");
     l->lean_ns = lean_create(l->n->state_path, err);
+    l->n->shared_lean = MAX(l->lean_ns, -1);
     return l->lean_ns < 0 ? l->lean_ns : lean_enter(l->lean_ns, err);
 }
 
@@ -244,6 +247,7 @@ static int set_up_slots(struct launcher *l, struct cay_error *err) {
         return init;
     if (dup3(init, LAUNCHER_INIT_PLACE, O_CLOEXEC) < 0)
         return error_errno(err, "placing cay-init");
+    l->n->shared_init = LAUNCHER_INIT_PLACE;
     int r = spec_finish(&l->defaults, &l->host, err);
     if (r < 0)
         return r;

@@ -38,8 +38,10 @@ enum launcher_op {
     LAUNCHER_RESIZE = 8,         /* to the limits in spec that are not 0 */
     LAUNCHER_STATS = 9,          /* STATS */
     LAUNCHER_LIST = 10,          /* LIST, of those whose ids follow spec.id, which may be "" */
-    LAUNCHER_VOLUME_MAKE = 30,   /* the named volume spec.id; there already is fine */
+    LAUNCHER_VOLUME_MAKE = 30,   /* the named volume spec.id, for spec.disk_bytes (0: no limit);
+                                  * there already is fine */
     LAUNCHER_VOLUME_REMOVE = 31, /* with all that is in it; gone already is fine */
+    LAUNCHER_VOLUME_GROW = 32,   /* to spec.disk_bytes */
     LAUNCHER_USAGE = 20,         /* STATS at once, without disk_bytes */
     LAUNCHER_SPACE = 50,  /* SPACE; spec.disk_bytes is floor_bytes, spec.memory_bytes hold_bytes */
     LAUNCHER_REPAIR = 51, /* the file system of one that does not run */
@@ -102,7 +104,8 @@ struct launcher_answer {
         struct engine_space space; /* HAS_SPACE */
         struct engine_disk disk;   /* DISK */
         struct {
-            uint32_t count; /* fewer than LAUNCHER_PAGE: these are the last */
+            uint32_t count;  /* fewer than LAUNCHER_PAGE: these are the last */
+            uint32_t unkept; /* ENGINE_UNKEPT_… */
             struct engine_sandbox entries[LAUNCHER_PAGE];
         } list; /* HAS_LIST, sorted by id */
     };

@@ -1,5 +1,5 @@
 /* cay-launcher STATE_DIR READY [FOLDER...]: serves the client whose socket is descriptor 3,
- * and shows nothing of the host inside but what lies below the folders. */
+ * and shows nothing of the host inside but what lies below the folders (volume.h). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,11 +10,13 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "engine/native/capabilities.h"
 #include "engine/native/keep.h"
 #include "engine/native/launcher.h"
 #include "engine/native/native.h"
 #include "engine/native/privilege.h"
 #include "engine/native/seccomp.h"
+#include "engine/native/volume.h"
 
 enum { CLIENT_FD = 3 };
 
@@ -40,18 +42,23 @@ static bool leave_terminal(void) {
     return terminal < 0;
 }
 
-static bool are_absolute(char **folders) {
+static bool are_valid(char **folders) {
     for (; *folders != NULL; folders++)
-        if ((*folders)[0] != '/')
+        if (!volume_root_is_valid(*folders))
             return false;
     return true;
+}
+
+static int keep_capabilities(struct cay_error *err) {
+    int r = privilege_keep_capabilities(CAPABILITIES_LAUNCHER, CAPABILITIES_LAUNCHER);
+    return r < 0 ? error_sys(err, -r, "giving up capabilities") : 0;
 }
 
 int main(int argc, char **argv) {
     struct cay_error err;
     struct native *n = NULL;
     uint64_t ready;
-    if (argc < 3 || str_to_u64(argv[2], 1000, &ready) < 0 || !are_absolute(argv + 3) ||
+    if (argc < 3 || str_to_u64(argv[2], 1000, &ready) < 0 || !are_valid(argv + 3) ||
         fd_open_standard() < 0 || fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0) {
         (void)fprintf(stderr,
                       "usage: cay-launcher STATE_DIR READY [FOLDER...], with the client on fd 3\n");
@@ -69,8 +76,11 @@ int main(int argc, char **argv) {
         .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};
     if (launcher_reserve_descriptors(&err) < 0)
         return fail(&err);
-    _cleanup_(closep) int userns = native_is_privileged() ? -1 : keep_find_userns(argv[1]);
+    bool is_privileged = native_is_privileged();
+    _cleanup_(closep) int userns = is_privileged ? -1 : keep_find_userns(argv[1]);
     if (native_open_beside(argv[1], userns, &n, &err) < 0)
+        return fail(&err);
+    if (is_privileged && keep_capabilities(&err) < 0)
         return fail(&err);
     /* Not before: an ordinary user's ids are mapped by programs that gain rights. */
     if (seccomp_confine(&(struct seccomp_options){.whose = SECCOMP_LAUNCHER}, &err) < 0)

@@ -88,6 +88,7 @@ int launcher_check(const struct launcher_request *r, size_t len) {
     case LAUNCHER_REPAIR:
     case LAUNCHER_VOLUME_MAKE:
     case LAUNCHER_VOLUME_REMOVE:
+    case LAUNCHER_VOLUME_GROW:
     case LAUNCHER_UNARCHIVE:
     case LAUNCHER_BACKUP_RESTORE:
     case LAUNCHER_BACKUP_REMOVE:

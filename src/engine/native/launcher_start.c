@@ -20,6 +20,7 @@
 #include "engine/native/launcher_state.h"
 #include "engine/native/lean.h"
 #include "engine/native/syscalls.h"
+#include "engine/native/userns.h"
 
 /* Low numbers for what a child keeps. */
 enum { CONNECTION_PLACE = 6, LISTENER_PLACE = 7 };
@@ -195,6 +196,7 @@ static pid_t launch(struct launcher *l, struct slot *s, uint32_t fds, struct cay
         .netns = s->netns,
         .ipcns_joined = s->ipcns >= 0,
         .userns = s->userns,
+        .pids_rlimit = userns_process_ceiling(),
         .landlock_abi = l->n->landlock_abi,
         .filter = filter,
         .init = LAUNCHER_INIT_PLACE,

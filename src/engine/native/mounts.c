@@ -55,6 +55,15 @@ int mounts_simple(const char *type, const char *const *options, unsigned attribu
     return finish(fs, attributes);
 }
 
+static int set_attributes(int tree, unsigned deep, unsigned attributes, int idmap) {
+    struct mount_attr attr = {
+        .attr_set = attributes | (idmap >= 0 ? MOUNT_ATTR_IDMAP : 0),
+        .propagation = MS_PRIVATE,
+        .userns_fd = idmap >= 0 ? (uint64_t)idmap : 0,
+    };
+    return mount_setattr(tree, "", AT_EMPTY_PATH | deep, &attr, sizeof attr) < 0 ? -errno : 0;
+}
+
 int mounts_clone(int dirfd, const char *path, bool recursive, unsigned attributes, int idmap) {
     unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH;
     unsigned deep = recursive ? AT_RECURSIVE : 0;
@@ -63,14 +72,12 @@ int mounts_clone(int dirfd, const char *path, bool recursive, unsigned attribute
         return -errno;
     if (attributes == 0 && idmap < 0) /* of a mount of ours: private, with the right attributes */
         return TAKE_FD(tree);
-    struct mount_attr attr = {
-        .attr_set = attributes | (idmap >= 0 ? MOUNT_ATTR_IDMAP : 0),
-        .propagation = MS_PRIVATE,
-        .userns_fd = idmap >= 0 ? (uint64_t)idmap : 0,
-    };
-    if (mount_setattr(tree, "", AT_EMPTY_PATH | deep, &attr, sizeof attr) < 0)
-        return -errno;
-    return TAKE_FD(tree);
+    int r = set_attributes(tree, deep, attributes, idmap);
+    return r < 0 ? r : TAKE_FD(tree);
+}
+
+int mounts_set(int tree, unsigned attributes, int idmap) {
+    return set_attributes(tree, 0, attributes, idmap);
 }
 
 int mounts_overlay(const int *lowers, size_t count, int upper, int work, unsigned flags) {

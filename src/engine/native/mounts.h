@@ -17,6 +17,8 @@ int mounts_tmpfs(uint64_t bytes, uint64_t inodes, const char *mode, unsigned att
  * attributes (MOUNT_ATTR_…); idmap is the user namespace of an id-mapped clone, or -1. An fd or
  * -errno; -EINVAL or -EOPNOTSUPP where the file system cannot be id-mapped. */
 int mounts_clone(int dirfd, const char *path, bool recursive, unsigned attributes, int idmap);
+/* Gives the same to a detached mount that nobody else has. 0 or -errno. */
+int mounts_set(int tree, unsigned attributes, int idmap);
 
 /* A detached overlay of lowers, topmost first, and an upper with its work folder, all by
  * descriptor. -EINVAL or -EOPNOTSUPP from kernels that do not know layers by descriptor (before

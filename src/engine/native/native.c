@@ -44,8 +44,8 @@ static bool has_capability(int cap) {
 
 /* True if the ids that we hand out exist here: not so in a container with a map of its own. */
 static bool ids_are_mapped(void) {
-    _Static_assert(DAEMON_ID == IDRANGE_FIRST + (uint64_t)IDRANGE_LOW * IDRANGE_SIZE &&
-                       IMAGE_IDS_FIRST == DAEMON_ID + (uint64_t)IDRANGE_SIZE,
+    _Static_assert(ROLE_IDS_FIRST == IDRANGE_FIRST + (uint64_t)IDRANGE_LOW * IDRANGE_SIZE &&
+                       IMAGE_IDS_FIRST == ROLE_IDS_FIRST + (uint64_t)IDRANGE_SIZE,
                    "the daemon's ids follow those of the sandboxes, then come the image store's");
     char text[4096];
     if (fd_read_file_at(AT_FDCWD, "/proc/self/uid_map", text, sizeof text) < 0)
@@ -108,10 +108,15 @@ int native_begin(struct native *n, struct idrange *ids, struct helper *helper,
     int r = idrange_lease(ids, err);
     if (r < 0)
         return r;
-    static const enum helper_thing things[] = {HELPER_NETNS, HELPER_LEAN, HELPER_DEV, HELPER_INIT};
     r = helper_start(ids->lock, n->state_path, helper, err);
-    for (size_t i = 0; r == 0 && i < ARRAY_LEN(things); i++)
-        r = helper_ask(helper, things[i], 0, err);
+    if (r == 0)
+        r = helper_ask(helper, HELPER_NETNS, 0, err);
+    if (r == 0)
+        r = helper_ask(helper, HELPER_DEV, 0, err);
+    if (r == 0 && n->shared_lean < 0)
+        r = helper_ask(helper, HELPER_LEAN, 0, err);
+    if (r == 0 && n->shared_init < 0)
+        r = helper_ask(helper, HELPER_INIT, 0, err);
     if (r < 0) {
         helper_stop(helper);
         idrange_release(ids);
@@ -145,7 +150,7 @@ static int open_native(const char *state_dir, bool soon, int beside, struct nati
     _cleanup_(native_closep) struct native *n = calloc(1, sizeof *n);
     if (n == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    n->state_dir = -1;
+    n->state_dir = n->shared_lean = n->shared_init = -1;
     n->image = HOST_IMAGE_NONE;
     n->next_ids = IDRANGE_EMPTY;
     n->next_helper = HELPER_NONE;

@@ -66,8 +66,23 @@ static int engine_remove(struct engine *e, const char *id, struct cay_error *err
     return do_to(e, LAUNCHER_REMOVE, id, err);
 }
 
-static int engine_volume_make(struct engine *e, const char *id, struct cay_error *err) {
-    return do_to(e, LAUNCHER_VOLUME_MAKE, id, err);
+static int do_to_volume(struct engine *e, uint32_t op, const char *id, uint64_t bytes,
+                        struct cay_error *err) {
+    struct launcher_answer answer;
+    struct sandbox_spec spec = {.disk_bytes = bytes};
+    (void)snprintf(spec.id, sizeof spec.id, "%s", id);
+    _cleanup_(freep) struct launcher_request *r = native_new_request(op, &spec, err);
+    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : native_ask(native_of(e), r, 0, -1, &answer, err);
+}
+
+static int engine_volume_make(struct engine *e, const char *id, uint64_t bytes,
+                              struct cay_error *err) {
+    return do_to_volume(e, LAUNCHER_VOLUME_MAKE, id, bytes, err);
+}
+
+static int engine_volume_grow(struct engine *e, const char *id, uint64_t bytes,
+                              struct cay_error *err) {
+    return do_to_volume(e, LAUNCHER_VOLUME_GROW, id, bytes, err);
 }
 
 static int engine_volume_remove(struct engine *e, const char *id, struct cay_error *err) {
@@ -358,6 +373,7 @@ static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *re
         if (more == NULL)
             return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
         all = more;
+        __atomic_store_n(&e->unkept, page.list.unkept, __ATOMIC_RELAXED);
         memcpy(all + count, page.list.entries, page.list.count * sizeof *all);
         count += page.list.count;
     } while (page.list.count == LAUNCHER_PAGE);
@@ -392,6 +408,7 @@ static const struct engine_ops ops = {
     .remove = engine_remove,
     .resize = engine_resize,
     .volume_make = engine_volume_make,
+    .volume_grow = engine_volume_grow,
     .volume_remove = engine_volume_remove,
     .stats = engine_stats,
     .usage = engine_usage,

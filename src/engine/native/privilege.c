@@ -35,18 +35,19 @@ static const uint64_t build_capabilities =
     CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID) |
     CAP_BIT(CAP_SETUID) | CAP_BIT(CAP_SETGID) | CAP_BIT(CAP_SETFCAP) | CAP_BIT(CAP_KILL);
 
-static int set_capabilities(uint64_t permitted, uint64_t inheritable) {
+static int set_all(uint64_t permitted, uint64_t effective, uint64_t inheritable) {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2];
     for (int i = 0; i < 2; i++) {
-        data[i].permitted = data[i].effective = (uint32_t)(permitted >> (32 * i));
+        data[i].permitted = (uint32_t)(permitted >> (32 * i));
+        data[i].effective = (uint32_t)(effective >> (32 * i));
         data[i].inheritable = (uint32_t)(inheritable >> (32 * i));
     }
     return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
-int privilege_drop_capabilities(void) {
-    return set_capabilities(0, 0);
+static int set_capabilities(uint64_t permitted, uint64_t inheritable) {
+    return set_all(permitted, permitted, inheritable);
 }
 
 static int limit_bounding_set(uint64_t keep) {
@@ -57,6 +58,29 @@ static int limit_bounding_set(uint64_t keep) {
             return errno == EINVAL ? 0 : -errno; /* beyond the last one that this kernel has */
     }
     return 0;
+}
+
+int privilege_clear_capabilities(void) {
+    /* Who cannot change the bounding set is an ordinary user. */
+    int r = set_capabilities(CAP_BIT(CAP_SETPCAP), 0) == 0 ? limit_bounding_set(0) : 0;
+    return r < 0 ? r : set_capabilities(0, 0);
+}
+
+static int get_permitted(uint64_t *ret) {
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_capget, &header, data) < 0)
+        return -errno;
+    *ret = data[0].permitted | (uint64_t)data[1].permitted << 32;
+    return 0;
+}
+
+int privilege_keep_capabilities(uint64_t kept, uint64_t effective) {
+    uint64_t permitted = 0;
+    int r = get_permitted(&permitted);
+    if (r == 0 && (permitted & CAP_BIT(CAP_SETPCAP)) != 0) /* not so in some containers */
+        r = limit_bounding_set(kept);
+    return r < 0 ? r : set_all(permitted & kept, permitted & kept & effective, 0);
 }
 
 /* No magic for uid 0, no fix-ups, no keeping, no raising; none of it can be changed back. A build
@@ -87,6 +111,10 @@ int privilege_limit_capabilities(bool build, bool set_file_capabilities) {
     if (r == 0)
         r = lock_securebits(build);
     return r < 0 ? r : set_capabilities(keep, keep);
+}
+
+int privilege_keep_init_capabilities(void) {
+    return set_capabilities(init_capabilities, init_capabilities);
 }
 
 /* Beyond the maker's hard limit only a privileged maker gets. */

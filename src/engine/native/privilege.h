@@ -10,8 +10,13 @@
  * id) setgroups is not possible and was denied. */
 int privilege_set_ids(uid_t uid, gid_t gid, bool change_groups);
 
-/* Gives up every capability. */
-int privilege_drop_capabilities(void);
+/* Gives up every capability, and empties the bounding set as far as the caller may. */
+int privilege_clear_capabilities(void);
+
+/* Keeps these capabilities (capabilities.h) of those that the caller has, with only some of them
+ * effective; all others leave every set. What the caller executes as root can have those that are
+ * kept. */
+int privilege_keep_capabilities(uint64_t kept, uint64_t effective);
 
 /* What cay-init keeps across its exec, inside its user namespace only: to start commands as any
  * user of the sandbox and to end them. In the profile strict that is all, nothing of it reaches a
@@ -19,6 +24,10 @@ int privilege_drop_capabilities(void);
  * that run as root inside get the capabilities over files and users that package managers need; the
  * one to give capabilities to files only if set_file_capabilities. */
 int privilege_limit_capabilities(bool build, bool set_file_capabilities);
+
+/* The same where a kernel has neither ambient capabilities nor securebits, for a cay-init that is
+ * root; the profile strict only. */
+int privilege_keep_init_capabilities(void);
 
 /* The same limits for every sandbox, whatever its maker's are: no core dumps, bounded descriptors,
  * no priority. A hard limit of the maker stays where it may not be raised. The common ones are

@@ -300,38 +300,66 @@ static int volume_idmap(const struct sandbox_spec *spec, const struct stat *st, 
 
 /* By descriptor from here on: whoever writes above it could put another folder in its place. */
 static int open_source(const struct rootfs_owner *owner, const struct mount_spec *m,
-                       struct cay_error *err) {
+                       enum volume_kind *ret, struct cay_error *err) {
+    *ret = VOLUME_FOLDER;
     if (owner->volumes != NULL)
-        return volume_open(owner->volumes, m, err);
+        return volume_open(owner->volumes, m, ret, err);
     if (m->named)
         return error_set(err, CAY_UNSUPPORTED, "named volumes are the daemon's");
     int fd = open(m->source, O_PATH | O_CLOEXEC);
     return fd < 0 ? error_errno(err, "volume source '%s'", m->source) : fd;
 }
 
+/* A named volume that is a disk: a mount for this sandbox alone. */
+static int take_mount(int source, unsigned attributes, int idmap) {
+    int r = mounts_set(source, attributes, idmap);
+    if (r < 0)
+        return r;
+    int fd = fcntl(source, F_DUPFD_CLOEXEC, 3);
+    return fd < 0 ? -errno : fd;
+}
+
+/* A folder of the host, id-mapped; read-only, one that knows no maps is shown as it is. */
+static int clone_folder(int source, const struct sandbox_spec *spec, const struct mount_spec *m,
+                        const struct rootfs_owner *owner, unsigned attributes,
+                        struct cay_error *err) {
+    struct stat st;
+    if (owner->own_userns) {
+        int fd = mounts_clone(source, "", false, attributes, -1);
+        return fd == -EINVAL ? mounts_clone(source, "", true, attributes, -1) : fd;
+    }
+    if (fstat(source, &st) < 0)
+        return -errno;
+    _cleanup_(closep) int map = volume_idmap(spec, &st, owner->base, err);
+    int fd = map < 0 ? -err->sys : mounts_clone(source, "", false, attributes, map);
+    return fd < 0 && m->read_only ? mounts_clone(source, "", false, attributes, -1) : fd;
+}
+
+static int mount_volume(int source, enum volume_kind kind, const struct sandbox_spec *spec,
+                        const struct mount_spec *m, const struct rootfs_owner *owner,
+                        struct cay_error *err) {
+    unsigned attributes =
+        MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (m->read_only ? MOUNT_ATTR_RDONLY : 0);
+    if (kind == VOLUME_MOUNT)
+        return take_mount(source, attributes, owner->idmap);
+    if (kind == VOLUME_UNMAPPED)
+        return mounts_clone(source, "", false, attributes | MOUNT_ATTR_RDONLY, -1);
+    return m->named ? mounts_clone(source, "", false, attributes, owner->idmap)
+                    : clone_folder(source, spec, m, owner, attributes, err);
+}
+
 static int open_volume(const struct sandbox_spec *spec, const struct mount_spec *m,
                        const struct rootfs_owner *owner, int *ret, struct cay_error *err) {
-    unsigned attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
-    bool own_userns = owner->own_userns;
-    if (m->read_only)
-        attributes |= MOUNT_ATTR_RDONLY;
     struct stat st;
-    _cleanup_(closep) int source = open_source(owner, m, err);
+    enum volume_kind kind;
+    _cleanup_(closep) int source = open_source(owner, m, &kind, err);
     if (source < 0)
         return source;
     if (fstat(source, &st) < 0)
         return error_errno(err, "volume source '%s'", m->source);
     if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
         return error_set(err, CAY_CONFLICT, "volume source '%s' was replaced", m->source);
-    _cleanup_(closep) int own_map =
-        own_userns || m->named ? -1 : volume_idmap(spec, &st, owner->base, err);
-    if (own_map < 0 && !own_userns && !m->named)
-        return own_map;
-    int fd = mounts_clone(source, "", false, attributes, m->named ? owner->idmap : own_map);
-    if (fd == -EINVAL && own_userns)
-        fd = mounts_clone(source, "", true, attributes, -1);
-    if (fd < 0 && m->read_only && !own_userns && !m->named)
-        fd = mounts_clone(source, "", false, attributes, -1);
+    int fd = mount_volume(source, kind, spec, m, owner, err);
     if (fd < 0) {
         error_sys(err, -fd, "volume '%s' cannot be mapped to the sandbox's ids", m->source);
         return error_remedy(err, "its file system knows no id-mapped mounts: mount it read-only "
@@ -415,13 +443,9 @@ static int make_overlay(struct rootfs *root, const struct image_trees *trees,
 
 /* A mount of its own gets the sandbox's ids itself. */
 static int take_disk(const struct rootfs_owner *owner) {
-    struct mount_attr attr = {
-        .attr_set = owner->idmap >= 0 ? MOUNT_ATTR_IDMAP : 0,
-        .propagation = MS_PRIVATE,
-        .userns_fd = owner->idmap >= 0 ? (uint64_t)owner->idmap : 0,
-    };
-    if (mount_setattr(owner->disk, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
-        return -errno;
+    int r = mounts_set(owner->disk, 0, owner->idmap);
+    if (r < 0)
+        return r;
     int disk = fcntl(owner->disk, F_DUPFD_CLOEXEC, 3);
     return disk < 0 ? -errno : disk;
 }

@@ -67,6 +67,8 @@ static enum rule rule_resolve(const struct seccomp_options *o, uint32_t nr, enum
     switch (o->whose) {
     case SECCOMP_LAUNCHER:
         return CHANGE(launcher_changes, nr, RULE_ALLOW);
+    case SECCOMP_EGRESS:
+        return CHANGE(egress_changes, nr, CHANGE(front_changes, nr, rule_of_sandbox(o, rule)));
     case SECCOMP_FRONT:
         return CHANGE(front_changes, nr, rule_of_sandbox(o, rule));
     case SECCOMP_SANDBOX:
@@ -85,6 +87,10 @@ uint32_t seccomp_action(enum verdict v) {
         return SECCOMP_RET_ERRNO | EPERM;
     case VERDICT_EAFNOSUPPORT:
         return SECCOMP_RET_ERRNO | EAFNOSUPPORT;
+    case VERDICT_ENOTTY:
+        return SECCOMP_RET_ERRNO | ENOTTY;
+    case VERDICT_EOPNOTSUPP:
+        return SECCOMP_RET_ERRNO | EOPNOTSUPP;
     case VERDICT_KILL:
     case VERDICT_COUNT:
         break;
@@ -171,6 +177,47 @@ static size_t emit_load_column(struct builder *b, const struct seccomp_column *c
     return emit(b, BPF_LD | BPF_W | BPF_ABS, 0, 0, (uint32_t)offset);
 }
 
+static enum verdict row_verdict(const struct seccomp_condition *c, const struct seccomp_row *row) {
+    return row->verdict == VERDICT_KILL ? c->hit : row->verdict;
+}
+
+/* Whether row i goes on where the one before it ends, so that one comparison of both ends does for
+ * all rows between. */
+static bool row_continues(const struct seccomp_condition *c, size_t i) {
+    return c->rows[i].values[0] == c->rows[i - 1].values[0] + 1 &&
+           c->rows[i].verdict == c->rows[i - 1].verdict;
+}
+
+/* Where to cut the sorted rows [from, to): near the middle, and not within a range; `to` if they
+ * are one range. */
+static size_t cut_sorted(const struct seccomp_condition *c, size_t from, size_t to) {
+    size_t up = from + (to - from + 1) / 2, down = up;
+    while (up < to && row_continues(c, up))
+        up++;
+    while (down > from && row_continues(c, down))
+        down--;
+    if (up == to && down == from)
+        return to;
+    return up < to ? up : down;
+}
+
+/* Finds the value among the sorted rows [from, to) of one column. */
+static size_t emit_sorted(struct builder *b, const struct seccomp_condition *c, size_t from,
+                          size_t to) {
+    size_t hit = b->verdicts[row_verdict(c, &c->rows[from])], miss = b->verdicts[c->miss];
+    uint32_t first = c->rows[from].values[0], last = c->rows[to - 1].values[0];
+    if (first == last)
+        return emit_branch(b, BPF_JEQ, first, hit, miss);
+    size_t at = cut_sorted(c, from, to);
+    if (at == to) {
+        size_t within = emit_branch(b, BPF_JGE, first, hit, miss);
+        return emit_branch(b, BPF_JGT, last, miss, within);
+    }
+    size_t right = emit_sorted(b, c, at, to);
+    size_t left = emit_sorted(b, c, from, at);
+    return emit_branch(b, BPF_JGE, c->rows[at].values[0], right, left);
+}
+
 /* Compares the rows [from, to), which agree in all columns before this one. Values of a column
  * exclude each other, so that a row's failure further on is a miss. */
 static size_t emit_rows(struct builder *b, const struct seccomp_condition *c, size_t from,
@@ -182,11 +229,19 @@ static size_t emit_rows(struct builder *b, const struct seccomp_condition *c, si
         while (start > from && c->rows[start - 1].values[column] == last->values[column])
             start--;
         bool final = column + 1 == SECCOMP_COLUMNS || last->count == column + 1;
-        size_t yes = final ? b->verdicts[c->hit] : emit_rows(b, c, start, to, column + 1);
+        size_t yes =
+            final ? b->verdicts[row_verdict(c, last)] : emit_rows(b, c, start, to, column + 1);
         next = emit_branch(b, BPF_JEQ, last->values[column], yes, next);
         to = start;
     }
     return emit_load_column(b, &c->columns[column]);
+}
+
+static size_t emit_condition(struct builder *b, const struct seccomp_condition *c) {
+    if (!c->sorted)
+        return emit_rows(b, c, 0, c->count, 0);
+    emit_sorted(b, c, 0, c->count);
+    return emit_load_column(b, &c->columns[0]);
 }
 
 /* The address of what decides a rule. */
@@ -195,7 +250,7 @@ static size_t emit_rule(struct builder *b, enum rule rule) {
     if (c->count == 0)
         return emit_verdict(b, c->miss);
     if (b->rules[rule] == 0)
-        b->rules[rule] = emit_rows(b, c, 0, c->count, 0);
+        b->rules[rule] = emit_condition(b, c);
     return b->rules[rule];
 }
 
@@ -281,7 +336,7 @@ enum verdict seccomp_expect(const struct seccomp_options *o, uint32_t nr, const 
     const struct seccomp_condition *c = &seccomp_conditions[rule];
     for (size_t i = 0; i < c->count; i++) {
         if (row_holds(c, &c->rows[i], args))
-            return c->hit;
+            return row_verdict(c, &c->rows[i]);
     }
     return c->miss;
 }

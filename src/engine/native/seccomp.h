@@ -14,6 +14,7 @@ struct cay_error;
 enum seccomp_whose {
     SECCOMP_SANDBOX,
     SECCOMP_FRONT,    /* what a sandbox may, and no program, process, signal or identity more */
+    SECCOMP_EGRESS,   /* the front's, and no unix socket, no file but to read */
     SECCOMP_LAUNCHER, /* all but what neither it nor anything in its sandboxes needs */
 };
 
@@ -29,10 +30,12 @@ struct seccomp_options {
 };
 
 enum verdict {
+    VERDICT_KILL,
     VERDICT_ENOSYS,
     VERDICT_EPERM,
     VERDICT_EAFNOSUPPORT,
-    VERDICT_KILL,
+    VERDICT_ENOTTY,
+    VERDICT_EOPNOTSUPP,
     VERDICT_ALLOW,
     VERDICT_COUNT
 };

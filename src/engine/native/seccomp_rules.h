@@ -2,8 +2,6 @@
  * seccomp.c only; the table of calls is seccomp_table.h. */
 #pragma once
 
-#include "engine/native/seccomp.h"
-
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <linux/netlink.h>
@@ -12,36 +10,12 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdint.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "base/auto.h"
-
-enum { SECCOMP_COLUMNS = 3 };
-
-/* What is compared: argument & mask, on the low 32 bits. All arguments compared here are 32-bit in
- * the kernel, which drops the upper half: comparing it would let a caller hide in it. */
-struct seccomp_column {
-    uint8_t arg;
-    uint32_t mask;
-};
-
-/* One combination of values; holds if the first `count` columns have them. */
-struct seccomp_row {
-    uint8_t count;
-    uint32_t values[SECCOMP_COLUMNS];
-};
-
-/* `hit` if any row holds, else `miss`; plainly `miss` without rows. Rows that share their first
- * values stand together: they are compiled into one branch. */
-struct seccomp_condition {
-    struct seccomp_column columns[SECCOMP_COLUMNS];
-    const struct seccomp_row *rows;
-    uint8_t count;
-    enum verdict hit;
-    enum verdict miss;
-};
+#include "engine/native/seccomp_ioctl.h"
+#include "engine/native/seccomp_row.h"
 
 /* CLONE_NEWTIME is not among clone's flags: that bit belongs to its signal number. */
 enum {
@@ -55,12 +29,29 @@ enum {
 enum {
     MODE_SETID = S_ISUID | S_ISGID,
     OPEN_MAKES = O_CREAT | (O_TMPFILE & ~O_DIRECTORY),
+    OPEN_CHANGES = OPEN_MAKES | O_ACCMODE | O_TRUNC,
 };
 
 static const struct seccomp_row none_set[] = {{1, {0}}};
 
-/* Family, type without its flags, protocol. SEQPACKET is harmless within unix sockets; Chromium's
- * processes talk over it. */
+/* Family, type without its flags, protocol. By netlink the C library asks for the addresses of the
+ * host. */
+static const struct seccomp_row socket_internet[] = {
+    {3, {AF_INET, SOCK_STREAM, 0}},
+    {3, {AF_INET, SOCK_STREAM, IPPROTO_TCP}},
+    {3, {AF_INET, SOCK_DGRAM, 0}},
+    {3, {AF_INET, SOCK_DGRAM, IPPROTO_UDP}},
+    {3, {AF_INET, SOCK_DGRAM, IPPROTO_ICMP}},
+    {3, {AF_INET6, SOCK_STREAM, 0}},
+    {3, {AF_INET6, SOCK_STREAM, IPPROTO_TCP}},
+    {3, {AF_INET6, SOCK_DGRAM, 0}},
+    {3, {AF_INET6, SOCK_DGRAM, IPPROTO_UDP}},
+    {3, {AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6}},
+    {3, {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}},
+    {3, {AF_NETLINK, SOCK_DGRAM, NETLINK_ROUTE}},
+};
+
+/* SEQPACKET is harmless within unix sockets; Chromium's processes talk over it. */
 static const struct seccomp_row socket_allowed[] = {
     {2, {AF_UNIX, SOCK_STREAM}},
     {2, {AF_UNIX, SOCK_DGRAM}},
@@ -77,14 +68,6 @@ static const struct seccomp_row socket_allowed[] = {
     {3, {AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6}},
     {3, {AF_NETLINK, SOCK_RAW, NETLINK_ROUTE}},
     {3, {AF_NETLINK, SOCK_DGRAM, NETLINK_ROUTE}},
-};
-
-/* Input into another's terminal, the console's clipboard, and line disciplines: drivers that nobody
- * uses on a pseudo terminal and that brought kernel bugs. */
-static const struct seccomp_row ioctl_refused[] = {
-    {1, {TIOCSTI}},
-    {1, {TIOCLINUX}},
-    {1, {TIOCSETD}},
 };
 
 /* Linux, 32-bit Linux, their 2.6 version numbers, and asking. None switches off ASLR. */
@@ -167,6 +150,9 @@ enum rule {
     RULE_SETSOCKOPT,
     RULE_THREAD,
     RULE_BPF,
+    RULE_SOCKET_INTERNET,
+    RULE_OPEN_READ,
+    RULE_OPENAT_READ,
     RULE_COUNT
 };
 
@@ -198,7 +184,8 @@ static const struct seccomp_condition seccomp_conditions[RULE_COUNT] = {
                      ROWS(socket_allowed),
                      HITS(ALLOW),
                      ELSE(EAFNOSUPPORT)},
-    [RULE_IOCTL] = {{{1, UINT32_MAX}}, ROWS(ioctl_refused), HITS(EPERM), ELSE(ALLOW)},
+    [RULE_IOCTL] =
+        {{{1, UINT32_MAX}}, ROWS(ioctl_allowed), .sorted = true, HITS(ALLOW), ELSE(ENOTTY)},
     [RULE_PERSONALITY] = {{{0, UINT32_MAX}}, ROWS(personality_allowed), HITS(ALLOW), ELSE(EPERM)},
     [RULE_PRCTL] = {{{0, UINT32_MAX}}, ROWS(prctl_refused), HITS(EPERM), ELSE(ALLOW)},
     [RULE_MKNOD] = {{{1, S_IFMT}}, ROWS(mknod_allowed), HITS(ALLOW), ELSE(EPERM)},
@@ -229,5 +216,13 @@ static const struct seccomp_condition seccomp_conditions[RULE_COUNT] = {
                      ROWS(clone_thread),
                      HITS(ALLOW),
                      ELSE(EPERM)},
+    [RULE_SOCKET_INTERNET] = {{{0, UINT32_MAX},
+                               {1, ~(uint32_t)(SOCK_NONBLOCK | SOCK_CLOEXEC)},
+                               {2, UINT32_MAX}},
+                              ROWS(socket_internet),
+                              HITS(ALLOW),
+                              ELSE(EAFNOSUPPORT)},
+    [RULE_OPEN_READ] = {{{1, OPEN_CHANGES}}, ROWS(none_set), HITS(ALLOW), ELSE(EPERM)},
+    [RULE_OPENAT_READ] = {{{2, OPEN_CHANGES}}, ROWS(none_set), HITS(ALLOW), ELSE(EPERM)},
     [RULE_BPF] = {{{0, UINT32_MAX}}, ROWS(bpf_allowed), HITS(ALLOW), ELSE(EPERM)},
 };

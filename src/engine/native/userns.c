@@ -44,6 +44,31 @@ static int become_owner(uid_t owner) {
     return setresuid(owner, owner, owner) < 0 ? -errno : 0;
 }
 
+uint32_t userns_process_ceiling(void) {
+    enum { RESERVED_PART = 8 };
+    static uint32_t ceiling; /* a launcher cannot read it again, from where it sees no /proc */
+    char text[32];
+    uint64_t total = 0;
+    if (ceiling == 0 &&
+        fd_read_file_at(AT_FDCWD, "/proc/sys/kernel/pid_max", text, sizeof text) > 0) {
+        text[strcspn(text, "\n")] = '\0';
+        if (str_to_u64(text, INT32_MAX, &total) == 0)
+            ceiling = (uint32_t)(total - total / RESERVED_PART);
+    }
+    return ceiling != 0 ? ceiling : UINT32_MAX;
+}
+
+/* All processes of a namespace count for its maker too (from Linux 5.14 on), against the limit that
+ * he had when he made it: so a sandbox that gets out of its control group still cannot take every
+ * process of the host. */
+static int limit_processes(uint32_t ceiling) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NPROC, &limit) < 0)
+        return -errno;
+    limit.rlim_cur = limit.rlim_max = MIN(limit.rlim_max, (rlim_t)ceiling);
+    return setrlimit(RLIMIT_NPROC, &limit) < 0 ? -errno : 0;
+}
+
 /* The maker's own limits become those of the whole namespace. */
 static int raise_limits(void) {
     static const int counted[] = {RLIMIT_NPROC, RLIMIT_MSGQUEUE, RLIMIT_SIGPENDING, RLIMIT_MEMLOCK};
@@ -62,6 +87,8 @@ static int make_namespace(uid_t owner) {
     int r = become_owner(owner);
     if (r == 0)
         r = raise_limits();
+    if (r == 0)
+        r = limit_processes(userns_process_ceiling());
     if (r < 0)
         return r;
     return unshare(CLONE_NEWUSER) < 0 ? -errno : 0;
@@ -83,6 +110,7 @@ int userns_begin(const struct id_map *uids, const struct id_map *gids, struct us
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making a socket pair");
+    (void)userns_process_ceiling(); /* so that children know it */
     pid_t pid = fork();
     if (pid == 0) {
         (void)close(pair[0]);
@@ -148,7 +176,7 @@ static int finish(struct userns_making *m, struct cay_error *err) {
     _cleanup_(closep) int ns = open_namespace(m->pid, err);
     if (ns < 0)
         return ns;
-    r = forbid_nested(m, err);
+    r = m->is_map ? 0 : forbid_nested(m, err);
     return r < 0 ? r : TAKE_FD(ns);
 }
 

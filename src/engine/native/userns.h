@@ -19,11 +19,17 @@ struct id_map {
  * parent namespace (host root). Returns its descriptor or negative. */
 int userns_create(const struct id_map *uids, const struct id_map *gids, struct cay_error *err);
 
+/* How many processes a sandbox may have whatever its control group says: seven eighths of what the
+ * host has, so that some are always left for the host. Any number if that cannot be found out; who
+ * leaves the host's /proc behind asks before. */
+uint32_t userns_process_ceiling(void);
+
 /* The same in two halves, between which the kernel works while the caller does other things: the
  * second returns the descriptor. One that was begun must be finished or given up. */
 struct userns_making {
     pid_t pid; /* 0: none */
     int word;
+    bool is_map; /* nobody will ever be in it, so that nested ones need not be forbidden */
     struct id_map uids, gids;
 };
 #define USERNS_MAKING_NONE ((struct userns_making){.word = -1})

@@ -13,81 +13,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "image/store.h"
-
-/* ---- named ones ---- */
-
-int volume_open_store(const struct volume_rules *rules, struct cay_error *err) {
-    if (mkdirat(rules->state_dir, VOLUMES_FOLDER, 0700) < 0 && errno != EEXIST)
-        return error_errno(err, "making the folder of volumes");
-    int fd =
-        openat(rules->state_dir, VOLUMES_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return fd < 0 ? error_errno(err, "opening the folder of volumes") : fd;
-}
-
-/* Made under another name first, so that none is ever seen with another owner. */
-static int make_folder(const struct volume_rules *rules, int store, const char *id) {
-    char fresh[ID_SIZE + sizeof ".new-"];
-    (void)snprintf(fresh, sizeof fresh, ".new-%s", id);
-    if (mkdirat(store, fresh, 0755) < 0 && errno != EEXIST)
-        return -errno;
-    if (!rules->own_userns &&
-        fchownat(store, fresh, IMAGE_IDS_FIRST, IMAGE_IDS_FIRST, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (fchmodat(store, fresh, 0755, 0) < 0 || renameat(store, fresh, store, id) < 0)
-        return -errno;
-    return 0;
-}
-
-int volume_make(const struct volume_rules *rules, const char *id, struct cay_error *err) {
-    _cleanup_(closep) int store = volume_open_store(rules, err);
-    if (store < 0)
-        return store;
-    int fd = openat(store, id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && errno == ENOENT) {
-        int r = make_folder(rules, store, id);
-        if (r < 0)
-            return error_sys(err, -r, "making volume %s", id);
-        fd = openat(store, id, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    }
-    return fd < 0 ? error_errno(err, "opening volume %s", id) : fd;
-}
-
-/* A folder in a named volume, made if it is not there. Sandboxes write above it, perhaps at this
- * moment: each part is opened by itself, and no link is followed. Only we make folders that belong
- * to the host's root, so that nothing but ours is given away. */
-static int step_into(const struct volume_rules *rules, int dir, const char *name) {
-    struct stat st;
-    if (mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
-        return -errno;
-    _cleanup_(closep) int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    if (!rules->own_userns && st.st_uid == 0 && fchown(fd, IMAGE_IDS_FIRST, IMAGE_IDS_FIRST) < 0)
-        return -errno;
-    return TAKE_FD(fd);
-}
-
-static int refuse_part(const char *source, int sys, struct cay_error *err) {
-    char shown[200];
-    (void)str_escape(shown, sizeof shown, source + ID_LEN);
-    error_sys(err, sys, "opening '%s' in volume %.*s", shown, ID_LEN, source);
-    return error_remedy(err, "name a folder in it, not a file or a link");
-}
-
-/* "ID" or "ID/PATH". */
-static int open_named(const struct volume_rules *rules, const char *source, struct cay_error *err) {
-    char id[ID_SIZE], parts[SPEC_PATH_SIZE], *rest = parts;
-    (void)snprintf(id, sizeof id, "%s", source);
-    (void)snprintf(parts, sizeof parts, "%s", source + strlen(id));
-    int fd = volume_make(rules, id, err);
-    for (const char *name; fd >= 0 && (name = strtok_r(rest, "/", &rest)) != NULL;) {
-        int next = step_into(rules, fd, name);
-        (void)close(fd);
-        fd = next < 0 ? refuse_part(source, -next, err) : next;
-    }
-    return fd;
-}
+#include "engine/native/volume_named.h"
 
 /* ---- folders of the host ---- */
 
@@ -102,7 +28,27 @@ static int refuse(const char *source, const char *why, struct cay_error *err) {
               why);
     return error_remedy(err,
                         "use a named volume, or let the daemon show its folder: volume_folders "
-                        "in the section [manager] of the configuration");
+                        "in the section [manager] of the configuration, and restart the daemon");
+}
+
+static int refuse_root(const char *source, const char *why, struct cay_error *err) {
+    (void)refuse(source, why, err);
+    return error_remedy(
+        err, "give it to another user and group, mount it read-only (:ro), or let sandboxes "
+             "write as root there: volume_root_folders in the section [manager] "
+             "of the configuration, and restart the daemon");
+}
+
+static bool has_root(const char *root) {
+    return str_starts(root, VOLUME_ROOT_PREFIX);
+}
+
+static const char *path_of(const char *root) {
+    return has_root(root) ? root + sizeof VOLUME_ROOT_PREFIX - 1 : root;
+}
+
+bool volume_root_is_valid(const char *root) {
+    return path_of(root)[0] == '/';
 }
 
 /* -ENOENT too if it is not below this root. */
@@ -121,18 +67,33 @@ static int open_below(const char *root, const char *source) {
                                 : path_open_beneath(top, rest, O_PATH | O_CLOEXEC, 0);
 }
 
-static int open_allowed(const struct volume_rules *rules, const char *source,
+/* Below those that let root write, or those that do not; *last is why not. */
+static int open_in(const struct volume_rules *rules, const char *source, bool with_root,
+                   int *last) {
+    for (size_t i = 0; rules->roots[i] != NULL; i++) {
+        const char *path = path_of(rules->roots[i]);
+        if (has_root(rules->roots[i]) != with_root || !is_below(source, path))
+            continue;
+        int fd = open_below(path, source);
+        if (fd >= 0)
+            return fd;
+        *last = fd;
+    }
+    return -1;
+}
+
+static int open_allowed(const struct volume_rules *rules, const char *source, bool *ret_with_root,
                         struct cay_error *err) {
     char shown[200];
     int last = -EPERM; /* as long as no root is above it */
-    for (size_t i = 0; rules->roots[i] != NULL; i++) {
-        if (!is_below(source, rules->roots[i]))
-            continue;
-        int fd = open_below(rules->roots[i], source);
-        if (fd >= 0)
-            return fd;
-        last = fd;
-    }
+    int fd = open_in(rules, source, true, &last);
+    *ret_with_root = fd >= 0;
+    if (fd < 0)
+        fd = open_in(rules, source, false, &last);
+    if (fd >= 0)
+        return fd;
+    if (rules->roots[0] == NULL)
+        return refuse(source, "is a folder of the host, and this daemon shows none", err);
     if (last == -EPERM)
         return refuse(source, "is in no folder that may be shown", err);
     if (last == -EXDEV || last == -ELOOP)
@@ -166,13 +127,42 @@ static int check_not_ours(const struct volume_rules *rules, int fd, const char *
     return is_below(state, path) ? refuse(source, "holds the state folder of cay", err) : 0;
 }
 
-int volume_open(const struct volume_rules *rules, const struct mount_spec *m,
+/* Whoever asks may be a front that was taken over: it gets to write as root of the host only where
+ * the configuration says so by name. */
+static int judge_owner(const struct volume_rules *rules, int fd, const struct mount_spec *m,
+                       enum volume_kind *ret, struct cay_error *err) {
+    struct stat st;
+    if (rules->shares_root)
+        return refuse_root(m->source,
+                           "would be seen by the host's root: with Docker, root inside "
+                           "is root outside",
+                           err);
+    if (fstat(fd, &st) < 0)
+        return error_errno(err, "looking who owns a volume");
+    if (st.st_uid != 0 && st.st_gid != 0)
+        return 0;
+    *ret = VOLUME_UNMAPPED;
+    if (m->read_only)
+        return 0;
+    return refuse_root(
+        m->source,
+        st.st_uid == 0 ? "belongs to the host's root" : "belongs to the host's group root", err);
+}
+
+int volume_open(const struct volume_rules *rules, const struct mount_spec *m, enum volume_kind *ret,
                 struct cay_error *err) {
-    if (m->named)
-        return open_named(rules, m->source, err);
-    _cleanup_(closep) int fd = open_allowed(rules, m->source, err);
+    bool is_mount = false, with_root = false;
+    *ret = VOLUME_FOLDER;
+    if (m->named) {
+        int named = volume_open_named(rules, m->source, &is_mount, err);
+        *ret = is_mount ? VOLUME_MOUNT : VOLUME_FOLDER;
+        return named;
+    }
+    _cleanup_(closep) int fd = open_allowed(rules, m->source, &with_root, err);
     if (fd < 0)
         return fd;
     int r = check_not_ours(rules, fd, m->source, err);
+    if (r == 0 && !with_root && (!rules->own_userns || rules->shares_root))
+        r = judge_owner(rules, fd, m, ret, err);
     return r < 0 ? r : TAKE_FD(fd);
 }

@@ -15,7 +15,7 @@ import podmand
 import pytest
 import support
 from daemons import CAYD, Daemon
-from dockerd import Docker, RemoteDocker, client_program
+from dockerd import Docker, RemoteDocker, RunscDocker, client_program
 from podmand import Podman
 from images import write_archive, shell_image, silent_image
 
@@ -91,6 +91,7 @@ class Engine:
         self.undo = contextlib.ExitStack()
         self.undo.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(self.folder),
+                    "CAY_MANAGER_VOLUME_ROOT_FOLDERS": "/tmp",
                     "CAY_MANAGER_POOL_SIZE": "0", "XDG_STATE_HOME": str(self.folder)}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS"):
             if name in os.environ:
@@ -322,6 +323,37 @@ class DockerRemoteEngine(DockerEngine):
         self.env.update(DOCKER_HOST=docker.far, DOCKER_CERT_PATH=str(docker.certs))
 
 
+class DockerRunscEngine(DockerEngine):
+    """Containers whose kernel is gVisor's, by [docker] runtime."""
+
+    name = "docker-runsc"
+    tier = "rootless"
+    peer = RunscDocker
+    # Its kernel is one process with cay-init as its root: whatever reaches a limit, or kills PID 1,
+    # ends the sandbox. Its /proc has no CapAmb and NoNewPrivs. test_docker_runtime.py has these.
+    sample = LIFE_SAMPLE - {"test_the_memory_limit_bites", "test_the_process_limit_bites",
+                            "test_pid_1_cannot_be_killed", "test_capabilities_are_none",
+                            "test_no_new_privileges"} | {
+        "test_no_device_of_the_host", "test_no_socket_of_an_engine", "test_the_loopback_works",
+        "test_two_sandboxes_do_not_see_each_other"}
+
+    @classmethod
+    def peer_missing(cls):
+        if shutil.which("runsc") is None:
+            return "gVisor's runsc is not installed: scripts/setup --test"
+        return super().peer_missing()
+
+    def probe(self):
+        return {**super().probe(),
+                "resize": "runsc cannot change the limits of what runs",
+                "host-folders": "gVisor does not say whether a folder is the one that was checked",
+                "subpath": "the same of a part of a volume"}
+
+    def start(self):
+        self.env["CAY_DOCKER_RUNTIME"] = "runsc"
+        super().start()
+
+
 class PodmanEngine(DockerEngine):
     """Containers of podman, by way of the API that it has in common with Docker."""
 
@@ -337,4 +369,4 @@ class PodmanEngine(DockerEngine):
         return {**super().probe(), "resize": "podman 4 cannot change the limits of a container"}
 
 
-ENGINES = [NativeRoot, NativeRootless, DockerEngine, DockerRemoteEngine, PodmanEngine]
+ENGINES = [NativeRoot, NativeRootless, DockerEngine, DockerRemoteEngine, DockerRunscEngine, PodmanEngine]

@@ -1,0 +1,50 @@
+/* What others count, or charge, for the budgets of keys: the proxy its connections, and builds,
+ * which outlive the manager. Once that is closed nothing is noted any more. */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "daemon/front_internal.h"
+
+int front_take_build(void *user, const char *owner, struct cay_error *err) {
+    struct front *f = user;
+    (void)pthread_mutex_lock(&f->budget_lock);
+    int r = f->is_over ? error_set(err, CAY_UNAVAILABLE, "the daemon is shutting down")
+                       : manager_budget_take(f->manager, owner, BUDGET_BUILDS, err);
+    (void)pthread_mutex_unlock(&f->budget_lock);
+    return r;
+}
+
+void front_give_build(void *user, const char *owner) {
+    struct front *f = user;
+    (void)pthread_mutex_lock(&f->budget_lock);
+    if (!f->is_over)
+        manager_budget_give(f->manager, owner, BUDGET_BUILDS);
+    (void)pthread_mutex_unlock(&f->budget_lock);
+}
+
+static void proxy_lost(void *user) {
+    struct front *f = user;
+    (void)pthread_mutex_lock(&f->budget_lock);
+    bool is_over = f->is_over;
+    if (!is_over)
+        manager_budget_forget(f->manager, BUDGET_PROXY);
+    if (!is_over)
+        manager_network_again(f->manager);
+    (void)pthread_mutex_unlock(&f->budget_lock);
+}
+
+static void proxy_counted(void *user, const char *owner, uint32_t connections) {
+    struct front *f = user;
+    (void)pthread_mutex_lock(&f->budget_lock);
+    if (!f->is_over)
+        manager_budget_note(f->manager, owner, BUDGET_PROXY, connections);
+    (void)pthread_mutex_unlock(&f->budget_lock);
+}
+
+const struct egress_hears front_proxy_news = {.lost = proxy_lost, .counted = proxy_counted};
+
+void front_budget_end(struct front *f) {
+    (void)pthread_mutex_lock(&f->budget_lock);
+    f->is_over = true;
+    (void)pthread_mutex_unlock(&f->budget_lock);
+}

@@ -1,0 +1,101 @@
+/* The budget of a key. One table (budget_table) says what counts, one function admits, one
+ * releases: whoever lets a key use something that is shared charges it here, and nowhere else.
+ *
+ * Three limits hold for a charge, each of them for every item of it:
+ *   - the key's own limit (`cay key create --memory ...`), if it has one;
+ *   - the key's share of a pool of places: a key may hold as many as are free, so that another key
+ *     always finds some;
+ *   - for memory, processors and processes: what the host has less its reserve, for one sandbox,
+ * and that times the over-commit factor for the sum, of which a key may hold as much as is left.
+ * Whoever runs the daemon (owner "", admin keys) is not bound by shares and sums. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "manager/record.h"
+
+struct cay_error;
+struct key;
+struct manager;
+
+enum budget_item {
+    BUDGET_SANDBOXES,
+    BUDGET_VOLUMES,
+    BUDGET_MEMORY, /* bytes */
+    BUDGET_CPUS,   /* microseconds per 100 ms */
+    BUDGET_PIDS,
+    BUDGET_DISK,     /* bytes: disks, backups, named volumes */
+    BUDGET_COMMANDS, /* operations in persistent sandboxes */
+    BUDGET_PYTHON,   /* programs of POST /api/cay/python */
+    BUDGET_PULLS,
+    BUDGET_BUILDS,
+    BUDGET_CONNECTIONS, /* of clients, on TCP */
+    BUDGET_PROXY,       /* connections of sandboxes through cay-egress */
+    BUDGET_VIEWERS,     /* of events */
+    BUDGET_ITEMS
+};
+
+enum budget_unit { BUDGET_COUNT, BUDGET_BYTES, BUDGET_QUOTA };
+
+struct budget_row {
+    const char *name;       /* in JSON and in metrics */
+    const char *limit_name; /* in the JSON of a key */
+    const char *what;       /* in messages */
+    const char *option;     /* of `cay key create` */
+    enum budget_unit unit;
+    size_t limit;        /* offset of the limit in struct key */
+    uint64_t pool;       /* places that all keys share; 0: none */
+    uint64_t each;       /* of these one key has at most so many; 0: as many as are free */
+    bool is_of_the_host; /* its sum is bounded by the host */
+};
+extern const struct budget_row budget_table[BUDGET_ITEMS];
+
+/* What the host keeps for itself, and how far sums may exceed the rest. */
+struct manager_host_limits {
+    unsigned memory_reserve_percent; /* of the memory, if not 0, */
+    uint64_t memory_reserve_bytes;   /* but at most so much */
+    uint64_t pids_reserve;
+    double memory_overcommit, cpu_overcommit, pids_overcommit; /* 0: sums are not checked */
+};
+
+uint64_t budget_limit(const struct key *k, enum budget_item item); /* 0: none */
+void budget_set_limit(struct key *k, enum budget_item item, uint64_t limit);
+
+/* What one use takes of the budget. */
+struct budget_charge {
+    char owner[OWNER_SIZE]; /* id of the key; "": of whoever runs the daemon */
+    uint64_t amount[BUDGET_ITEMS];
+    bool runs; /* its memory, processors and processes are in use: they count for the host */
+};
+
+/* Charges all of it or nothing. -CAY_LIMIT_REACHED with err->sys EAGAIN (429 with Retry-After),
+ * naming the limit; -CAY_RESOURCE_EXHAUSTED if the host has no more; -CAY_INVALID_ARGUMENT if it
+ * never could. */
+int manager_budget_admit(struct manager *m, const struct budget_charge *c, struct cay_error *err);
+/* The same charge, again. */
+void manager_budget_release(struct manager *m, const struct budget_charge *c);
+
+/* One unit of one item. */
+int manager_budget_take(struct manager *m, const char *owner, enum budget_item item,
+                        struct cay_error *err);
+void manager_budget_give(struct manager *m, const char *owner, enum budget_item item);
+
+/* The limit of a key that is known by its id; 0: it has none, or there is no such key. */
+uint64_t manager_budget_limit(struct manager *m, const char *owner, enum budget_item item);
+
+/* For what another process admits and counts: so many of it are this key's now. Of keys that are
+ * not known nothing is noted. */
+void manager_budget_note(struct manager *m, const char *owner, enum budget_item item,
+                         uint64_t count);
+/* Nobody has any of it any more. */
+void manager_budget_forget(struct manager *m, enum budget_item item);
+
+struct budget_usage {
+    uint64_t used, limit; /* limit 0: none of its own */
+    uint64_t left;        /* UINT64_MAX: not bounded */
+};
+/* What a key uses, and what is left for it now. */
+void manager_budget_usage(struct manager *m, const struct key *k,
+                          struct budget_usage ret[static BUDGET_ITEMS]);
