@@ -68,18 +68,10 @@ int guard_refuse(struct guard *g, enum guard_rule rule, char *const *words, size
     return 1;
 }
 
-static void clear_command(struct guard_frame *f) {
-    words_free(&f->words);
-    free(f->here_string);
-    f->here_string = NULL;
-    f->heredocs = 0;
-}
-
 static void clear_pipe(struct guard_frame *f) {
-    words_free(&f->feed);
-    f->feed_recursive = false;
     free(f->piped_name);
-    f->piped_name = NULL;
+    free(f->piped_tree);
+    f->piped_name = f->piped_tree = NULL;
 }
 
 static int enter(struct guard *g, char kind) {
@@ -96,7 +88,7 @@ static int enter(struct guard *g, char kind) {
 
 static void leave(struct guard *g) {
     struct guard_frame *f = guard_frame(g);
-    clear_command(f);
+    words_free(&f->words);
     clear_pipe(f);
     free(f->function);
     if (f->has_cwd) {
@@ -106,46 +98,12 @@ static void leave(struct guard *g) {
     g->depth--;
 }
 
-/* Remembers NAME=value; the value is kept as the shell would, without active patterns. */
-static int assign(struct guard *g, const char *word, size_t name_len) {
-    struct buf value = BUF_INIT(GUARD_BUDGET), plain = BUF_INIT(GUARD_BUDGET);
-    bool appends = word[name_len] == '+';
-    int r = 0;
-    if (appends) {
-        (void)buf_putc(&value, SHELL_QUOTED_VAR);
-        (void)buf_append(&value, word, name_len);
-        (void)buf_putc(&value, SHELL_NAME_END);
-    }
-    (void)buf_puts(&value, word + name_len + 1 + appends);
-    r = shell_expand_one(&g->vars, buf_text(&value), &g->budget, &plain);
-    for (size_t i = 0; i < plain.len; i++) {
-        char *c = &plain.data[i];
-        *c = *c == SHELL_STAR ? '*' : *c == SHELL_ANY ? '?' : *c == SHELL_SET ? '[' : *c;
-    }
-    if (r == 0)
-        r = shell_vars_set(&g->vars, word, name_len, buf_text(&plain));
-    buf_free(&value);
-    buf_free(&plain);
-    return r;
-}
-
-/* for NAME in WORD...: the variable gets the worst of the words. */
-static int assign_loop(struct guard *g, char *const *argv, size_t argc) {
-    if (argc < 4)
-        return 0;
-    size_t worst = 3;
-    while (worst < argc && !guard_rules_protected(argv[worst], g->cwd))
-        worst++;
-    return shell_vars_set(&g->vars, argv[1], strlen(argv[1]), argv[worst < argc ? worst : 3]);
-}
-
 /* A function that pipes into itself or starts itself in the background, or a script ($0) that
  * does. */
 static bool is_fork_bomb(struct guard *g, const char *name, const char *op) {
-    static const char script[] = {SHELL_VAR, '0', SHELL_NAME_END, '\0'};
     struct guard_frame *f = guard_frame(g);
     bool piped = f->piped_name != NULL && strcmp(f->piped_name, name) == 0;
-    if (str_ends(name, script))
+    if (strcmp(name, "$0") == 0)
         return piped;
     if (!piped && strcmp(op, "&") != 0)
         return false;
@@ -155,153 +113,68 @@ static bool is_fork_bomb(struct guard *g, const char *name, const char *op) {
     return false;
 }
 
-/* Keeps what the command is known to print, for the right side of its pipe. */
-static int keep_feed(struct guard *g, const char *name, const struct words *argv) {
+/* Keeps what the right side of the pipe may need to know about the left one. */
+static int keep_pipe(struct guard *g, const char *name, char *const *argv, size_t argc) {
     struct guard_frame *f = guard_frame(g);
     clear_pipe(f);
     f->piped_name = strdup(name);
     if (f->piped_name == NULL)
         return -ENOMEM;
-    if (argv->len == 0)
+    bool finds = argc > 0 && strcmp(argv[0], "find") == 0;
+    const char *start = finds ? guard_find_broad(g, argv, argc) : NULL;
+    if (start == NULL)
         return 0;
-    if (strcmp(argv->v[0], "find") == 0) {
-        const char *start = guard_find_broad(g, argv->v, argv->len);
-        f->feed_recursive = start != NULL;
-        return start != NULL ? words_push(&f->feed, start) : 0;
-    }
-    if (strcmp(argv->v[0], "echo") != 0 && strcmp(argv->v[0], "printf") != 0)
-        return 0;
-    int r = 0;
-    for (size_t i = 1; i < argv->len && r == 0; i++)
-        if (i > 1 || argv->v[i][0] != '-')
-            r = words_push(&f->feed, argv->v[i]);
-    return r;
+    f->piped_tree = strdup(start);
+    return f->piped_tree == NULL ? -ENOMEM : 0;
 }
 
-/* Assignments before the command, and the words of the command itself. */
-static int expand_command(struct guard *g, struct guard_frame *f, struct words *argv) {
-    int r = 0;
-    size_t i = 0;
-    for (size_t len; i < f->words.len && r == 0; i++) {
-        len = guard_assignment(f->words.v[i]);
-        if (len == 0)
-            break;
-        r = assign(g, f->words.v[i], len);
-    }
-    for (; i < f->words.len && r == 0; i++)
-        r = shell_expand(&g->vars, f->words.v[i], &g->budget, argv);
-    return r;
-}
-
-/* export NAME=value and its kin assign too. */
-static int assign_declared(struct guard *g, const struct words *argv) {
-    static const char *const names[] = {"export", "local", "declare", "readonly", "typeset"};
-    bool declares = false;
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        declares = declares || strcmp(argv->v[0], names[i]) == 0;
-    int r = 0;
-    for (size_t i = 1; declares && i < argv->len && r == 0; i++) {
-        size_t len = guard_assignment(argv->v[i]);
-        r = len > 0 ? assign(g, argv->v[i], len) : 0;
-    }
-    return r;
-}
-
-/* The text of <<< where a shell reads it. */
-static int run_here_string(struct guard *g, struct guard_frame *f) {
-    if (!g->reads_script || f->here_string == NULL)
-        return 0;
-    struct buf text = BUF_INIT(GUARD_BUDGET);
-    int r = shell_expand_one(&g->vars, f->here_string, &g->budget, &text);
-    if (r == 0)
-        r = guard_text(g, buf_text(&text), false);
-    g->reads_script = true;
-    buf_free(&text);
-    return r;
-}
-
-static int run_command(struct guard *g, const char *name, const char *op) {
+static int run_command(struct guard *g, const char *op) {
     struct guard_frame *f = guard_frame(g);
-    struct words argv = {0};
+    size_t i = 0;
+    while (i < f->words.len && guard_assignment(f->words.v[i]))
+        i++;
+    char *const *argv = f->words.v + i;
+    size_t argc = f->words.len - i;
+    const char *name = argc > 0 ? argv[0] : "";
     if (is_fork_bomb(g, name, op))
         return guard_refuse(g, GUARD_FORK_BOMB, f->words.v, f->words.len);
-    int r = expand_command(g, f, &argv);
-    if (r == 0 && argv.len > 0) {
-        bool loop = strcmp(argv.v[0], "for") == 0 || strcmp(argv.v[0], "select") == 0;
-        r = loop ? assign_loop(g, argv.v, argv.len) : assign_declared(g, &argv);
-        if (r == 0 && !loop)
-            r = guard_run(g, argv.v, argv.len, false);
-    }
-    if (r == 0)
-        r = run_here_string(g, f);
-    if (r == 0 && strcmp(op, "|") == 0)
-        r = keep_feed(g, name, &argv);
-    else
-        clear_pipe(f);
-    words_free(&argv);
-    return r;
-}
-
-static const char *first_word(const struct guard_frame *f) {
-    size_t i = 0;
-    while (i + 1 < f->words.len && guard_assignment(f->words.v[i]) > 0)
-        i++;
-    return f->words.v[i];
+    int r = guard_run(g, argv, argc, false);
+    if (r != 0)
+        return r;
+    if (strcmp(op, "|") == 0)
+        return keep_pipe(g, name, argv, argc);
+    clear_pipe(f);
+    return 0;
 }
 
 static int end_command(struct guard *g, const char *op) {
     struct guard_frame *f = guard_frame(g);
     int r = 0;
-    g->reads_script = false;
     if (f->words.len > 0 && f->kind != '=')
-        r = run_command(g, first_word(f), op);
+        r = run_command(g, op);
     else
         clear_pipe(f);
-    for (size_t i = 0; i < f->heredocs && r == 0; i++) {
-        if (g->heredoc_count == SHELL_MAX_HEREDOCS)
-            return -E2BIG;
-        g->heredoc_scripts[g->heredoc_count++] = g->reads_script;
-    }
-    clear_command(f);
+    words_free(&f->words);
     return r;
-}
-
-/* The body of the oldest here-document: a script if a shell reads it. */
-static int here_body(struct guard *g, const char *body) {
-    bool script = true; /* its command has not ended yet: nothing is known about it */
-    if (g->heredoc_count > 0) {
-        script = g->heredoc_scripts[0];
-        g->heredoc_count--;
-        memmove(g->heredoc_scripts, g->heredoc_scripts + 1, g->heredoc_count);
-    }
-    return script ? guard_text(g, body, false) : 0;
 }
 
 static int check_write(struct guard *g, const char *word, bool truncates) {
-    struct buf b = BUF_INIT(GUARD_BUDGET);
-    int r = shell_expand_one(&g->vars, word, &g->budget, &b);
-    if (r == 0) {
-        enum guard_rule rule = guard_rules_write(buf_text(&b), g->cwd, truncates);
-        char arrow[] = ">", *words[] = {arrow, b.data};
-        if (rule != GUARD_NONE)
-            r = guard_refuse(g, rule, words, ARRAY_LEN(words));
-    }
-    buf_free(&b);
-    return r;
+    enum guard_rule rule = guard_rules_write(word, g->cwd, truncates);
+    if (rule == GUARD_NONE)
+        return 0;
+    _cleanup_(freep) char *copy = strdup(word);
+    if (copy == NULL)
+        return -ENOMEM;
+    char arrow[] = ">", *words[] = {arrow, copy};
+    return guard_refuse(g, rule, words, ARRAY_LEN(words));
 }
 
 static int begin_function(struct guard *g) {
     struct guard_frame *f = guard_frame(g);
     free(g->next_function);
     g->next_function = strdup(f->words.len > 0 ? f->words.v[0] : "");
-    clear_command(f);
+    words_free(&f->words);
     return g->next_function == NULL ? -ENOMEM : 0;
-}
-
-static int keep_here_string(struct guard_frame *f, const char *text) {
-    free(f->here_string);
-    f->here_string = strdup(text);
-    return f->here_string == NULL ? -ENOMEM : 0;
 }
 
 static int on_event(void *arg, enum shell_event event, const char *text) {
@@ -322,13 +195,6 @@ static int on_event(void *arg, enum shell_event event, const char *text) {
     case SHELL_WRITE:
     case SHELL_APPEND:
         return check_write(g, text, event == SHELL_WRITE);
-    case SHELL_HERE_STRING:
-        return keep_here_string(f, text);
-    case SHELL_HERE_START:
-        f->heredocs++;
-        return 0;
-    case SHELL_HERE_BODY:
-        return here_body(g, text);
     }
     return 0;
 }
@@ -351,7 +217,7 @@ static int begin(struct guard *g, const char *work_dir) {
     char path[PATH_MAX];
     if (work_dir != NULL && guard_path_resolve(work_dir, NULL, path)) {
         g->cwd = strdup(path);
-        if (g->cwd == NULL || shell_vars_set(&g->vars, "PWD", 3, path) < 0)
+        if (g->cwd == NULL)
             return -ENOMEM;
     }
     return enter(g, '{');
@@ -364,7 +230,6 @@ static int finish(struct guard *g, int r, const char *shown) {
         leave(g);
     free(g->next_function);
     free(g->cwd);
-    shell_vars_free(&g->vars);
     if (r != -EINVAL && r != -E2BIG)
         return r;
     r = guard_refuse(g, GUARD_UNPARSABLE, NULL, 0);

@@ -66,13 +66,13 @@ static bool in_list(const char *name, const char *const *list, size_t count) {
     return false;
 }
 
-size_t guard_assignment(const char *word) {
+bool guard_assignment(const char *word) {
     size_t len = 0;
     while (isalnum((unsigned char)word[len]) || word[len] == '_')
         len++;
     if (len == 0 || isdigit((unsigned char)word[0]))
-        return 0;
-    return word[len] == '=' || (word[len] == '+' && word[len + 1] == '=') ? len : 0;
+        return false;
+    return word[len] == '=' || (word[len] == '+' && word[len + 1] == '=');
 }
 
 /* True if the value of this option is the next word. */
@@ -99,7 +99,7 @@ static size_t wrapper_words(const struct wrapper *w, char *const *argv, size_t a
         i += takes_next(w, argv[i]);
     }
     i += (size_t)w->operands;
-    while (w->assignments && i < argc && guard_assignment(argv[i]) > 0)
+    while (w->assignments && i < argc && guard_assignment(argv[i]))
         i++;
     return MIN(i, argc);
 }
@@ -121,40 +121,8 @@ static int run_joined(struct guard *g, char *const *words, size_t count, bool in
     return text == NULL ? -ENOMEM : guard_text(g, text, in_place);
 }
 
-/* echo and printf write "\n" where a line ends. */
-static void unescape_newlines(char *text) {
-    for (char *p = strstr(text, "\\n"); p != NULL; p = strstr(p, "\\n")) {
-        p[0] = '\n';
-        p[1] = ' ';
-    }
-}
-
-/* A shell that reads its script from a pipe whose text is known. */
-static int run_feed(struct guard *g) {
-    g->reads_script = true;
-    struct guard_frame *f = guard_frame(g);
-    if (f->feed.len == 0 || f->feed_recursive)
-        return 0;
-    _cleanup_(freep) char *text = join(f->feed.v, f->feed.len);
-    if (text == NULL)
-        return -ENOMEM;
-    unescape_newlines(text);
-    return guard_text(g, text, false);
-}
-
-/* sh -c TEXT $0 $1 ...: the words after the text. */
-static int set_positional(struct guard *g, char *const *argv, size_t argc) {
-    for (size_t i = 0; i < argc && i < 10; i++) {
-        char name = (char)('0' + i);
-        int r = shell_vars_set(&g->vars, &name, 1, argv[i]);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
 static int run_shell(struct guard *g, char *const *argv, size_t argc) {
-    bool text = false, from_stdin = false;
+    bool text = false;
     size_t i = 1;
     for (; i < argc && (argv[i][0] == '-' || argv[i][0] == '+') && argv[i][1] != '\0'; i++) {
         bool is_long = argv[i][1] == '-';
@@ -163,15 +131,9 @@ static int run_shell(struct guard *g, char *const *argv, size_t argc) {
             continue;
         }
         text = text || strchr(argv[i], 'c') != NULL;
-        from_stdin = from_stdin || strchr(argv[i], 's') != NULL;
         i += argv[i][strlen(argv[i]) - 1] == 'o' || argv[i][strlen(argv[i]) - 1] == 'O';
     }
-    if (text && i < argc) {
-        int r = set_positional(g, argv + i + 1, argc - i - 1);
-        return r != 0 ? r : guard_text(g, argv[i], false);
-    }
-    bool named = i < argc && strcmp(argv[i], "-") != 0 && strcmp(argv[i], "/dev/stdin") != 0;
-    return named && !from_stdin ? 0 : run_feed(g);
+    return text && i < argc ? guard_text(g, argv[i], false) : 0;
 }
 
 /* su, runuser, script: the command is the value of -c, or stands behind "--". */
@@ -189,9 +151,9 @@ static int set_cwd(struct guard *g, const char *path) {
     free(g->cwd);
     g->cwd = NULL;
     if (path == NULL)
-        return shell_vars_set(&g->vars, "PWD", 3, "\x08");
+        return 0;
     g->cwd = strdup(path);
-    return g->cwd == NULL ? -ENOMEM : shell_vars_set(&g->vars, "PWD", 3, path);
+    return g->cwd == NULL ? -ENOMEM : 0;
 }
 
 static int run_cd(struct guard *g, char *const *argv, size_t argc) {
@@ -274,24 +236,19 @@ static int run_find(struct guard *g, char *const *argv, size_t argc) {
     return 0;
 }
 
-/* xargs and parallel: the command gets what the left of the pipe prints. */
-static int run_with_feed(struct guard *g, char *const *argv, size_t argc) {
-    struct guard_frame *f = guard_frame(g);
+/* xargs and parallel: the command gets the folder that a find on the left of the pipe lists. */
+static int run_xargs(struct guard *g, char *const *argv, size_t argc) {
+    const char *tree = guard_frame(g)->piped_tree;
+    if (tree == NULL)
+        return guard_run(g, argv, argc, false);
     struct words words = {0};
     int r = 0;
     for (size_t i = 0; i < argc && r == 0; i++)
         r = words_push(&words, argv[i]);
-    for (size_t i = 0; i < f->feed.len && r == 0; i++) {
-        _cleanup_(freep) char *copy = strdup(f->feed.v[i]);
-        if (copy == NULL)
-            r = -ENOMEM;
-        char *rest = NULL;
-        for (char *w = copy != NULL ? strtok_r(copy, " \t\n", &rest) : NULL; w != NULL && r == 0;
-             w = strtok_r(NULL, " \t\n", &rest))
-            r = words_push(&words, w);
-    }
     if (r == 0)
-        r = guard_run(g, words.v, words.len, f->feed_recursive);
+        r = words_push(&words, tree);
+    if (r == 0)
+        r = guard_run(g, words.v, words.len, true);
     words_free(&words);
     return r;
 }
@@ -324,7 +281,7 @@ static int run_special(struct guard *g, const char *name, char *const *argv, siz
 static int run_wrapped(struct guard *g, const char *name, char *const *argv, size_t argc,
                        size_t own) {
     if (strcmp(name, "xargs") == 0 || strcmp(name, "parallel") == 0)
-        return run_with_feed(g, argv + own, argc - own);
+        return run_xargs(g, argv + own, argc - own);
     if (strcmp(name, "flock") == 0 && own + 1 < argc && strcmp(argv[own], "-c") == 0)
         return guard_text(g, argv[own + 1], false);
     /* watch joins its words and gives them to a shell; env -S splits its one. */

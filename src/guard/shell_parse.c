@@ -67,12 +67,17 @@ static int nested(struct shell *s, struct list *l, const char *kind, char closer
     return r != 0 ? r : s->fn(s->arg, SHELL_LEAVE, "");
 }
 
-/* The delimiter of a here-document: nothing in it is expanded. */
-static int read_delimiter(struct shell *s, struct shell_heredoc *h) {
-    struct buf b = BUF_INIT(SHELL_MAX_TEXT);
-    char quote = '\0';
+/* After "<<": the delimiter, without its quotes. */
+static int open_heredoc(struct shell *s) {
+    if (s->heredoc_count == SHELL_MAX_HEREDOCS)
+        return -E2BIG;
+    struct shell_heredoc *h = &s->heredocs[s->heredoc_count++];
+    h->strip_tabs = shell_peek(s, 0) == '-';
+    s->at += h->strip_tabs;
     skip_blanks(s);
     const char *start = s->at;
+    char quote = '\0';
+    size_t len = 0;
     for (; s->at < s->end; s->at++) {
         char c = *s->at;
         if (quote == '\0' && strchr(" \t\n;&|<>()", c) != NULL)
@@ -81,80 +86,28 @@ static int read_delimiter(struct shell *s, struct shell_heredoc *h) {
             quote = '\0';
         else if (quote == '\0' && (c == '\'' || c == '"'))
             quote = c;
+        else if (len + 1 == sizeof h->delimiter)
+            return -E2BIG;
         else if (c != '\\' || quote != '\0')
-            (void)buf_putc(&b, c);
+            h->delimiter[len++] = c;
     }
-    size_t raw = (size_t)(s->at - start);
-    h->expand = raw == b.len;
-    if (raw == 0 || quote != '\0') {
-        buf_free(&b);
-        return -EINVAL;
-    }
-    if (b.len == 0)
-        (void)buf_puts(&b, "");
-    h->delimiter = buf_take(&b);
-    return h->delimiter == NULL ? -ENOMEM : 0;
+    h->delimiter[len] = '\0';
+    return s->at == start || quote != '\0' ? -EINVAL : 0;
 }
 
-/* After "<<". */
-static int open_heredoc(struct shell *s) {
-    if (s->heredoc_count == SHELL_MAX_HEREDOCS)
-        return -E2BIG;
-    struct shell_heredoc *h = &s->heredocs[s->heredoc_count];
-    *h = (struct shell_heredoc){.strip_tabs = shell_peek(s, 0) == '-'};
-    s->at += h->strip_tabs;
-    int r = read_delimiter(s, h);
-    if (r != 0)
-        return r;
-    s->heredoc_count++;
-    return s->fn(s->arg, SHELL_HERE_START, "");
-}
-
-/* Moves behind the body; returns where the body ends (the delimiter's line, or the text's end). */
-static const char *skip_body(struct shell *s, const struct shell_heredoc *h) {
+/* Moves behind the body of a here-document, which is data. */
+static void skip_body(struct shell *s, const struct shell_heredoc *h) {
     size_t len = strlen(h->delimiter);
     while (s->at < s->end) {
-        const char *start = s->at, *line = start;
+        const char *line = s->at;
         const char *eol = memchr(line, '\n', (size_t)(s->end - line));
         eol = eol != NULL ? eol : s->end;
         s->at = eol < s->end ? eol + 1 : eol;
         while (h->strip_tabs && line < eol && *line == '\t')
             line++;
         if ((size_t)(eol - line) == len && memcmp(line, h->delimiter, len) == 0)
-            return start;
+            return;
     }
-    return s->end;
-}
-
-static int read_body(struct shell *s, const struct shell_heredoc *h) {
-    const char *start = s->at;
-    const char *end = skip_body(s, h);
-    const char *next = s->at;
-    _cleanup_(freep) char *body = strndup(start, (size_t)(end - start));
-    if (body == NULL)
-        return -ENOMEM;
-    int r = s->fn(s->arg, SHELL_HERE_BODY, body);
-    if (r == 0 && h->expand) {
-        s->at = start;
-        r = shell_substitutions(s, end);
-    }
-    s->at = next;
-    return r;
-}
-
-/* At the start of a line: the bodies of the here-documents that the line before announced. */
-static int read_bodies(struct shell *s) {
-    int r = 0;
-    struct shell_heredoc open[SHELL_MAX_HEREDOCS];
-    size_t count = s->heredoc_count;
-    memcpy(open, s->heredocs, sizeof open);
-    s->heredoc_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (r == 0)
-            r = read_body(s, &open[i]);
-        free(open[i].delimiter);
-    }
-    return r;
 }
 
 static int newline(struct shell *s, struct list *l) {
@@ -162,7 +115,10 @@ static int newline(struct shell *s, struct list *l) {
     bool body = l->body; /* a function's body may begin on the next line */
     int r = end_command(s, l, ";");
     l->body = body;
-    return r != 0 ? r : read_bodies(s);
+    for (size_t i = 0; i < s->heredoc_count; i++)
+        skip_body(s, &s->heredocs[i]);
+    s->heredoc_count = 0;
+    return r;
 }
 
 /* The word after a redirection, reported as `event`; read-only ones are not reported. */
@@ -184,7 +140,6 @@ static int redirect_in(struct shell *s, struct list *l) {
     int c = shell_peek(s, 0);
     if (c == '<' && shell_peek(s, 1) == '<') {
         s->at += 2;
-        event = SHELL_HERE_STRING;
     } else if (c == '<') {
         s->at++;
         return open_heredoc(s);
@@ -308,12 +263,11 @@ static bool transparent_keyword(const char *word) {
 
 /* Acts on l->word if it is a keyword; *ret_known says whether it was one. */
 static int keyword(struct shell *s, struct list *l, bool *ret_known) {
-    static const char open[] = {SHELL_OPEN, '\0'}, close[] = {SHELL_CLOSE, '\0'};
     const char *word = buf_text(&l->word);
     *ret_known = true;
-    if (strcmp(word, open) == 0)
+    if (strcmp(word, "{") == 0)
         return nested(s, l, "{", '}');
-    if (strcmp(word, close) == 0)
+    if (strcmp(word, "}") == 0)
         return end_list(s, l, '}');
     if (strcmp(word, "case") == 0)
         return begin_case(l);
@@ -333,8 +287,7 @@ static bool descriptor_of_redirect(const struct shell *s, const char *word) {
     if (next != '<' && next != '>')
         return false;
     size_t len = strlen(word);
-    return word[strspn(word, "0123456789")] == '\0' ||
-           (word[0] == SHELL_OPEN && word[len - 1] == SHELL_CLOSE);
+    return word[strspn(word, "0123456789")] == '\0' || (word[0] == '{' && word[len - 1] == '}');
 }
 
 static int word_token(struct shell *s, struct list *l) {
@@ -427,7 +380,7 @@ static int token(struct shell *s, struct list *l) {
 int shell_list(struct shell *s, char closer) {
     if (++s->depth > SHELL_MAX_DEPTH)
         return -E2BIG;
-    struct list l = {.closer = closer, .command = true, .word = BUF_INIT(SHELL_MAX_TEXT * 2)};
+    struct list l = {.closer = closer, .command = true, .word = BUF_INIT(SHELL_MAX_TEXT)};
     int r = 0;
     while (r == 0 && !l.done)
         r = token(s, &l);
@@ -441,8 +394,5 @@ int shell_parse(const char *text, int depth, shell_event_fn fn, void *arg) {
     if (len > SHELL_MAX_TEXT)
         return -E2BIG;
     struct shell s = {.at = text, .end = text + len, .depth = depth, .fn = fn, .arg = arg};
-    int r = shell_list(&s, '\0');
-    for (size_t i = 0; i < s.heredoc_count; i++)
-        free(s.heredocs[i].delimiter);
-    return r;
+    return shell_list(&s, '\0');
 }

@@ -1,4 +1,4 @@
-/* The words of a shell text: quotes, escapes, expansions. Internal to the parser. */
+/* The words of a shell text: quotes, escapes, substitutions. Internal to the parser. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,8 +8,7 @@
 #include "guard/shell_parse.h"
 
 struct shell_heredoc {
-    char *delimiter;
-    bool expand;     /* the delimiter was not quoted */
+    char delimiter[SHELL_MAX_DELIMITER];
     bool strip_tabs; /* <<- */
 };
 
@@ -26,17 +25,10 @@ struct shell {
 /* The byte `ahead` of the current one, or -1 beyond the end. */
 int shell_peek(const struct shell *s, size_t ahead);
 
-/* Appends a byte that means only itself. */
-void shell_put_literal(struct buf *out, int c);
-
 /* Appends the word at the current place, which must be no blank and no operator; *ret_quoted says
  * whether any of it was quoted, so that it cannot be a keyword. Commands that are substituted in it
  * are reported before this returns. 0 or as shell_parse. */
 int shell_word(struct shell *s, struct buf *out, bool *ret_quoted);
-
-/* Reports the commands that are substituted in the text up to `end`, read as inside double quotes
- * (a here-document, an arithmetic expression). */
-int shell_substitutions(struct shell *s, const char *end);
 
 /* shell_parse.c: reads commands up to `closer` (')', '}', 0 for the end of the text) and eats it.
  */
