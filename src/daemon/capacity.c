@@ -9,7 +9,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
 
 enum {
     DESCRIPTORS_OF_ITS_OWN = 256, /* the launcher's: slots, workers, folders */

@@ -1,9 +1,9 @@
 #include "daemon/confine.h"
 
 #include "base/error.h"
-#include "engine/native/capabilities.h"
-#include "engine/native/privilege.h"
-#include "engine/native/seccomp.h"
+#include "confine/capabilities.h"
+#include "confine/privilege.h"
+#include "confine/seccomp.h"
 
 int confine_supervisor(const struct settings *s, struct cay_error *err) {
     if (!s->is_root)

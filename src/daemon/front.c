@@ -17,10 +17,10 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "confine/privilege.h"
+#include "confine/seccomp.h"
 #include "engine/docker/docker_runtime.h"
 #include "engine/native/native_engine.h"
-#include "engine/native/privilege.h"
-#include "engine/native/seccomp.h"
 #include "manager/retire.h"
 
 enum {

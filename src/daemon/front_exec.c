@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "engine/native/privilege.h"
+#include "confine/privilege.h"
 
 #define NAME    "cayd-front"
 #define PROGRAM "/proc/self/exe" /* the supervisor's own, also after an upgrade of the file */

@@ -8,7 +8,7 @@
 
 #include "api/tls.h"
 #include "config/config.h"
-#include "engine/native/role_ids.h"
+#include "confine/role_ids.h"
 #include "engine/spec.h"
 
 enum { ADMIN_KEY_SIZE = 80 };

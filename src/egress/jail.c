@@ -13,12 +13,12 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "confine/landlock.h"
+#include "confine/mounts.h"
+#include "confine/privilege.h"
+#include "confine/seccomp.h"
+#include "confine/syscalls.h"
 #include "egress/names.h"
-#include "engine/native/landlock.h"
-#include "engine/native/mounts.h"
-#include "engine/native/privilege.h"
-#include "engine/native/seccomp.h"
-#include "engine/native/syscalls.h"
 
 enum { ROOT_BYTES = 32 << 20, ROOT_INODES = 16 }; /* lists of blocked hosts may be long */
 

@@ -14,9 +14,9 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "engine/native/privilege.h"
-#include "engine/native/seccomp.h"
-#include "engine/native/syscalls.h"
+#include "confine/privilege.h"
+#include "confine/seccomp.h"
+#include "confine/syscalls.h"
 
 enum { LOOK_MS = 2000, FOLDER_FD = 3, TIE_FD = 4, STEP = 64 * 1024 };
 

@@ -11,8 +11,8 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
+#include "confine/syscalls.h"
 #include "engine/native/rootfs_overlay.h"
-#include "engine/native/syscalls.h"
 
 enum { OPTIONS_SIZE = 4096, FD_PATH_SIZE = 32 };
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
-#include "engine/native/privilege.h"
+#include "confine/privilege.h"
 #include "imager/verbs.h"
 
 static const struct {

@@ -6,9 +6,9 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/mounts.h"
+#include "confine/mounts.h"
+#include "confine/userns.h"
 #include "engine/native/native.h"
-#include "engine/native/userns.h"
 #include "image/store.h"
 
 /* The host's first ids seen as those of the store, which the world is root over. Ids beyond are

@@ -16,8 +16,8 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/privilege.h"
-#include "engine/native/syscalls.h"
+#include "confine/privilege.h"
+#include "confine/syscalls.h"
 #include "imager/unpack_internal.h"
 
 #ifndef __x86_64__

@@ -11,7 +11,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "engine/native/syscalls.h"
+#include "confine/syscalls.h"
 #include "imager/unpack_internal.h"
 
 /* What an order consists of: descriptors, and nothing to be read. */

@@ -15,8 +15,8 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "confine/userns.h"
 #include "engine/native/native.h"
-#include "engine/native/userns.h"
 #include "imager/runner.h"
 #include "imager/runner_serve.h"
 

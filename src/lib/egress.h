@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "engine/native/role_ids.h"
+#include "confine/role_ids.h"
 
 struct cay_error;
 

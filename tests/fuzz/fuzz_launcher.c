@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/auto.h"
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
 #include "engine/native/launcher.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 
 enum { LAST_NATIVE = 600 };
 

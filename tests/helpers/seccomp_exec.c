@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 
 enum { ROUNDS = 200 };
 

@@ -13,9 +13,9 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
+#include "confine/netns.h"
 #include "engine/docker/docker_door.h"
 #include "engine/docker/enter_walls.h"
-#include "engine/native/netns.h"
 
 enum { NOBODY = 65534, CANNOT = 77 };
 

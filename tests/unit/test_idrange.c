@@ -13,8 +13,8 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/idrange.h"
-#include "engine/native/process.h"
+#include "confine/idrange.h"
+#include "confine/process.h"
 
 static void need_root(void) {
     if (geteuid() != 0)

@@ -15,7 +15,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/ipcns.h"
+#include "confine/ipcns.h"
 
 struct fixture {
     int home, ns, queues;

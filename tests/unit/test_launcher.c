@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
 #include "engine/native/launcher.h"
 
 static struct launcher_request sane(void) {

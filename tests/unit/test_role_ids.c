@@ -10,7 +10,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/role_ids.h"
+#include "confine/role_ids.h"
 
 #define HALF (ROLE_IDS_FIRST + (uid_t)IDRANGE_SIZE / 2)
 

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 
 enum { LAST_NR = 1023, LONGEST_PATH = 25 };
 

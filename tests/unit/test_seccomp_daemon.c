@@ -19,7 +19,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 
 static const struct seccomp_options front = {.whose = SECCOMP_FRONT};
 static const struct seccomp_options egress = {.whose = SECCOMP_EGRESS};

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 
 static const struct seccomp_options all_options[] = {
     {false, false, false}, {true, false, false}, {false, true, false}, {true, true, false},

@@ -8,7 +8,7 @@
 #include <linux/filter.h>
 #include <stdint.h>
 
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 #include "engine/spec.h"
 
 struct cay_error;

@@ -18,7 +18,7 @@
 #include "engine/docker/docker_internal.h"
 #include "engine/docker/docker_program.h"
 #include "engine/docker/docker_spec.h"
-#include "engine/native/internal.h"
+#include "engine/init_memfd.h"
 #include "image/store.h"
 
 enum { GONE_MS = 60 * 1000, LOOK_AGAIN_MS = 50, LIST_MS = 20 * 1000, UPDATE_MAX = 4096 };
@@ -368,7 +368,7 @@ int docker_engine_open(const struct docker_engine_options *o, struct engine **re
     if (r == 0)
         r = docker_api_new(o->host, o->unusable, &d->api, err);
     if (r == 0)
-        d->init = r = native_init_memfd(err);
+        d->init = r = init_memfd_create(err);
     if (r >= 0 && !d->is_run)
         r = docker_events_start(d, err);
     if (r < 0) {

@@ -14,8 +14,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "confine/idrange.h"
 #include "engine/docker/docker_spec.h"
-#include "engine/native/idrange.h"
 
 #define RELAY_PATH DOCKER_WAY_INSIDE "/init"
 

@@ -25,15 +25,15 @@
 
 #include "base/auto.h"
 #include "base/fd.h"
+#include "confine/idrange.h"
+#include "confine/landlock.h"
+#include "confine/privilege.h"
+#include "confine/syscalls.h"
 #include "engine/docker/docker_door.h"
 #include "engine/docker/docker_relay.h"
 #include "engine/docker/docker_spec.h"
 #include "engine/docker/enter_walls.h"
-#include "engine/native/enter.h"
-#include "engine/native/idrange.h"
-#include "engine/native/landlock.h"
-#include "engine/native/privilege.h"
-#include "engine/native/syscalls.h"
+#include "engine/init_memfd.h"
 
 enum { DOOR_FD = ENTER_INIT_FD + 1, HIGH_FD = 32 };
 

@@ -13,12 +13,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "confine/lean.h"
+#include "confine/syscalls.h"
+#include "confine/userns.h"
 #include "engine/native/enter.h"
 #include "engine/native/internal.h"
-#include "engine/native/lean.h"
 #include "engine/native/rootfs.h"
-#include "engine/native/syscalls.h"
-#include "engine/native/userns.h"
 #include "image/image.h"
 #include "image/store.h"
 
@@ -207,7 +207,7 @@ static void close_parts(struct native_box *b) {
 
 static int take_parts(struct native_box *b, struct cay_error *err) {
     if (b->n->own_userns) {
-        b->init = native_init_memfd(err);
+        b->init = init_memfd_create(err);
         return MIN(b->init, 0);
     }
     int r = take_from_helper(b, err);

@@ -13,11 +13,11 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "confine/mounts.h"
+#include "confine/syscalls.h"
 #include "engine/native/disk_parts.h"
 #include "engine/native/disk_tool.h"
 #include "engine/native/loop.h"
-#include "engine/native/mounts.h"
-#include "engine/native/syscalls.h"
 #include "engine/spec.h"
 
 #define TEMPLATE  ".template-"

@@ -16,8 +16,8 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "engine/native/seccomp.h"
-#include "engine/native/syscalls.h"
+#include "confine/seccomp.h"
+#include "confine/syscalls.h"
 
 #define FILE_PATH "/proc/self/fd/3"
 

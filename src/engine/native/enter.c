@@ -21,14 +21,14 @@
 #include "base/error.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "confine/idrange.h"
+#include "confine/landlock.h"
+#include "confine/netns.h"
+#include "confine/privilege.h"
+#include "confine/seccomp.h"
+#include "confine/spawn.h"
+#include "confine/syscalls.h"
 #include "engine/native/cgroup.h"
-#include "engine/native/idrange.h"
-#include "engine/native/landlock.h"
-#include "engine/native/netns.h"
-#include "engine/native/privilege.h"
-#include "engine/native/seccomp.h"
-#include "engine/native/spawn.h"
-#include "engine/native/syscalls.h"
 
 static int reset_priority(struct enter_plan *p) {
     (void)p;

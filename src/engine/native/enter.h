@@ -8,11 +8,12 @@
 
 #include <cay/errors.h>
 
+#include "engine/init_memfd.h"
 #include "engine/native/rootfs.h"
 
 struct cgroup;
 
-enum { ENTER_LISTENER_FD = 3, ENTER_CONNECTION_FD = 4, ENTER_INIT_FD = 5, ENTER_LOW_FDS = 16 };
+enum { ENTER_LOW_FDS = 16 };
 enum { ENTER_BOOT_ID_SIZE = sizeof "xxxxxxxx-xxxx-4xxx-axxx-xxxxxxxxxxxx" };
 
 /* Everything that the process needs, made by the caller beforehand. It shares the caller's memory,

@@ -18,14 +18,15 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "confine/idrange.h"
+#include "confine/ipcns.h"
+#include "confine/lean.h"
+#include "confine/netns.h"
+#include "confine/syscalls.h"
+#include "confine/userns.h"
+#include "engine/init_memfd.h"
 #include "engine/native/cgroup.h"
-#include "engine/native/idrange.h"
 #include "engine/native/internal.h"
-#include "engine/native/ipcns.h"
-#include "engine/native/lean.h"
-#include "engine/native/netns.h"
-#include "engine/native/syscalls.h"
-#include "engine/native/userns.h"
 
 enum { CLEAN_UP_MS = 30000 };
 
@@ -77,7 +78,7 @@ static void make(int sock, const struct request *r, const char *staging) {
         fd = make_dev(&err);
         break;
     case HELPER_INIT:
-        fd = native_init_memfd(&err);
+        fd = init_memfd_create(&err);
         break;
     }
     struct answer a = {.result = MIN(fd, 0)};

@@ -4,12 +4,12 @@
 #include <linux/filter.h>
 #include <stdbool.h>
 
+#include "confine/idrange.h"
+#include "confine/seccomp.h"
 #include "engine/native/cgroup.h"
 #include "engine/native/helper.h"
-#include "engine/native/idrange.h"
 #include "engine/native/native.h"
 #include "engine/native/rootfs.h"
-#include "engine/native/seccomp.h"
 #include "engine/native/volume.h"
 #include "image/host.h"
 
@@ -62,6 +62,3 @@ int native_filter_for(struct native *n, const struct sandbox_spec *spec,
 
 /* Fills walls and tier from the rest. */
 void native_judge(struct native *n);
-
-/* A sealed, executable memfd that holds cay-init; negative with err. */
-int native_init_memfd(struct cay_error *err);

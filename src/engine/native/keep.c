@@ -15,12 +15,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "confine/idrange.h"
+#include "confine/syscalls.h"
 #include "engine/native/disk.h"
-#include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "engine/native/keep_worker.h"
-#include "engine/native/syscalls.h"
 
 enum {
     FREEZE_MS = 3000, /* on a busy machine each process has to get its turn to stand still */

@@ -10,9 +10,9 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "confine/syscalls.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
-#include "engine/native/syscalls.h"
 
 enum { OPEN_MS = 2000 };
 

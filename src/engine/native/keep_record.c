@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "base/toml.h"
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
 
 #define RECORD     "record"
 #define RECORD_NEW ".record-new"

@@ -7,8 +7,8 @@
 #include <sys/types.h>
 
 #include "base/id.h"
+#include "confine/process.h"
 #include "engine/engine.h"
-#include "engine/native/process.h"
 #include "image/reference.h"
 
 struct cay_error;

@@ -12,8 +12,8 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "confine/lean.h"
 #include "engine/native/internal.h"
-#include "engine/native/lean.h"
 
 enum { TRIES_MAX = 3 };
 

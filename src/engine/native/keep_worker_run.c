@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_worker.h"
 #include "image/store.h"

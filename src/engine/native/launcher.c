@@ -14,15 +14,15 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "confine/idrange.h"
+#include "confine/lean.h"
+#include "confine/mounts.h"
+#include "confine/privilege.h"
+#include "confine/userns.h"
 #include "engine/native/enter.h"
-#include "engine/native/idrange.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep.h"
 #include "engine/native/launcher_state.h"
-#include "engine/native/lean.h"
-#include "engine/native/mounts.h"
-#include "engine/native/privilege.h"
-#include "engine/native/userns.h"
 
 enum { QUIET_MS = 1 };
 
@@ -242,7 +242,7 @@ static int set_up_slots(struct launcher *l, struct cay_error *err) {
     l->slots = calloc(LAUNCHER_SLOTS_MAX, sizeof *l->slots);
     if (l->slots == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    _cleanup_(closep) int init = native_init_memfd(err);
+    _cleanup_(closep) int init = init_memfd_create(err);
     if (init < 0)
         return init;
     if (dup3(init, LAUNCHER_INIT_PLACE, O_CLOEXEC) < 0)

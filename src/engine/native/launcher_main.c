@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "engine/native/capabilities.h"
+#include "confine/capabilities.h"
+#include "confine/privilege.h"
+#include "confine/seccomp.h"
 #include "engine/native/keep.h"
 #include "engine/native/launcher.h"
 #include "engine/native/native.h"
-#include "engine/native/privilege.h"
-#include "engine/native/seccomp.h"
 #include "engine/native/volume.h"
 
 enum { CLIENT_FD = 3 };

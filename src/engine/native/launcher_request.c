@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
 #include "engine/native/launcher.h"
 
 size_t launcher_request_size(size_t mounts) {

@@ -13,14 +13,14 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "confine/idrange.h"
+#include "confine/ipcns.h"
+#include "confine/lean.h"
+#include "confine/syscalls.h"
+#include "confine/userns.h"
 #include "engine/native/enter.h"
-#include "engine/native/idrange.h"
 #include "engine/native/internal.h"
-#include "engine/native/ipcns.h"
 #include "engine/native/launcher_state.h"
-#include "engine/native/lean.h"
-#include "engine/native/syscalls.h"
-#include "engine/native/userns.h"
 
 /* Low numbers for what a child keeps. */
 enum { CONNECTION_PLACE = 6, LISTENER_PLACE = 7 };

@@ -11,10 +11,10 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
+#include "confine/landlock.h"
+#include "confine/userns.h"
 #include "engine/native/internal.h"
-#include "engine/native/landlock.h"
-#include "engine/native/userns.h"
 #include "image/store.h"
 
 struct native *native_close(struct native *n) {

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "confine/idrange.h"
 #include "engine/native/cgroup.h"
-#include "engine/native/idrange.h"
 #include "engine/spec.h"
 
 struct cay_error;

@@ -15,10 +15,10 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/path.h"
-#include "engine/native/mounts.h"
+#include "confine/mounts.h"
+#include "confine/syscalls.h"
 #include "engine/native/rootfs.h"
 #include "engine/native/rootfs_overlay.h"
-#include "engine/native/syscalls.h"
 #include "image/host.h"
 
 /* What tells of the host or of other sandboxes; fs, locks and partitions show the disks, journals

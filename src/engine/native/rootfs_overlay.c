@@ -13,9 +13,9 @@
 #include "base/auto.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "engine/native/mounts.h"
+#include "confine/mounts.h"
+#include "confine/syscalls.h"
 #include "engine/native/shift.h"
-#include "engine/native/syscalls.h"
 #include "image/image.h"
 
 enum { LOWERS_MAX = RECORD_LAYERS_MAX + 2, OPTIONS_SIZE = 4096 };

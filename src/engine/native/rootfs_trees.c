@@ -6,9 +6,9 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/mounts.h"
+#include "confine/mounts.h"
+#include "confine/syscalls.h"
 #include "engine/native/rootfs.h"
-#include "engine/native/syscalls.h"
 #include "image/host.h"
 #include "image/image.h"
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "engine/native/mounts.h"
-#include "engine/native/syscalls.h"
+#include "confine/mounts.h"
+#include "confine/syscalls.h"
 #include "image/store.h"
 
 enum {

@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/id.h"
+#include "confine/idrange.h"
+#include "confine/ipcns.h"
+#include "confine/netns.h"
 #include "engine/native/helper.h"
-#include "engine/native/idrange.h"
 #include "engine/native/internal.h"
-#include "engine/native/ipcns.h"
-#include "engine/native/netns.h"
 
 enum { REMOVE_MS = 10000 };
 

@@ -16,9 +16,9 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
+#include "confine/mounts.h"
+#include "confine/syscalls.h"
 #include "engine/native/disk.h"
-#include "engine/native/mounts.h"
-#include "engine/native/syscalls.h"
 #include "engine/native/volume_convert.h"
 #include "image/store.h"
 

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 
 enum { SECCOMP_COLUMNS = 3 };
 

@@ -2,7 +2,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 
 int seccomp_confine(const struct seccomp_options *o, struct cay_error *err) {
     struct sock_filter insns[SECCOMP_MAX_INSNS];

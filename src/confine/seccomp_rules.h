@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 
 #include "base/auto.h"
-#include "engine/native/seccomp_ioctl.h"
-#include "engine/native/seccomp_row.h"
+#include "confine/seccomp_ioctl.h"
+#include "confine/seccomp_row.h"
 
 /* CLONE_NEWTIME is not among clone's flags: that bit belongs to its signal number. */
 enum {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
 
 struct cay_error;
 

@@ -1,4 +1,4 @@
-#include "engine/native/seccomp.h"
+#include "confine/seccomp.h"
 
 #include <errno.h>
 #include <linux/audit.h>
@@ -7,9 +7,9 @@
 #include <sys/syscall.h>
 
 #include "base/auto.h"
-#include "engine/native/seccomp_daemon.h"
-#include "engine/native/seccomp_rules.h"
-#include "engine/native/seccomp_table.h"
+#include "confine/seccomp_daemon.h"
+#include "confine/seccomp_rules.h"
+#include "confine/seccomp_table.h"
 
 #ifndef __x86_64__
 #error "the system-call table is that of x86_64; another architecture needs its own"

@@ -1,4 +1,4 @@
-#include "engine/native/mounts.h"
+#include "confine/mounts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 
 #include "base/auto.h"
 #include "base/path.h"
-#include "engine/native/syscalls.h"
+#include "confine/syscalls.h"
 
 static int set_string(int fs, const char *key, const char *value) {
     return fsconfig(fs, FSCONFIG_SET_STRING, key, value, 0) < 0 ? -errno : 0;

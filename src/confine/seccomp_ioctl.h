@@ -13,7 +13,7 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
-#include "engine/native/seccomp_row.h"
+#include "confine/seccomp_row.h"
 
 /* Of <asm/termbits.h>, which contradicts the C library's <termios.h>. glibc 2.42 and later use
  * these instead of TCGETS and its kind. */

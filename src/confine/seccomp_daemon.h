@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <sys/syscall.h>
 
-#include "engine/native/seccomp_rules.h"
+#include "confine/seccomp_rules.h"
 
 /* Of call nr, this rule instead of the table's. */
 struct seccomp_change {

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "engine/native/seccomp_rules.h"
+#include "confine/seccomp_rules.h"
 
 struct seccomp_call {
     uint16_t nr;

@@ -1,5 +1,7 @@
 /* cay-init runs from memory that nobody can write, so that a sandbox cannot replace the program
  * that the host will run next (CVE-2019-5736). */
+#include "engine/init_memfd.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,13 +11,12 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "engine/native/internal.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x10U
 #endif
 
-extern const char native_init_begin[], native_init_end[];
+extern const char init_blob_begin[], init_blob_end[];
 
 /* Kernels before 6.3 know no MFD_EXEC and make every memfd executable. */
 static int create(void) {
@@ -25,11 +26,11 @@ static int create(void) {
     return fd;
 }
 
-int native_init_memfd(struct cay_error *err) {
+int init_memfd_create(struct cay_error *err) {
     _cleanup_(closep) int fd = create();
     if (fd < 0)
         return error_errno(err, "making a memfd for cay-init");
-    int r = fd_write_all(fd, native_init_begin, (size_t)(native_init_end - native_init_begin));
+    int r = fd_write_all(fd, init_blob_begin, (size_t)(init_blob_end - init_blob_begin));
     if (r < 0)
         return error_sys(err, -r, "writing cay-init to its memfd");
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)

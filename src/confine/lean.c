@@ -1,4 +1,4 @@
-#include "engine/native/lean.h"
+#include "confine/lean.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +8,8 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/mounts.h"
-#include "engine/native/syscalls.h"
+#include "confine/mounts.h"
+#include "confine/syscalls.h"
 
 #define SELF_MNT "/proc/self/ns/mnt"
 

@@ -1,10 +1,10 @@
 /* cay-init as bytes: one program to install, and nothing to find at run time. */
     .section .rodata
-    .global native_init_begin, native_init_end
-    .hidden native_init_begin, native_init_end
+    .global init_blob_begin, init_blob_end
+    .hidden init_blob_begin, init_blob_end
     .balign 16
-native_init_begin:
+init_blob_begin:
     .incbin CAY_INIT_FILE
-native_init_end:
+init_blob_end:
     .byte 0
     .section .note.GNU-stack, "", @progbits

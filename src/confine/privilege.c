@@ -1,4 +1,4 @@
-#include "engine/native/privilege.h"
+#include "confine/privilege.h"
 
 #include <errno.h>
 #include <fcntl.h>

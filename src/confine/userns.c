@@ -1,4 +1,4 @@
-#include "engine/native/userns.h"
+#include "confine/userns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "engine/native/idrange.h"
-#include "engine/native/syscalls.h"
+#include "confine/idrange.h"
+#include "confine/syscalls.h"
 
 /* The word: a byte from the process that sits in the new namespace says that it is there; a byte to
  * it, to go on; closed, to end. */

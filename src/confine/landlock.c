@@ -1,4 +1,4 @@
-#include "engine/native/landlock.h"
+#include "confine/landlock.h"
 
 #include <errno.h>
 #include <fcntl.h>

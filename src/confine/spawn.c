@@ -1,4 +1,4 @@
-#include "engine/native/spawn.h"
+#include "confine/spawn.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "engine/native/idrange.h"
+#include "confine/idrange.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/process.h"
+#include "confine/process.h"
 
 enum {
     MARKS = 4096,  /* where they begin, behind the bytes that are locked */

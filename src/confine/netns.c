@@ -1,4 +1,4 @@
-#include "engine/native/netns.h"
+#include "confine/netns.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "engine/native/process.h"
+#include "confine/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

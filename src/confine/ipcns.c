@@ -1,4 +1,4 @@
-#include "engine/native/ipcns.h"
+#include "confine/ipcns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "engine/native/mounts.h"
-#include "engine/native/syscalls.h"
+#include "confine/mounts.h"
+#include "confine/syscalls.h"
 
 #define SELF_IPC "/proc/thread-self/ns/ipc"
 

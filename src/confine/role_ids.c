@@ -1,4 +1,4 @@
-#include "engine/native/role_ids.h"
+#include "confine/role_ids.h"
 
 #include <errno.h>
 #include <fcntl.h>
