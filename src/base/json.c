@@ -1,100 +1,25 @@
 #include "base/json.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_value.h"
 #include "base/jsonw.h"
 #include "base/str.h"
 
 enum { PATH_SIZE = 200 };
 
-/* ---- parsing ---- */
-
-/* Depth and number of values are bounded before memory is spent on them. */
-static const char *check_shape(const char *text, size_t len) {
-    size_t depth = 0, values = 1;
-    bool in_string = false;
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        if (in_string && c == '\\')
-            i++;
-        else if (c == '"')
-            in_string = !in_string;
-        else if (in_string)
-            continue;
-        else if (c == '[' || c == '{')
-            depth++, values++;
-        else if (c == ']' || c == '}')
-            depth -= depth > 0;
-        else if (c == ',')
-            values++;
-        if (depth > JSON_DEPTH_MAX)
-            return "is nested too deeply";
-        if (values > JSON_VALUES_MAX)
-            return "holds too many values";
-    }
-    return NULL;
-}
-
-static int refuse_syntax(const char *what, const json_error_t *e, struct cay_error *err) {
-    char shown[JSON_ERROR_TEXT_LENGTH];
-    if (json_error_code(e) == json_error_null_character) {
-        error_set(err, CAY_INVALID_ARGUMENT, "%s: line %d, column %d: a text with a NUL (\\u0000)",
-                  what, e->line, e->column);
-        return error_remedy(err, "leave it away: code, names and arguments have none");
-    }
-    int r = error_set(err, CAY_INVALID_ARGUMENT, "%s: line %d, column %d: %s", what, e->line,
-                      e->column, str_escape(shown, sizeof shown, e->text));
-    (void)error_remedy(err, "send one well-formed JSON object or array");
-    return r;
-}
-
-static int parse(const char *what, const char *text, size_t len, size_t flags,
-                 struct json_document **ret, struct cay_error *err) {
-    *ret = NULL;
-    if (len > JSON_TEXT_MAX)
-        return error_set(err, CAY_INVALID_ARGUMENT, "%s: more than %d bytes of JSON", what,
-                         JSON_TEXT_MAX);
-    const char *why = check_shape(text, len);
-    if (why != NULL)
-        return error_set(err, CAY_INVALID_ARGUMENT, "%s: the JSON %s", what, why);
-    json_error_t e;
-    json_t *root = json_loadb(text, len, flags, &e);
-    if (root == NULL && json_error_code(&e) == json_error_out_of_memory)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "%s: out of memory", what);
-    if (root == NULL)
-        return refuse_syntax(what, &e, err);
-    *ret = (struct json_document *)(void *)root;
-    return 0;
-}
-
-int json_parse(const char *what, const char *text, size_t len, struct json_document **ret,
-               struct cay_error *err) {
-    return parse(what, text, len, JSON_REJECT_DUPLICATES, ret, err);
-}
-
-int json_parse_measures(const char *what, const char *text, size_t len, struct json_document **ret,
-                        struct cay_error *err) {
-    return parse(what, text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, ret, err);
-}
-
-void json_free(struct json_document *doc) {
-    json_decref((json_t *)(void *)doc);
-}
-
 struct json json_root(const struct json_document *doc, const char *name) {
-    return (struct json){.value = doc, .key = name};
+    return (struct json){.value = doc != NULL ? doc->root : NULL, .key = name};
 }
 
 /* ---- places ---- */
 
-/* The reading functions of the library take non-const pointers but change nothing. */
-static json_t *node(const struct json *at) {
-    return (json_t *)(uintptr_t)at->value;
+static const struct json_value *node(const struct json *at) {
+    return at->value;
 }
 
 static void put_path(struct buf *b, const struct json *at) {
@@ -122,39 +47,48 @@ int json_refuse(const struct json *at, struct cay_error *err, const char *fmt, .
 }
 
 enum json_kind json_kind(const struct json *at) {
-    static const enum json_kind kinds[] = {
-        [JSON_OBJECT] = JSON_KIND_OBJECT, [JSON_ARRAY] = JSON_KIND_ARRAY,
-        [JSON_STRING] = JSON_KIND_STRING, [JSON_INTEGER] = JSON_KIND_INTEGER,
-        [JSON_REAL] = JSON_KIND_NUMBER,   [JSON_TRUE] = JSON_KIND_BOOL,
-        [JSON_FALSE] = JSON_KIND_BOOL,    [JSON_NULL] = JSON_KIND_NULL,
-    };
-    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): callers set it */
-    return at->value == NULL ? JSON_KIND_ABSENT : kinds[json_typeof(node(at))];
+    return at->value == NULL ? JSON_KIND_ABSENT : (enum json_kind)node(at)->kind;
 }
 
 bool json_child(const struct json *at, const char *key, struct json *ret) {
-    json_t *v = json_object_get(node(at), key);
-    *ret = (struct json){.value = json_is_null(v) ? NULL : v, .parent = at, .key = key};
-    return ret->value != NULL;
+    *ret = (struct json){.parent = at, .key = key};
+    if (json_kind(at) != JSON_KIND_OBJECT)
+        return false;
+    const struct json_value *member = node(at)->values, *end = member + 2 * (size_t)node(at)->count;
+    size_t len = strlen(key);
+    for (; member < end; member += 2)
+        if (member->count == len && memcmp(member->text, key, len) == 0) {
+            ret->value = member[1].kind == JSON_KIND_NULL ? NULL : &member[1];
+            return ret->value != NULL;
+        }
+    return false;
 }
 
 size_t json_count(const struct json *at) {
-    return json_is_object(node(at)) ? json_object_size(node(at)) : json_array_size(node(at));
+    enum json_kind kind = json_kind(at);
+    return kind == JSON_KIND_ARRAY || kind == JSON_KIND_OBJECT ? node(at)->count : 0;
 }
 
 bool json_item(const struct json *at, size_t index, struct json *ret) {
-    *ret = (struct json){.value = json_array_get(node(at), index), .parent = at, .index = index};
-    return ret->value != NULL;
+    *ret = (struct json){.parent = at, .index = index};
+    if (json_kind(at) != JSON_KIND_ARRAY || index >= node(at)->count)
+        return false;
+    ret->value = &node(at)->values[index];
+    return true;
 }
 
 bool json_next(const struct json *at, void **iterator, struct json *ret) {
-    *iterator =
-        *iterator == NULL ? json_object_iter(node(at)) : json_object_iter_next(node(at), *iterator);
     *ret = (struct json){.parent = at};
-    if (*iterator == NULL)
+    if (json_kind(at) != JSON_KIND_OBJECT)
         return false;
-    ret->key = json_object_iter_key(*iterator);
-    ret->value = json_object_iter_value(*iterator);
+    const struct json_value *members = node(at)->values;
+    const struct json_value *next =
+        *iterator == NULL ? members : (const struct json_value *)*iterator + 2;
+    if (next == members + 2 * (size_t)node(at)->count)
+        return false;
+    *iterator = (void *)(uintptr_t)next; /* never written through */
+    ret->key = next->text;
+    ret->value = &next[1];
     return true;
 }
 
@@ -176,7 +110,7 @@ static int expected(const struct json *at, const char *type, struct cay_error *e
 int json_as_string(const struct json *at, const char **ret, struct cay_error *err) {
     if (json_kind(at) != JSON_KIND_STRING)
         return expected(at, "a string", err);
-    *ret = json_string_value(node(at));
+    *ret = node(at)->text;
     return 0;
 }
 
@@ -188,29 +122,49 @@ static bool integral(double v) {
 int json_as_integer(const struct json *at, int64_t min, int64_t max, int64_t *ret,
                     struct cay_error *err) {
     int64_t v;
-    if (json_kind(at) == JSON_KIND_INTEGER)
-        v = json_integer_value(node(at));
-    else if (json_kind(at) == JSON_KIND_NUMBER && integral(json_real_value(node(at))))
-        v = (int64_t)json_real_value(node(at));
-    else
+    bool fits = true;
+    if (json_kind(at) == JSON_KIND_INTEGER) {
+        fits = !node(at)->is_unsigned;
+        v = fits ? node(at)->integer : 0;
+    } else if (json_kind(at) == JSON_KIND_NUMBER && integral(node(at)->number)) {
+        v = (int64_t)node(at)->number;
+    } else {
         return expected(at, "an integer", err);
-    if (v < min || v > max)
+    }
+    if (!fits || v < min || v > max)
         return json_refuse(at, err, "must be between %" PRId64 " and %" PRId64, min, max);
     *ret = v;
+    return 0;
+}
+
+int json_as_unsigned(const struct json *at, uint64_t max, uint64_t *ret, struct cay_error *err) {
+    if (json_kind(at) == JSON_KIND_INTEGER && node(at)->is_unsigned) {
+        if (node(at)->natural > max)
+            return json_refuse(at, err, "must be between 0 and %" PRIu64, max);
+        *ret = node(at)->natural;
+        return 0;
+    }
+    int64_t v;
+    int r = json_as_integer(at, 0, (int64_t)MIN(max, (uint64_t)INT64_MAX), &v, err);
+    if (r < 0)
+        return r;
+    *ret = (uint64_t)v;
     return 0;
 }
 
 int json_as_number(const struct json *at, double *ret, struct cay_error *err) {
     if (json_kind(at) != JSON_KIND_INTEGER && json_kind(at) != JSON_KIND_NUMBER)
         return expected(at, "a number", err);
-    *ret = json_number_value(node(at));
+    *ret = json_kind(at) == JSON_KIND_NUMBER ? node(at)->number
+           : node(at)->is_unsigned           ? (double)node(at)->natural
+                                             : (double)node(at)->integer;
     return 0;
 }
 
 int json_as_bool(const struct json *at, bool *ret, struct cay_error *err) {
     if (json_kind(at) != JSON_KIND_BOOL)
         return expected(at, "a boolean", err);
-    *ret = json_is_true(node(at));
+    *ret = node(at)->is_true;
     return 0;
 }
 
@@ -248,6 +202,13 @@ int json_get_integer(const struct json *at, const char *key, enum json_need need
     return r <= 0 ? r : json_as_integer(&v, min, max, ret, err);
 }
 
+int json_get_unsigned(const struct json *at, const char *key, enum json_need need, uint64_t max,
+                      uint64_t *ret, struct cay_error *err) {
+    struct json v;
+    int r = member(at, key, need, &v, err);
+    return r <= 0 ? r : json_as_unsigned(&v, max, ret, err);
+}
+
 int json_get_number(const struct json *at, const char *key, enum json_need need, double *ret,
                     struct cay_error *err) {
     struct json v;
@@ -276,47 +237,49 @@ int json_get_array(const struct json *at, const char *key, enum json_need need, 
 
 /* ---- writing ---- */
 
-static void write_node(json_t *v, struct jsonw *w);
+static void write_value(const struct json_value *v, struct jsonw *w);
 
-static void write_object(json_t *v, struct jsonw *w) {
+static void write_object(const struct json_value *v, struct jsonw *w) {
     jsonw_begin_object(w);
-    for (void *i = json_object_iter(v); i != NULL; i = json_object_iter_next(v, i)) {
-        jsonw_key(w, json_object_iter_key(i));
-        write_node(json_object_iter_value(i), w);
+    for (size_t i = 0; i < v->count; i++) {
+        jsonw_key(w, v->values[2 * i].text);
+        write_value(&v->values[2 * i + 1], w);
     }
     jsonw_end_object(w);
 }
 
-static void write_array(const json_t *v, struct jsonw *w) {
+static void write_array(const struct json_value *v, struct jsonw *w) {
     jsonw_begin_array(w);
-    for (size_t i = 0; i < json_array_size(v); i++)
-        write_node(json_array_get(v, i), w);
+    for (size_t i = 0; i < v->count; i++)
+        write_value(&v->values[i], w);
     jsonw_end_array(w);
 }
 
 /* Depth was bounded when the text was parsed. */
-static void write_node(json_t *v, struct jsonw *w) {
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
+static void write_value(const struct json_value *v, struct jsonw *w) {
+    switch (v->kind) {
+    case JSON_KIND_OBJECT:
         write_object(v, w);
         break;
-    case JSON_ARRAY:
+    case JSON_KIND_ARRAY:
         write_array(v, w);
         break;
-    case JSON_STRING:
-        jsonw_bytes(w, json_string_value(v), json_string_length(v));
+    case JSON_KIND_STRING:
+        jsonw_bytes(w, v->text, v->count);
         break;
-    case JSON_INTEGER:
-        jsonw_integer(w, json_integer_value(v));
+    case JSON_KIND_INTEGER:
+        if (v->is_unsigned)
+            jsonw_unsigned(w, v->natural);
+        else
+            jsonw_integer(w, v->integer);
         break;
-    case JSON_REAL:
-        jsonw_number(w, json_real_value(v));
+    case JSON_KIND_NUMBER:
+        jsonw_number(w, v->number);
         break;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        jsonw_bool(w, json_typeof(v) == JSON_TRUE);
+    case JSON_KIND_BOOL:
+        jsonw_bool(w, v->is_true);
         break;
-    case JSON_NULL:
+    default:
         jsonw_null(w);
         break;
     }
@@ -326,5 +289,5 @@ void json_write(const struct json *at, struct jsonw *w) {
     if (at->value == NULL)
         jsonw_null(w);
     else
-        write_node(node(at), w);
+        write_value(node(at), w);
 }

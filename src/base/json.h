@@ -1,4 +1,5 @@
-/* Reading JSON that came from outside. The one place that knows the JSON library.
+/* Reading JSON that came from outside. Everything is bounded: the text, the number of values, the
+ * depth; nothing recurses over what somebody else wrote.
  *
  * A document is owned (json_free); a struct json points into it and to the struct json that it was
  * reached through, so that errors can name the place: "sandbox.memory: expected a number". Both
@@ -20,7 +21,25 @@ enum {
     JSON_DEPTH_MAX = 64,
     JSON_VALUES_MAX =
         200 * 1000, /* a short text can hold many values, each of which costs memory */
+    JSON_PLAIN_DEPTH_MAX = 16,
 };
+
+/* Which integers are read. Beyond int64 they are for json_as_unsigned only; JSON_INTEGERS_ANY makes
+ * those beyond uint64 numbers, which lose digits. */
+enum json_integers { JSON_INTEGERS_INT64, JSON_INTEGERS_UINT64, JSON_INTEGERS_ANY };
+
+struct json_rules {
+    size_t text_max, values_max;
+    unsigned depth_max; /* at most JSON_DEPTH_MAX */
+    enum json_integers integers;
+    bool is_ascii; /* all other characters are escaped */
+};
+
+#define JSON_RULES                                                                                 \
+    {                                                                                              \
+        .text_max = JSON_TEXT_MAX, .values_max = JSON_VALUES_MAX, .depth_max = JSON_DEPTH_MAX,     \
+        .integers = JSON_INTEGERS_UINT64                                                           \
+    }
 
 /* A value and how it was reached. */
 struct json {
@@ -34,8 +53,8 @@ enum json_kind {
     JSON_KIND_ABSENT, /* value is NULL */
     JSON_KIND_NULL,
     JSON_KIND_BOOL,
-    JSON_KIND_INTEGER,
-    JSON_KIND_NUMBER, /* with a fraction or an exponent */
+    JSON_KIND_INTEGER, /* int64 or uint64 */
+    JSON_KIND_NUMBER,  /* with a fraction or an exponent */
     JSON_KIND_STRING,
     JSON_KIND_ARRAY,
     JSON_KIND_OBJECT,
@@ -43,15 +62,17 @@ enum json_kind {
 
 enum json_need { JSON_OPTIONAL, JSON_REQUIRED };
 
-/* Parses one object or array. Refused as CAY_INVALID_ARGUMENT: more than the maxima above, a key
- * twice in an object, bytes that are no UTF-8, NUL in a string, an integer beyond int64, anything
- * behind the value. `what` names the text in errors ("request body"). */
+/* Parses one object or array. Refused as CAY_INVALID_ARGUMENT: more than the rules allow, a key
+ * twice in an object, invalid UTF-8, NUL in a string, an integer beyond uint64, a number beyond
+ * double, anything after the value. `what` names the text in errors ("request body"). */
 int json_parse(const char *what, const char *text, size_t len, struct json_document **ret,
                struct cay_error *err);
-/* The same, with numbers that json_get_number reads and json_get_integer does not: one beyond int64
- * is one of them. */
-int json_parse_measures(const char *what, const char *text, size_t len, struct json_document **ret,
-                        struct cay_error *err);
+/* The same with other rules than JSON_RULES. */
+int json_parse_by(const struct json_rules *rules, const char *what, const char *text, size_t len,
+                  struct json_document **ret, struct cay_error *err);
+/* True for an object that every reader of JSON accepts: as json_parse has it, in ASCII, not nested
+ * deeper than JSON_PLAIN_DEPTH_MAX, with integers that fit int64. */
+bool json_is_plain_object(const char *text, size_t len);
 void json_free(struct json_document *doc);
 static inline void json_freep(struct json_document **doc) {
     json_free(*doc);
@@ -78,6 +99,7 @@ bool json_next(const struct json *at, void **iterator, struct json *ret);
 int json_as_string(const struct json *at, const char **ret, struct cay_error *err);
 int json_as_integer(const struct json *at, int64_t min, int64_t max, int64_t *ret,
                     struct cay_error *err);
+int json_as_unsigned(const struct json *at, uint64_t max, uint64_t *ret, struct cay_error *err);
 int json_as_number(const struct json *at, double *ret, struct cay_error *err);
 int json_as_bool(const struct json *at, bool *ret, struct cay_error *err);
 int json_as_object(const struct json *at, struct cay_error *err);
@@ -90,6 +112,8 @@ int json_get_string(const struct json *at, const char *key, enum json_need need,
                     struct cay_error *err);
 int json_get_integer(const struct json *at, const char *key, enum json_need need, int64_t min,
                      int64_t max, int64_t *ret, struct cay_error *err);
+int json_get_unsigned(const struct json *at, const char *key, enum json_need need, uint64_t max,
+                      uint64_t *ret, struct cay_error *err);
 int json_get_number(const struct json *at, const char *key, enum json_need need, double *ret,
                     struct cay_error *err);
 int json_get_bool(const struct json *at, const char *key, enum json_need need, bool *ret,

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json_text.h"
+#include "base/json.h"
 #include "base/str.h"
 
 static uint64_t bit(unsigned depth) {
@@ -139,7 +139,7 @@ void jsonw_bytes(struct jsonw *w, const char *data, size_t len) {
 }
 
 void jsonw_object(struct jsonw *w, const char *text, size_t len) {
-    if (!json_text_is_object(text, len))
+    if (!json_is_plain_object(text, len))
         jsonw_null(w);
     else if (begin_value(w))
         (void)buf_append(w->out, text, len);
@@ -202,8 +202,9 @@ void jsonw_number(struct jsonw *w, double value) {
     }
     char text[32];
     format_double(value, text);
+    /* "-0" would read as the integer 0 */
     if (begin_value(w))
-        (void)buf_puts(w->out, text);
+        (void)buf_puts(w->out, value == 0 && signbit(value) != 0 ? "-0.0" : text);
 }
 
 void jsonw_bool(struct jsonw *w, bool value) {

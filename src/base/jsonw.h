@@ -35,7 +35,7 @@ void jsonw_key(struct jsonw *w, const char *key);
 /* Values. NULL text is null. A number that JSON cannot express (infinite, NaN) fails the writer. */
 void jsonw_string(struct jsonw *w, const char *text);
 void jsonw_bytes(struct jsonw *w, const char *data, size_t len);
-/* An object that somebody else wrote (base/json_text.h); null if it is none. */
+/* An object that somebody else wrote; null if it is not a plain one (base/json.h). */
 void jsonw_object(struct jsonw *w, const char *text, size_t len);
 /* Any bytes as a string in base64. */
 void jsonw_base64(struct jsonw *w, const void *data, size_t len);

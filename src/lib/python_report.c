@@ -6,7 +6,7 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
-#include "base/json_text.h"
+#include "base/json.h"
 #include "base/str.h"
 
 enum { HEADER_SIZE = 5 };
@@ -89,7 +89,7 @@ static int take_figure(struct record *r, struct cay_python_result *ret) {
 }
 
 static int take_chart(const struct record *r, struct cay_python_result *ret) {
-    if (ret->figure_count == 0 || !json_text_is_object(r->data, r->len))
+    if (ret->figure_count == 0 || !json_is_plain_object(r->data, r->len))
         return -EPROTO;
     return take_text(r, &ret->figures[ret->figure_count - 1].chart);
 }

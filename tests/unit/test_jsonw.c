@@ -137,7 +137,7 @@ static void numbers(void **state) {
         const char *text;
     } cases[] = {
         {0, "0"},
-        {-0.0, "-0"},
+        {-0.0, "-0.0"},
         {1, "1"},
         {0.1, "0.1"},
         {0.3, "0.3"},

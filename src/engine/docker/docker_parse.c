@@ -363,9 +363,13 @@ static int read_cpu(const struct json *root, struct engine_stats *ret, struct ca
 
 int docker_parse_stats(const char *text, size_t len, struct engine_stats *ret,
                        struct cay_error *err) {
+    static const struct json_rules rules = {.text_max = JSON_TEXT_MAX,
+                                            .values_max = JSON_VALUES_MAX,
+                                            .depth_max = JSON_DEPTH_MAX,
+                                            .integers = JSON_INTEGERS_ANY};
     _cleanup_(json_freep) struct json_document *doc = NULL;
     *ret = (struct engine_stats){0};
-    int r = json_parse_measures("Docker's statistics", text, len, &doc, err);
+    int r = json_parse_by(&rules, "Docker's statistics", text, len, &doc, err);
     if (r < 0)
         return r;
     struct json root = json_root(doc, ""), pids;
