@@ -71,14 +71,29 @@ int landlock_restrict(int abi) {
     return r;
 }
 
-int landlock_restrict_reading(int abi, const int *folders, size_t count) {
+static uint64_t access_of(enum landlock_right right, int abi) {
+    uint64_t all = handled_access(abi) & ~(LANDLOCK_ACCESS_FS_EXECUTE | ACCESS_IOCTL);
+    switch (right) {
+    case LANDLOCK_READ:
+        return LANDLOCK_ACCESS_FS_READ_FILE;
+    case LANDLOCK_LIST:
+        return LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR;
+    case LANDLOCK_CHANGE:
+        return all & ~(uint64_t)ACCESS_MAKE_DEVICES;
+    case LANDLOCK_FILL:
+        return all;
+    }
+    return 0;
+}
+
+int landlock_restrict_to(int abi, const struct landlock_place *places, size_t count) {
     int ruleset = make_ruleset(abi, handled_access(abi));
     if (ruleset < 0)
         return ruleset;
     int r = 0;
     for (size_t i = 0; i < count && r == 0; i++)
-        if (folders[i] >= 0)
-            r = allow_beneath(ruleset, folders[i], LANDLOCK_ACCESS_FS_READ_FILE);
+        if (places[i].fd >= 0)
+            r = allow_beneath(ruleset, places[i].fd, access_of(places[i].right, abi));
     if (r == 0 && syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
         r = -errno;
     (void)close(ruleset);

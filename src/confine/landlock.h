@@ -13,6 +13,18 @@ int landlock_abi(void);
  * set. System calls only. 0 or -errno. */
 int landlock_restrict(int abi);
 
-/* Restricts the calling thread to reading files below these folders (negative ones are omitted),
- * with the same scopes. no_new_privs must be set. 0 or -errno. */
-int landlock_restrict_reading(int abi, const int *folders, size_t count);
+enum landlock_right {
+    LANDLOCK_READ,   /* files */
+    LANDLOCK_LIST,   /* files and the names in folders */
+    LANDLOCK_CHANGE, /* everything but programs and devices */
+    LANDLOCK_FILL,   /* the same with devices, for the marks of overlayfs */
+};
+
+struct landlock_place {
+    int fd; /* a folder, or for LANDLOCK_READ a file; -1: the place is omitted */
+    enum landlock_right right;
+};
+
+/* Restricts the calling thread to these places and what lies below them, with the same scopes.
+ * no_new_privs must be set. 0 or -errno. */
+int landlock_restrict_to(int abi, const struct landlock_place *places, size_t count);

@@ -1,6 +1,7 @@
 #include "daemon/front_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -13,10 +14,12 @@
 #include "api/metrics.h"
 #include "api/outputs.h"
 #include "api/shape.h"
+#include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "confine/landlock.h"
 #include "confine/privilege.h"
 #include "confine/seccomp.h"
 #include "engine/docker/docker_runtime.h"
@@ -61,7 +64,25 @@ static void reset_signals(void) {
     privilege_unblock_signals(); /* the supervisor blocks them for the time until here */
 }
 
-static int drop(const struct settings *s, struct cay_error *err) {
+/* The folder `daemon`, this process in /proc, and random numbers for SQLite. */
+static int restrict_files(struct front *f, struct cay_error *err) {
+    int abi = landlock_abi();
+    if (abi == 0)
+        return 0;
+    /* Stays open: the rule is about this inode, and the kernel would make another one. */
+    f->proc = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closep) int folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_(closep) int random = open("/dev/urandom", O_PATH | O_CLOEXEC);
+    const struct landlock_place places[] = {
+        {folder, LANDLOCK_CHANGE}, {f->proc, LANDLOCK_LIST}, {random, LANDLOCK_READ}};
+    int r = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0
+                ? -errno
+                : landlock_restrict_to(abi, places, ARRAY_LEN(places));
+    return r < 0 ? error_sys(err, -r, "applying Landlock to the front") : 0;
+}
+
+static int drop(struct front *f, struct cay_error *err) {
+    const struct settings *s = f->options->settings;
     uid_t id = role_id(&s->ids, ROLE_FRONT);
     int r = s->is_root ? privilege_set_ids(id, id, true) : 0;
     if (r < 0)
@@ -69,6 +90,9 @@ static int drop(const struct settings *s, struct cay_error *err) {
     r = privilege_clear_capabilities();
     if (r < 0)
         return error_sys(err, -r, "giving up capabilities");
+    r = restrict_files(f, err);
+    if (r < 0)
+        return r;
     r = seccomp_confine(&(struct seccomp_options){.whose = SECCOMP_FRONT}, err);
     if (r < 0)
         return r;
@@ -222,7 +246,7 @@ static int start(struct front *f, struct cay_error *err) {
     raise_descriptor_limit();
     /* While there is one thread; without /proc there are no prepared sandboxes. */
     (void)prepared_look_around(&f->place, err);
-    int r = drop(f->options->settings, err);
+    int r = drop(f, err);
     if (r == 0)
         r = tie_to(f->options->supervisor, err); /* changing ids would untie it */
     f->images = front_image_ops(f);
@@ -349,8 +373,10 @@ static void finish(struct front *f, struct end end) {
 }
 
 int front_run(const struct front_options *options) {
-    struct front f = {
-        .options = options, .config = options->settings->config, .began_ms = clock_ms()};
+    struct front f = {.options = options,
+                      .config = options->settings->config,
+                      .began_ms = clock_ms(),
+                      .proc = -1};
     struct control_message m = {.op = CONTROL_READY};
     (void)prctl(PR_SET_NAME, "cayd-front", 0, 0, 0);
     reset_signals();

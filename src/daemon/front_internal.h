@@ -44,6 +44,7 @@ struct front {
     int64_t began_ms;
     pthread_rwlock_t config_lock;
     struct config *config; /* what counts now; the first is the settings' */
+    int proc;              /* this process in /proc, for Landlock; -1: there is none */
 };
 
 /* ---- front_asks.c: what only the supervisor can do, asked for the manager and for clients ---- */

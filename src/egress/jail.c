@@ -85,8 +85,9 @@ static int restrict_files(struct cay_error *err) {
     _cleanup_(closep) int etc = open("/etc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_(closep) int hosts = open_folder_of("/etc/hosts");
     _cleanup_(closep) int servers = open_folder_of("/etc/resolv.conf");
-    const int readable[] = {etc, hosts, servers};
-    int r = landlock_restrict_reading(abi, readable, ARRAY_LEN(readable));
+    const struct landlock_place readable[] = {
+        {etc, LANDLOCK_READ}, {hosts, LANDLOCK_READ}, {servers, LANDLOCK_READ}};
+    int r = landlock_restrict_to(abi, readable, ARRAY_LEN(readable));
     return r < 0 ? error_sys(err, -r, "applying Landlock to the proxy") : 0;
 }
 

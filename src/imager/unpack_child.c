@@ -16,6 +16,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "confine/landlock.h"
 #include "confine/privilege.h"
 #include "confine/syscalls.h"
 #include "imager/unpack_internal.h"
@@ -162,6 +163,18 @@ static int change_root(int root) {
     return fchdir(root) < 0 || chroot(".") < 0 || chdir("/") < 0 ? -errno : 0;
 }
 
+/* The reader opens nothing, the applier what is in its root. */
+static int restrict_files(bool reads) {
+    int abi = landlock_abi();
+    if (abi == 0)
+        return 0;
+    _cleanup_(closep) int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    const struct landlock_place place = {root, LANDLOCK_FILL};
+    return landlock_restrict_to(abi, &place, reads ? 0 : 1);
+}
+
 int unpack_confine(const struct unpack_job *job, enum unpack_role role, const int *keep,
                    size_t count, struct cay_error *err) {
     bool reads = role == UNPACK_READER;
@@ -170,6 +183,8 @@ int unpack_confine(const struct unpack_job *job, enum unpack_role role, const in
         r = silence();
     if (r == 0)
         r = change_root(job->root);
+    if (r == 0)
+        r = restrict_files(reads);
     if (r == 0)
         r = close_others(keep, count);
     if (r == 0)

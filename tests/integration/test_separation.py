@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 import os
 import socket
 import subprocess
@@ -220,6 +221,39 @@ def test_changed_name_servers_are_used(folder):  # noqa: F811
             assert until(lambda: daemon.reaches(box), 60), daemon.log.read_text()
         finally:
             daemon.clean_up()
+
+
+# ---- what the front reaches ----
+
+def has_landlock():
+    walls = json.loads(support.ok(support.cay("doctor", "-o", "json")))["walls"]
+    return any(wall["name"] == "Landlock" and wall["ok"] for wall in walls)
+
+
+def test_the_front_opens_nothing_outside_its_folder(daemon, folder):  # noqa: F811
+    """Its database is moved to where its id may read and write, and a link leads there."""
+    if not has_landlock():
+        pytest.skip("this kernel has no Landlock")
+    inside = daemon.state / "daemon" / "cay.db"
+    owner = inside.stat()
+    daemon.stop()
+    outside = folder / "outside"
+    outside.mkdir()
+    os.chown(outside, owner.st_uid, owner.st_gid)
+    for name in ("cay.db", "cay.db-wal", "cay.db-shm"):
+        if inside.with_name(name).exists():
+            inside.with_name(name).rename(outside / name)
+    inside.symlink_to(outside / "cay.db")
+    if not support.USER:
+        assert as_id(owner.st_uid, "cat", inside).returncode == 0
+    failed = daemon.spawn(stderr=subprocess.PIPE)
+    assert failed.wait(60) != 0
+    said = failed.stderr.read().decode()
+    assert "cay.db" in said and "Permission denied" in said, said
+    inside.unlink()
+    for path in outside.iterdir():
+        path.rename(inside.with_name(path.name))
+    daemon.start()
 
 
 # ---- the tables of SECURITY.md ----
