@@ -47,9 +47,13 @@ struct build *builds_lookup(const struct builds *b, const char *owner, const cha
     return one;
 }
 
+static const char *payer(const struct build *one) {
+    return one->made_by[0] != '\0' ? one->made_by : one->owner;
+}
+
 static int charge(struct build *one, struct cay_error *err) {
     const struct image_ops *ops = one->all->ops;
-    int r = ops->take_build == NULL ? 0 : ops->take_build(ops->user, one->owner, err);
+    int r = ops->take_build == NULL ? 0 : ops->take_build(ops->user, payer(one), err);
     one->is_charged = r == 0 && ops->take_build != NULL;
     return r;
 }
@@ -57,7 +61,7 @@ static int charge(struct build *one, struct cay_error *err) {
 void build_discharge(struct build *one) {
     const struct image_ops *ops = one->all->ops;
     if (one->is_charged)
-        ops->give_build(ops->user, one->owner);
+        ops->give_build(ops->user, payer(one));
     one->is_charged = false;
 }
 
@@ -245,8 +249,8 @@ static int make_name(char name[static REFERENCE_TEXT_SIZE], struct cay_error *er
     return r;
 }
 
-static int fill(struct build *one, const char *owner, const char *name, const char *dockerfile,
-                struct cay_error *err) {
+static int fill(struct build *one, const char *owner, const char *made_by, const char *name,
+                const char *dockerfile, struct cay_error *err) {
     one->references = 1;
     one->contexts = one->file = -1;
     one->cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -258,18 +262,19 @@ static int fill(struct build *one, const char *owner, const char *name, const ch
     if (one->cancel < 0 || one->dockerfile == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     if (str_copy(one->owner, sizeof one->owner, owner) < 0 ||
+        str_copy(one->made_by, sizeof one->made_by, made_by) < 0 ||
         str_copy(one->name, sizeof one->name, name) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the name is too long");
     return one->is_snapshot ? 0 : make_name(one->name, err);
 }
 
-int builds_add(struct builds *b, const char *owner, const char *name, const char *dockerfile,
-               struct build **ret, struct cay_error *err) {
+int builds_add(struct builds *b, const char *owner, const char *made_by, const char *name,
+               const char *dockerfile, struct build **ret, struct cay_error *err) {
     struct build *one = calloc(1, sizeof *one);
     if (one == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     one->all = b;
-    int r = fill(one, owner, name, dockerfile, err);
+    int r = fill(one, owner, made_by, name, dockerfile, err);
     (void)pthread_mutex_lock(&b->lock);
     if (r == 0)
         r = admit(b, one, err);
@@ -294,13 +299,13 @@ bool builds_is_name(const char *image_name) {
 /* ---- looking ---- */
 
 static bool may_see(const struct key *caller, const struct build *one) {
-    return key_sees_all(caller) || str_equal(one->owner, caller->id);
+    return key_sees_all(caller) || str_equal(one->owner, key_owner(caller));
 }
 
 struct build *builds_find(struct builds *b, const struct key *caller, const char *name) {
     (void)pthread_mutex_lock(&b->lock);
     bool sees_all = key_sees_all(caller);
-    struct build *one = builds_lookup(b, sees_all ? "" : caller->id, name);
+    struct build *one = builds_lookup(b, sees_all ? "" : key_owner(caller), name);
     if (one == NULL && sees_all)
         one = builds_lookup(b, NULL, name);
     if (one != NULL)

@@ -35,8 +35,8 @@ void builds_free(struct builds *b);
  * sandbox_record.image_name. -CAY_CONFLICT if a build of that name by the same owner is under way,
  * -CAY_LIMIT_REACHED if there are too many. A failed one of that name is forgotten. *ret is a
  * reference. */
-int builds_add(struct builds *b, const char *owner, const char *name, const char *dockerfile,
-               struct build **ret, struct cay_error *err);
+int builds_add(struct builds *b, const char *owner, const char *made_by, const char *name,
+               const char *dockerfile, struct build **ret, struct cay_error *err);
 /* What COPY and ADD of one that does not run yet take: image_build_order.contexts, which is taken
  * over. */
 void build_give_contexts(struct build *one, int contexts);

@@ -18,6 +18,7 @@ struct build {
     unsigned references;
     char name[REFERENCE_TEXT_SIZE];
     char owner[OWNER_SIZE];
+    char made_by[OWNER_SIZE]; /* as in struct image_ops; not kept on the disk */
     bool is_snapshot;
     char *dockerfile;
     enum build_state state;

@@ -115,6 +115,7 @@ static int build_it(struct build *one, int cancel, char id[static HEX_SIZE],
                     struct cay_error *err) {
     _cleanup_(closep) int dockerfile = text_fd(one->dockerfile, err);
     struct image_build_order order = {.owner = one->owner,
+                                      .made_by = one->made_by,
                                       .name = one->is_snapshot ? one->name : "",
                                       .dockerfile = dockerfile,
                                       .contexts = one->contexts,

@@ -178,6 +178,13 @@ int interval_handle(struct call *c, struct cay_error *err);
 /* Makes the image that the body names of the sandbox. */
 int snapshot_make(struct call *c, struct cay_error *err);
 int events_handle(struct call *c, struct cay_error *err);
+/* Makes the key that the body says, and writes the name of its organisation and its text. */
+int key_make(struct call *c, struct key *k, char organization[static NAME_MAX_LEN + 1],
+             char value[static KEY_TEXT_SIZE], struct cay_error *err);
+int organization_create_handle(struct call *c, struct cay_error *err);
+int organization_list_handle(struct call *c, struct cay_error *err);
+int organization_get_handle(struct call *c, struct cay_error *err);
+int organization_remove_handle(struct call *c, struct cay_error *err);
 int key_create_handle(struct call *c, struct cay_error *err);
 int key_list_handle(struct call *c, struct cay_error *err);
 int key_get_handle(struct call *c, struct cay_error *err);

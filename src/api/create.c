@@ -135,7 +135,7 @@ static int check_volumes(const struct call *call, const struct sandbox_record *r
 int create_handle(struct call *call, struct cay_error *err) {
     struct sandbox_record request = {0};
     int r = shape_read_create(&call->body, &request, err);
-    memcpy(request.owner, call->caller.id, sizeof request.owner);
+    key_stamp(&call->caller, request.owner, request.made_by);
     if (r == 0)
         r = access_check_volumes(&call->caller, &request.volumes, err);
     if (r == 0)

@@ -20,6 +20,8 @@ int daytona_snapshot_name(const char *text, char name[static REFERENCE_TEXT_SIZE
 /* Whose images a call is about, as struct image_ops has it: the caller's, or for whoever sees all
  * those of the key that ?owner= names. */
 const char *images_owner(const struct call *c);
+/* The key that an image of its organisation is charged to; "": the owner. */
+const char *images_maker(const struct call *c);
 
 /* Takes note of a build by the caller (builds_add), with the contexts that it names. */
 struct build;

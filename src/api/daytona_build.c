@@ -51,7 +51,7 @@ static int open_contexts(const struct call *c, const struct strv *hashes, int *f
                          struct cay_error *err) {
     for (size_t i = 0; i < hashes->len; i++) {
         int fd = c->contexts != NULL
-                     ? contexts_find(c->contexts, c->caller.id, hashes->v[i], NULL, err)
+                     ? contexts_find(c->contexts, key_owner(&c->caller), hashes->v[i], NULL, err)
                      : error_set(err, CAY_UNSUPPORTED, "build contexts are not kept here");
         if (fd == -CAY_NOT_FOUND) {
             err->code = CAY_INVALID_ARGUMENT;
@@ -86,7 +86,8 @@ int daytona_add_build(struct call *c, const char *name, const struct daytona_bui
     _cleanup_(closep) int contexts = -1;
     int r = take_contexts(c, &wish->contexts, &contexts, err);
     if (r == 0)
-        r = builds_add(c->builds, images_owner(c), name, wish->dockerfile, ret, err);
+        r = builds_add(c->builds, images_owner(c), images_maker(c), name, wish->dockerfile, ret,
+                       err);
     if (r == 0)
         build_give_contexts(*ret, TAKE_FD(contexts));
     return r;

@@ -29,7 +29,7 @@ void daytona_gone_add(const struct sandbox_record *r) {
 static bool is_meant(size_t i, const struct key *caller, const char *who) {
     const struct sandbox_record *r = &gone.record[i];
     return gone.until[i] != 0 && !clock_expired(gone.until[i]) &&
-           (key_sees_all(caller) || str_equal(r->owner, caller->id)) &&
+           (key_sees_all(caller) || str_equal(r->owner, key_owner(caller))) &&
            (str_equal(r->id, who) || str_equal(r->name, who));
 }
 

@@ -1,5 +1,5 @@
 /* What Daytona's clients ask besides sandboxes: who they are, where they are, and volumes. There is
- * one organisation, one region and one user: this daemon's. */
+ * one region and one user: this daemon's. */
 #include <cay.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,14 +133,19 @@ static void put_organization_limits(struct jsonw *w) {
         jsonw_put_string(w, nulls[i], NULL);
 }
 
-static void put_organization(struct jsonw *w) {
+/* What belongs to no organisation is in this one, as far as clients can tell. */
+static const struct key personal = {.name = "cay"};
+
+static void put_organization(struct jsonw *w, const struct key *k) {
+    bool is_personal = !k->is_organization;
+    int64_t created_ms = is_personal ? epoch_ms : k->created_ms;
     jsonw_begin_object(w);
-    jsonw_put_string(w, "id", DAYTONA_ORGANIZATION);
-    jsonw_put_string(w, "name", "cay");
+    jsonw_put_string(w, "id", is_personal ? DAYTONA_ORGANIZATION : k->id);
+    jsonw_put_string(w, "name", k->name);
     jsonw_put_string(w, "createdBy", DAYTONA_USER);
-    jsonw_put_bool(w, "personal", true);
-    daytona_put_time(w, "createdAt", epoch_ms);
-    daytona_put_time(w, "updatedAt", epoch_ms);
+    jsonw_put_bool(w, "personal", is_personal);
+    daytona_put_time(w, "createdAt", created_ms);
+    daytona_put_time(w, "updatedAt", created_ms);
     jsonw_put_bool(w, "suspended", false);
     daytona_put_time(w, "suspendedAt", epoch_ms); /* strict clients want a time even so */
     jsonw_put_string(w, "suspensionReason", "");
@@ -156,27 +161,50 @@ static void put_organization(struct jsonw *w) {
     jsonw_end_object(w);
 }
 
+/* The organisation with this id, or the one of what belongs to none. */
+static struct key organization_of(const struct call *c, const char *id) {
+    struct key k;
+    return id[0] != '\0' && manager_key_by_id(c->manager, id, &k) && k.is_organization ? k
+                                                                                       : personal;
+}
+
+/* A key sees its own; whoever sees all, all of them. */
 static int organizations(struct call *c, struct cay_error *err) {
-    (void)err;
+    _cleanup_(freep) struct key *all = NULL;
+    size_t count = 0;
+    const struct key own = organization_of(c, c->caller.organization);
+    int r = key_sees_all(&c->caller) ? manager_organization_list(c->manager, &all, &count, err) : 0;
+    if (r < 0)
+        return r;
     struct jsonw w = JSONW_INIT(&c->answer.body);
     jsonw_begin_array(&w);
-    put_organization(&w);
+    put_organization(&w, &own);
+    for (size_t i = 0; i < count; i++)
+        put_organization(&w, &all[i]);
     jsonw_end_array(&w);
     return 0;
 }
 
 static int organization(struct call *c, struct cay_error *err) {
-    if (!str_equal(c->who, DAYTONA_ORGANIZATION))
+    const struct key own = organization_of(c, c->caller.organization);
+    const struct key other = key_sees_all(&c->caller) ? organization_of(c, c->who) : personal;
+    bool is_own = str_equal(c->who, own.is_organization ? own.id : DAYTONA_ORGANIZATION);
+    if (!is_own && !other.is_organization)
         return refuse_unknown("organisation", c->who, err);
     struct jsonw w = JSONW_INIT(&c->answer.body);
-    put_organization(&w);
+    put_organization(&w, is_own ? &own : &other);
     return 0;
 }
 
 static int sandbox_organization(struct call *c, struct cay_error *err) {
-    (void)err;
+    struct sandbox_record r = {0};
+    int e = manager_get(c->manager, c->who, &r, err);
+    if (e < 0)
+        return e;
+    const struct key k = organization_of(c, r.owner);
+    sandbox_record_free(&r);
     struct jsonw w = JSONW_INIT(&c->answer.body);
-    put_organization(&w);
+    put_organization(&w, &k);
     return 0;
 }
 
@@ -306,12 +334,8 @@ static int key_list(struct call *c, struct cay_error *err) {
 
 static int key_create(struct call *c, struct cay_error *err) {
     struct key k = {0};
-    char text[KEY_TEXT_SIZE] = "";
-    int r = shape_read_key(&c->body, &k, err);
-    if (r == 0 && k.scopes == 0)
-        k.scopes = SCOPE_SANDBOXES;
-    if (r == 0)
-        r = manager_key_add(c->manager, &k, text, err);
+    char text[KEY_TEXT_SIZE] = "", organization[NAME_MAX_LEN + 1];
+    int r = key_make(c, &k, organization, text, err);
     if (r == 0) {
         struct jsonw w = JSONW_INIT(&c->answer.body);
         put_key(&w, &k, text);

@@ -85,7 +85,7 @@ static int create(struct call *c, struct cay_error *err) {
     _cleanup_(daytona_build_free) struct daytona_build build = {0};
     struct sandbox_record request = {0};
     int r = daytona_read_create(&c->body, &request, &build, err);
-    memcpy(request.owner, c->caller.id, sizeof request.owner);
+    key_stamp(&c->caller, request.owner, request.made_by);
     if (r == 0)
         r = access_check_volumes(&c->caller, &request.volumes, err);
     if (r == 0)

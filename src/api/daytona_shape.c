@@ -163,7 +163,7 @@ void daytona_write_sandbox(struct jsonw *w, const struct sandbox_record *r,
                            const struct daytona_view *view) {
     jsonw_begin_object(w);
     jsonw_put_string(w, "id", r->id);
-    jsonw_put_string(w, "organizationId", DAYTONA_ORGANIZATION);
+    jsonw_put_string(w, "organizationId", r->made_by[0] != '\0' ? r->owner : DAYTONA_ORGANIZATION);
     jsonw_put_string(w, "name", r->name);
     if (!builds_is_name(r->image_name))
         jsonw_put_string(w, "snapshot", r->image_name);
@@ -189,7 +189,7 @@ void daytona_write_volume(struct jsonw *w, const struct volume *v) {
     jsonw_begin_object(w);
     jsonw_put_string(w, "id", v->id);
     jsonw_put_string(w, "name", v->name);
-    jsonw_put_string(w, "organizationId", DAYTONA_ORGANIZATION);
+    jsonw_put_string(w, "organizationId", v->made_by[0] != '\0' ? v->owner : DAYTONA_ORGANIZATION);
     jsonw_put_string(w, "state", v->passing ? "creating" : "ready");
     daytona_put_time(w, "createdAt", v->created_ms);
     daytona_put_time(w, "updatedAt", v->created_ms);

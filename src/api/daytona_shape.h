@@ -9,7 +9,7 @@
 
 struct volume;
 
-/* There is one organisation and one region: this daemon. */
+/* What belongs to no organisation is shown as this one's. There is one region: this daemon. */
 #define DAYTONA_ORGANIZATION "00000000-0000-4000-8000-000000000001"
 #define DAYTONA_USER         "00000000-0000-4000-8000-000000000002"
 #define DAYTONA_REGION       "local"

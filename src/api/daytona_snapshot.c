@@ -24,9 +24,13 @@ struct row {
 
 const char *images_owner(const struct call *c) {
     if (!key_sees_all(&c->caller))
-        return c->caller.id;
+        return key_owner(&c->caller);
     const char *owner = target_query(&c->target, "owner");
     return owner != NULL && image_owner_is_valid(owner) ? owner : "";
+}
+
+const char *images_maker(const struct call *c) {
+    return c->caller.organization[0] != '\0' ? c->caller.id : "";
 }
 
 /* ---- the list ---- */
@@ -285,7 +289,8 @@ static int check_name(const char *text, char name[static REFERENCE_TEXT_SIZE],
 }
 
 static int make(struct call *c, const struct daytona_snapshot *wish, struct cay_error *err) {
-    int r = c->images->name(c->images->user, images_owner(c), wish->image, wish->name, err);
+    int r = c->images->name(c->images->user, images_owner(c), images_maker(c), wish->image,
+                            wish->name, err);
     return r < 0 ? r : answer_name(c, wish->name, err);
 }
 
@@ -323,7 +328,7 @@ static int keep(struct call *c, const char *name, struct cay_error *err) {
     int code = manager_hold(c->manager, c->who, &held, err);
     if (code < 0)
         return code;
-    code = c->images->keep(c->images->user, images_owner(c), c->who, name, err);
+    code = c->images->keep(c->images->user, images_owner(c), images_maker(c), c->who, name, err);
     int back = held ? manager_release(c->manager, c->who, &later) : 0;
     if (code == 0 && back < 0)
         *err = later;

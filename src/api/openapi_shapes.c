@@ -56,7 +56,7 @@ static const struct openapi_shape shapes[] = {
     {"Organization", "id:s! name:s! createdBy:s! personal:b! suspended:b! defaultRegionId:s"},
     {"User", "id:s! name:s! email:s!"},
     {"ApiKey", "name:s! value:s! createdAt:t! permissions:[s]! lastUsedAt:t? expiresAt:t?"},
-    {"CreateApiKey", "name:s! permissions:[s] expiresAt:t?"},
+    {"CreateApiKey", "name:s! permissions:[s] expiresAt:t? organization:s"},
     /* ---- the toolbox ---- */
     {"Execute", "command:s! cwd:s envs:m timeout:i"},
     {"Executed", "exitCode:i! result:s! oomKilled:b outputTruncated:b outputFile:s?"},
@@ -147,10 +147,20 @@ static const struct openapi_shape shapes[] = {
     {"CayEvent", "number:i! time:t! state:s! text:s!"},
     {"CayStatus", "version:s! sandboxes:i! started:i! operations:i! limit:i! shuttingDown:b! "
                   "poolSize:i! poolTarget:i! poolHits:i! poolMisses:i!"},
-    {"CayKey", "id:s! name:s! value:s! permissions:[s]! createdAt:t! expiresAt:t? "
+    {"CayKey", "id:s! name:s! value:s! permissions:[s]! createdAt:t! expiresAt:t? organization:s? "
                "maxSandboxes:i! maxVolumes:i! maxMemory:i! maxCpus:n! maxPids:i! maxDisk:i! "
-               "maxCommands:i! maxPythonRuns:i! maxPulls:i! maxBuilds:i! maxConnections:i! "
-               "maxProxyConnections:i! maxEventViewers:i!"},
+               "maxWaiting:i! maxCommands:i! maxPythonRuns:i! maxPulls:i! maxBuilds:i! "
+               "maxConnections:i! maxProxyConnections:i! maxEventViewers:i!"},
+    {"CayOrganization",
+     "id:s! name:s! createdAt:t! "
+     "maxSandboxes:i! maxVolumes:i! maxMemory:i! maxCpus:n! maxPids:i! maxDisk:i! "
+     "maxWaiting:i! maxCommands:i! maxPythonRuns:i! maxPulls:i! maxBuilds:i! "
+     "maxConnections:i! maxProxyConnections:i! maxEventViewers:i!"},
+    {"CreateCayOrganization",
+     "name:s! "
+     "maxSandboxes:i maxVolumes:i maxMemory:i maxCpus:n maxPids:i maxDisk:i "
+     "maxWaiting:i maxCommands:i maxPythonRuns:i maxPulls:i maxBuilds:i "
+     "maxConnections:i maxProxyConnections:i maxEventViewers:i"},
     {"CayUsage", "name:s! unit:s! used:n! limit:n!? left:n!?"},
     {"CayAudit", "number:i! time:t! who:s! action:s! object:s! result:s! detail:s!"},
     {"CayVerify", "ok:b! rows:i! first:i! last:i! badRow:i why:s?"},

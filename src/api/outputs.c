@@ -223,7 +223,7 @@ int outputs_find(struct outputs *o, const struct key *caller, const char *id, ui
     (void)pthread_mutex_lock(&o->lock);
     const struct entry *e = id_is_valid(id) ? find(o, id) : NULL;
     if (e != NULL && e->expires_ms != 0 && !clock_expired(e->expires_ms) &&
-        (key_sees_all(caller) || str_equal(e->owner, caller->id)))
+        (key_sees_all(caller) || str_equal(e->owner, key_owner(caller))))
         fd = openat(o->folder, id, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     (void)pthread_mutex_unlock(&o->lock);
     if (fd >= 0 && fstat(fd, &st) == 0) {

@@ -307,7 +307,7 @@ static int run_request(struct call *c, const struct request *q, struct cay_error
                                        .packages = (const char *const *)q->packages.v,
                                        .type = q->type,
                                        .svg = q->svg};
-    struct python_prints prints = PYTHON_PRINTS_INIT(c->outputs, c->caller.id);
+    struct python_prints prints = PYTHON_PRINTS_INIT(c->outputs, key_owner(&c->caller));
     const struct interpreters_caller caller = {.socket = call_socket(c),
                                                .network = q->network,
                                                .owner = c->caller.id,

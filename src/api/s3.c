@@ -131,6 +131,11 @@ static int require_contexts(const struct call *c, struct cay_error *err) {
     return error_remedy(err, "build with: cay image build FOLDER");
 }
 
+/* The first part of the names of contexts. */
+static const char *organization(const struct call *c) {
+    return c->caller.organization[0] != '\0' ? c->caller.organization : DAYTONA_ORGANIZATION;
+}
+
 static int push_access(struct call *c, struct cay_error *err) {
     char origin[CALL_ORIGIN_SIZE], url[CALL_ORIGIN_SIZE + 8];
     struct context_grant grant;
@@ -146,7 +151,7 @@ static int push_access(struct call *c, struct cay_error *err) {
     jsonw_put_string(&w, "secret", grant.secret);
     jsonw_put_string(&w, "sessionToken", grant.token);
     jsonw_put_string(&w, "storageUrl", url);
-    jsonw_put_string(&w, "organizationId", DAYTONA_ORGANIZATION);
+    jsonw_put_string(&w, "organizationId", organization(c));
     jsonw_put_string(&w, "bucket", BUCKET);
     jsonw_put_string(&w, "region", "us-east-1");
     jsonw_end_object(&w);
@@ -162,15 +167,15 @@ static int read_object(struct call *c, const char **ret_hash, struct cay_error *
     int r = require_contexts(c, err);
     if (r < 0)
         return r;
-    bool is_one = str_equal(v[0], BUCKET) && str_equal(v[1], DAYTONA_ORGANIZATION) &&
+    bool is_one = str_equal(v[0], BUCKET) && str_equal(v[1], organization(c)) &&
                   context_is_hash(v[2]) && str_equal(v[3], "context.tar");
     (void)str_escape(c->object, sizeof c->object, is_one ? v[2] : "");
     *ret_hash = v[2];
     if (is_one)
         return 0;
     error_set(err, CAY_NOT_FOUND, "this is not the name of a build context");
-    return error_remedy(err, "they are called " BUCKET "/" DAYTONA_ORGANIZATION
-                             "/HASH/context.tar, with 32 hex digits");
+    return error_remedy(err, "they are called " BUCKET "/%s/HASH/context.tar, with 32 hex digits",
+                        organization(c));
 }
 
 static int add_tag(struct call *c, const char *text, struct cay_error *err) {
@@ -193,11 +198,12 @@ static void put_contents(struct call *c, const char *key, const char *hash, uint
 }
 
 /* The hash in "ORGANISATION/HASH/…", of which more may follow; false for any other beginning. */
-static bool read_prefix(const char *prefix, char hash[static CONTEXT_HASH_SIZE]) {
-    static const char top[] = DAYTONA_ORGANIZATION "/";
-    if (!str_starts(prefix, top) || strlen(prefix) < sizeof top - 1 + CONTEXT_HASH_SIZE - 1)
+static bool read_prefix(const char *prefix, const char *top, char hash[static CONTEXT_HASH_SIZE]) {
+    size_t len = strlen(top);
+    if (!str_starts(prefix, top) || prefix[len] != '/' ||
+        strlen(prefix) < len + 1 + CONTEXT_HASH_SIZE - 1)
         return false;
-    memcpy(hash, prefix + sizeof top - 1, CONTEXT_HASH_SIZE - 1);
+    memcpy(hash, prefix + len + 1, CONTEXT_HASH_SIZE - 1);
     hash[CONTEXT_HASH_SIZE - 1] = '\0';
     return context_is_hash(hash);
 }
@@ -211,12 +217,13 @@ static int list(struct call *c, struct cay_error *err) {
     if (r < 0)
         return r;
     prefix = prefix != NULL ? prefix : "";
-    bool is_one = str_equal(c->args.v[0], BUCKET) && read_prefix(prefix, hash);
+    bool is_one = str_equal(c->args.v[0], BUCKET) && read_prefix(prefix, organization(c), hash);
     if (is_one)
-        (void)snprintf(key, sizeof key, DAYTONA_ORGANIZATION "/%s/context.tar", hash);
-    _cleanup_(closep) int fd = is_one && str_starts(key, prefix)
-                                   ? contexts_find(c->contexts, c->caller.id, hash, &bytes, NULL)
-                                   : -1;
+        (void)snprintf(key, sizeof key, "%s/%s/context.tar", organization(c), hash);
+    _cleanup_(closep) int fd =
+        is_one && str_starts(key, prefix)
+            ? contexts_find(c->contexts, key_owner(&c->caller), hash, &bytes, NULL)
+            : -1;
     begin_xml(c, "ListBucketResult");
     put_element(&c->answer.body, "Name", BUCKET);
     put_element(&c->answer.body, "Prefix", prefix);
@@ -237,7 +244,7 @@ static int get(struct call *c, struct cay_error *err) {
     int r = read_object(c, &hash, err);
     if (r < 0)
         return r;
-    _cleanup_(closep) int fd = contexts_find(c->contexts, c->caller.id, hash, &bytes, err);
+    _cleanup_(closep) int fd = contexts_find(c->contexts, key_owner(&c->caller), hash, &bytes, err);
     if (fd < 0)
         return fd;
     r = call_answer_file(c, "application/x-tar", &fd, bytes, err);
@@ -303,7 +310,8 @@ static int open_put(struct call *c, struct cay_error *err) {
     if (p == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     p->sink = (struct sink){take_piece, close_put};
-    r = context_upload_begin(c->contexts, c->caller.id, hash, id, part, bytes, &p->upload, err);
+    r = context_upload_begin(c->contexts, key_owner(&c->caller), hash, id, part, bytes, &p->upload,
+                             err);
     if (r < 0)
         free(p);
     else
@@ -325,12 +333,12 @@ static int put(struct call *c, struct cay_error *err) {
 
 static void put_key(struct call *c, const char *hash) {
     put_element(&c->answer.body, "Bucket", BUCKET);
-    (void)buf_printf(&c->answer.body, "<Key>" DAYTONA_ORGANIZATION "/%s/context.tar</Key>", hash);
+    (void)buf_printf(&c->answer.body, "<Key>%s/%s/context.tar</Key>", organization(c), hash);
 }
 
 static int begin_parts(struct call *c, const char *hash, struct cay_error *err) {
     char id[CONTEXT_ID_SIZE];
-    int r = context_parts_begin(c->contexts, c->caller.id, hash, id, err);
+    int r = context_parts_begin(c->contexts, key_owner(&c->caller), hash, id, err);
     if (r < 0)
         return r;
     begin_xml(c, "InitiateMultipartUploadResult");
@@ -347,7 +355,8 @@ static int end_parts(struct call *c, const char *hash, const char *id, struct ca
         error_set(err, CAY_INVALID_ARGUMENT, "the body does not name the parts in their order");
         return error_remedy(err, "send CompleteMultipartUpload with each Part and its PartNumber");
     }
-    int r = context_parts_end(c->contexts, c->caller.id, hash, id, numbers, (size_t)count, err);
+    int r = context_parts_end(c->contexts, key_owner(&c->caller), hash, id, numbers, (size_t)count,
+                              err);
     if (r < 0)
         return r;
     begin_xml(c, "CompleteMultipartUploadResult");
@@ -377,7 +386,7 @@ static int give_up(struct call *c, struct cay_error *err) {
         return r;
     c->answer.status = 204;
     if (id != NULL)
-        return context_parts_drop(c->contexts, c->caller.id, hash, id, err);
+        return context_parts_drop(c->contexts, key_owner(&c->caller), hash, id, err);
     error_set(err, CAY_INVALID_ARGUMENT, "build contexts are not deleted: they go with their age");
     return error_remedy(err, "name an uploadId to give an upload in parts up");
 }

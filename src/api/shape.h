@@ -33,5 +33,7 @@ int shape_read_rename(const struct buf *body, char name[static NAME_MAX_LEN + 1]
 int shape_read_volume(const struct buf *body, struct volume_request *ret, struct cay_error *err);
 /* {"size": SIZE} */
 int shape_read_size(const struct buf *body, uint64_t *ret, struct cay_error *err);
-/* The name, scopes, limits and expiry of a key; scopes 0 if none is named. */
-int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *err);
+/* The name, scopes, limits and expiry of a key, and the name of its organisation; scopes 0 and ""
+ * if none is named. */
+int shape_read_key(const struct buf *body, struct key *ret,
+                   char organization[static NAME_MAX_LEN + 1], struct cay_error *err);

@@ -253,22 +253,41 @@ static int read_key_limits(const struct json *at, struct key *ret, struct cay_er
     int r = 0;
     for (enum budget_item i = 0; r == 0 && i < BUDGET_ITEMS; i++) {
         uint64_t limit = 0;
+        if (budget_is_part(i))
+            continue;
         r = read_key_limit(at, &budget_table[i], &limit, err);
         budget_set_limit(ret, i, limit);
     }
     return r;
 }
 
-int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *err) {
-    const char *keys[3 + BUDGET_ITEMS] = {"name", "permissions", "expiresAt"};
-    for (size_t i = 0; i < BUDGET_ITEMS; i++)
-        keys[3 + i] = budget_table[i].limit_name;
+/* The name of an organisation; "" if none is named. */
+static int read_organization(const struct json *at, char ret[static NAME_MAX_LEN + 1],
+                             struct cay_error *err) {
+    const char *name = "";
+    int r = json_get_string(at, "organization", JSON_OPTIONAL, &name, err);
+    ret[0] = '\0';
+    if (r < 0 || name == NULL || name[0] == '\0')
+        return r;
+    r = id_check_name("organization", name, err);
+    return r < 0 || str_copy(ret, NAME_MAX_LEN + 1, name) == 0
+               ? r
+               : error_set(err, CAY_INVALID_ARGUMENT, "organization: too long");
+}
+
+int shape_read_key(const struct buf *body, struct key *ret,
+                   char organization[static NAME_MAX_LEN + 1], struct cay_error *err) {
+    const char *keys[4 + BUDGET_ITEMS] = {"name", "permissions", "expiresAt", "organization"};
+    size_t known = 4;
+    for (enum budget_item i = 0; i < BUDGET_ITEMS; i++)
+        if (!budget_is_part(i))
+            keys[known++] = budget_table[i].limit_name;
     const char *name = "";
     _cleanup_(json_freep) struct json_document *doc = NULL;
     struct json root;
     int r = value_parse(body, &doc, &root, err);
     if (r == 0)
-        r = value_check_keys(&root, keys, ARRAY_LEN(keys), err);
+        r = value_check_keys(&root, keys, known, err);
     if (r == 0)
         r = json_get_string(&root, "name", JSON_REQUIRED, &name, err);
     if (r == 0)
@@ -277,6 +296,8 @@ int shape_read_key(const struct buf *body, struct key *ret, struct cay_error *er
         r = error_set(err, CAY_INVALID_ARGUMENT, "name: too long");
     if (r == 0)
         r = read_scopes(&root, &ret->scopes, err);
+    if (r == 0)
+        r = read_organization(&root, organization, err);
     if (r == 0)
         r = read_expiry(&root, &ret->expires_ms, err);
     return r < 0 ? r : read_key_limits(&root, ret, err);

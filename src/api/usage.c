@@ -47,10 +47,28 @@ static void write_usage(struct sheet *s, const void *row) {
 
 static const struct sheet_kind shape_usage = {write_usage, sizeof(struct usage_row), &no_usage};
 
+/* The organisation of the caller; whoever sees all names any. Others' are as unknown as none. */
+static int find_organization(const struct call *c, const char *name, struct key *ret,
+                             struct cay_error *err) {
+    struct key own = {0};
+    if (key_sees_all(&c->caller))
+        return manager_organization_get(c->manager, name, ret, err);
+    if (c->caller.organization[0] != '\0' &&
+        manager_key_by_id(c->manager, c->caller.organization, &own) && str_equal(own.name, name)) {
+        *ret = own;
+        return 0;
+    }
+    error_set(err, CAY_FORBIDDEN, "this key sees the usage of its own organisation only");
+    return error_remedy(err, "omit ?organization=");
+}
+
 /* Keys of others are unknown to whoever does not see all. */
 static int find_key(const struct call *c, struct key *ret, struct cay_error *err) {
     const char *name = target_query(&c->target, "key");
+    const char *organization = target_query(&c->target, "organization");
     *ret = c->caller;
+    if (organization != NULL)
+        return find_organization(c, organization, ret, err);
     if (name == NULL || str_equal(name, c->caller.name))
         return 0;
     if (key_sees_all(&c->caller))

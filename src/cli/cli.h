@@ -14,7 +14,7 @@ extern const struct opt_command cli_create, cli_ls, cli_info, cli_exec, cli_shel
     cli_rm, cli_prune, cli_serve, cli_daemon, cli_snapshot, cli_session, cli_context, cli_terminal;
 
 /* Who may do what to the daemon, and who did. */
-extern const struct opt_command cli_key, cli_audit;
+extern const struct opt_command cli_key, cli_org, cli_audit;
 #define CLI_ACCESS "Access"
 
 extern const struct opt_command cli_update, cli_volume;

@@ -8,12 +8,12 @@
 #include "config/config.h"
 
 const struct opt_command *const cli_commands[] = {
-    &cli_run,        &cli_python,  &cli_run_code, &cli_image,    &cli_doctor, &cli_config,
-    &cli_completion, &cli_version, &cli_key,      &cli_audit,    &cli_create, &cli_ls,
-    &cli_info,       &cli_exec,    &cli_shell,    &cli_cp,       &cli_logs,   &cli_stats,
-    &cli_stop,       &cli_start,   &cli_archive,  &cli_pause,    &cli_resume, &cli_rename,
-    &cli_update,     &cli_rm,      &cli_prune,    &cli_serve,    &cli_daemon, &cli_snapshot,
-    &cli_volume,     &cli_session, &cli_context,  &cli_terminal, NULL};
+    &cli_run,        &cli_python,  &cli_run_code, &cli_image,   &cli_doctor,   &cli_config,
+    &cli_completion, &cli_version, &cli_key,      &cli_org,     &cli_audit,    &cli_create,
+    &cli_ls,         &cli_info,    &cli_exec,     &cli_shell,   &cli_cp,       &cli_logs,
+    &cli_stats,      &cli_stop,    &cli_start,    &cli_archive, &cli_pause,    &cli_resume,
+    &cli_rename,     &cli_update,  &cli_rm,       &cli_prune,   &cli_serve,    &cli_daemon,
+    &cli_snapshot,   &cli_volume,  &cli_session,  &cli_context, &cli_terminal, NULL};
 
 /* A verb that runs commands answers every failure of its own with 125. */
 static int failure_code(const struct opt_command *cmd, const struct cay_error *err) {

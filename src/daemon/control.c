@@ -24,6 +24,7 @@ int control_receive(int sock, struct control_message *ret, int fds[static CONTRO
         ret->name[sizeof ret->name - 1] = '\0';
         ret->other[sizeof ret->other - 1] = '\0';
         ret->owner[sizeof ret->owner - 1] = '\0';
+        ret->made_by[sizeof ret->made_by - 1] = '\0';
         error_sanitize(&ret->err);
         return 1;
     }

@@ -74,7 +74,8 @@ struct control_message {
     uint32_t op;
     char name[REFERENCE_TEXT_SIZE], other[REFERENCE_TEXT_SIZE];
     char owner[IMAGE_OWNER_SIZE]; /* of CONTROL_PULL, CONTROL_STORE and CONTROL_BUILD: for whom, as
-                                   * struct image_store has it */
+                                   * struct image_store has it, */
+    char made_by[IMAGE_OWNER_SIZE]; /* as is this */
     uint64_t number;
     struct cay_error err;
 };

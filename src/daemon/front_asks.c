@@ -41,12 +41,13 @@ static int give_docker(struct front *f, const struct image_wish *wish, const cha
 static int pull(struct front *f, const struct image_wish *wish, int64_t timeout_ms,
                 char id[static HEX_SIZE], struct cay_error *err) {
     bool is_charged = wish->owner[0] != '\0';
-    int r = is_charged ? manager_budget_take(f->manager, wish->owner, BUDGET_PULLS, err) : 0;
+    const char *payer = wish->made_by[0] != '\0' ? wish->made_by : wish->owner;
+    int r = is_charged ? manager_budget_take(f->manager, payer, BUDGET_PULLS, err) : 0;
     if (r < 0)
         return r;
     r = pulls_ask(f->options->control, wish, PULL_BY_CAY, timeout_ms, id, err);
     if (is_charged)
-        manager_budget_give(f->manager, wish->owner, BUDGET_PULLS);
+        manager_budget_give(f->manager, payer, BUDGET_PULLS);
     return r;
 }
 
@@ -100,11 +101,17 @@ int front_ensure(void *user, const struct image_wish *wish, char id[static HEX_S
     return r < 0 ? r : find_or_pull(f, &meant, id, err);
 }
 
+/* For whom something is done with images: see struct image_ops. */
+struct client {
+    const char *owner, *made_by;
+};
+
 /* The same for an owner, without a sandbox. */
-static int ensure_for(struct front *f, const char *owner, const char *name, enum engine_kind engine,
-                      char id[static HEX_SIZE], struct cay_error *err) {
+static int ensure_for(struct front *f, const struct client *whose, const char *name,
+                      enum engine_kind engine, char id[static HEX_SIZE], struct cay_error *err) {
     struct image_wish wish = {.name = name, .engine = engine, .progress_fd = -1, .cancel_fd = -1};
-    (void)snprintf(wish.owner, sizeof wish.owner, "%s", owner);
+    (void)snprintf(wish.owner, sizeof wish.owner, "%s", whose->owner); /* ids fit */
+    (void)snprintf(wish.made_by, sizeof wish.made_by, "%s", whose->made_by);
     return front_ensure(f, &wish, id, err);
 }
 
@@ -181,38 +188,41 @@ const struct network_ops front_networks = {.set = set_network, .drop = drop_netw
 
 /* ---- images for clients ---- */
 
-static int ask_store(const struct front *f, const char *owner, enum store_verb verb,
+static int ask_store(const struct front *f, const struct client *whose, enum store_verb verb,
                      const char *name, const char *other, struct buf *text, struct cay_error *err) {
     struct control_message m = {.op = CONTROL_STORE, .number = verb};
-    if (str_copy(m.owner, sizeof m.owner, owner) < 0 || str_copy(m.name, sizeof m.name, name) < 0 ||
-        str_copy(m.other, sizeof m.other, other) < 0)
+    if (str_copy(m.owner, sizeof m.owner, whose->owner) < 0 ||
+        str_copy(m.made_by, sizeof m.made_by, whose->made_by) < 0 ||
+        str_copy(m.name, sizeof m.name, name) < 0 || str_copy(m.other, sizeof m.other, other) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
     return pulls_ask_store(f->options->control, &m, text, err);
 }
 
-static int change_store(const struct front *f, const char *owner, enum store_verb verb,
+static int change_store(const struct front *f, const struct client *whose, enum store_verb verb,
                         const char *name, const char *other, struct cay_error *err) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(STORE_ANSWER_MAX);
-    return ask_store(f, owner, verb, name, other, &text, err);
+    return ask_store(f, whose, verb, name, other, &text, err);
 }
 
 static int list_images(void *user, const char *owner, struct buf *text, struct cay_error *err) {
-    return ask_store(user, owner, STORE_LIST, "", "", text, err);
+    return ask_store(user, &(struct client){owner, ""}, STORE_LIST, "", "", text, err);
 }
 
-static int name_image(void *user, const char *owner, const char *image, const char *name,
-                      struct cay_error *err) {
+static int name_image(void *user, const char *owner, const char *made_by, const char *image,
+                      const char *name, struct cay_error *err) {
+    const struct client whose = {owner, made_by};
     char id[HEX_SIZE];
-    int r = ensure_for(user, owner, image, ENGINE_NATIVE, id, err);
-    return r < 0 ? r : change_store(user, owner, STORE_NAME, id, name, err);
+    int r = ensure_for(user, &whose, image, ENGINE_NATIVE, id, err);
+    return r < 0 ? r : change_store(user, &whose, STORE_NAME, id, name, err);
 }
 
 static int unname_image(void *user, const char *owner, const char *name, struct cay_error *err) {
-    return change_store(user, owner, STORE_UNNAME, name, "", err);
+    return change_store(user, &(struct client){owner, ""}, STORE_UNNAME, name, "", err);
 }
 
-static int keep_sandbox(void *user, const char *owner, const char *sandbox, const char *name,
-                        struct cay_error *err) {
+static int keep_sandbox(void *user, const char *owner, const char *made_by, const char *sandbox,
+                        const char *name, struct cay_error *err) {
+    const struct client whose = {owner, made_by};
     struct sandbox_record r;
     const struct front *f = user;
     int e = manager_get(f->manager, sandbox, &r, err);
@@ -224,8 +234,8 @@ static int keep_sandbox(void *user, const char *owner, const char *sandbox, cons
     sandbox_record_free(&r);
     if (e < 0)
         return e;
-    return is_native ? change_store(f, owner, STORE_KEEP, sandbox, name, err)
-                     : change_store(f, owner, STORE_ADOPT, image, name, err);
+    return is_native ? change_store(f, &whose, STORE_KEEP, sandbox, name, err)
+                     : change_store(f, &whose, STORE_ADOPT, image, name, err);
 }
 
 static int build_image(void *user, const struct image_build_order *order, char id[static HEX_SIZE],
@@ -266,8 +276,8 @@ static void *fetch_ahead(void *user) {
     for (size_t i = 0; i < a->names.len; i++) {
         struct cay_error err;
         char id[HEX_SIZE];
-        if (ensure_for(a->front, "", a->names.v[i], a->front->options->settings->engine, id,
-                       &err) == 0)
+        if (ensure_for(a->front, &(struct client){"", ""}, a->names.v[i],
+                       a->front->options->settings->engine, id, &err) == 0)
             log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", a->names.v[i]);
         else
             log_event(LOG_LEVEL_WARN, "image could not be fetched", "why", "%s; %s", err.message,

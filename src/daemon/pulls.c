@@ -49,7 +49,11 @@ static size_t put_owner(const struct control_message *m, const char **argv) {
         return 0;
     argv[0] = "--owner";
     argv[1] = m->owner;
-    return 2;
+    if (m->made_by[0] == '\0')
+        return 2;
+    argv[2] = "--made-by";
+    argv[3] = m->made_by;
+    return 4;
 }
 
 /* What the owner may not know is not looked for in Docker; the front has asked cay's store. */
@@ -119,7 +123,7 @@ static void put_store(const struct settings *s, const struct control_message *m,
 
 static int check(const struct control_message *m, const int *fds, struct cay_error *err) {
     struct reference ref;
-    if (!image_owner_is_valid(m->owner))
+    if (!image_owner_is_valid(m->owner) || !image_owner_is_valid(m->made_by))
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not an owner of images");
     if (m->op == CONTROL_STORE)
         return check_store(m, err);
@@ -134,7 +138,7 @@ static int check(const struct control_message *m, const int *fds, struct cay_err
 
 static int start(const struct settings *s, const struct control_message *m, const int *fds,
                  pid_t *ret, struct cay_error *err) {
-    const char *argv[16] = {"cay-image"};
+    const char *argv[20] = {"cay-image"};
     int r = check(m, fds, err);
     if (r < 0)
         return r;
@@ -305,6 +309,7 @@ int pulls_ask(int control, const struct image_wish *wish, enum pull_how how, int
     if (str_copy(m.name, sizeof m.name, wish->name) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
     memcpy(m.owner, wish->owner, sizeof m.owner);
+    memcpy(m.made_by, wish->made_by, sizeof m.made_by);
     int r = ask(control, &m, &q, &text, err);
     if (r == -CAY_TIMEOUT)
         (void)error_remedy(err, "try again, or raise [images] pull_timeout");
@@ -318,7 +323,8 @@ int pulls_ask_build(int control, const struct image_build_order *order, int64_t 
                          clock_deadline(timeout_ms)};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     if (str_copy(m.name, sizeof m.name, order->name) < 0 ||
-        str_copy(m.owner, sizeof m.owner, order->owner) < 0)
+        str_copy(m.owner, sizeof m.owner, order->owner) < 0 ||
+        str_copy(m.made_by, sizeof m.made_by, order->made_by) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
     int r = ask(control, &m, &q, &text, err);
     if (r == -CAY_TIMEOUT && clock_expired(q.deadline))

@@ -16,7 +16,8 @@
  *     pins/HOLDER.ID           a sandbox that stays needs the image, whether it runs or not
  *     names/REGISTRY/REPO+WITH+PLUS/TAG   holds the image's id; "@HEX" in place of TAG for a
  * digest. These names are public owners/OWNER/names/…     the same for the names of one key, or of
- * IMAGE_ADMIN owners/OWNER/ids/ID      an empty file: this key made or fetched the image
+ * IMAGE_ADMIN owners/OWNER/ids/ID      this key or organisation made or fetched the image. It holds
+ * the key of the organisation that did, or nothing
  *
  * Blobs, layers and records are shared by all owners, knowledge of them is not: a store that is
  * opened for one owner finds its own and the public names and images, and nothing else. */
@@ -36,18 +37,20 @@ struct cay_error;
 #define IMAGE_IDS_FIRST UINT32_C(0x7fff0000)
 #define IMAGE_IDS_COUNT 65536U
 
-/* The size of an owner: the id of a key, or IMAGE_ADMIN. */
+/* The size of an owner: the id of a key or an organisation, or IMAGE_ADMIN. */
 enum { IMAGE_OWNER_SIZE = 17 };
 /* The owner of what an admin has made private: found by whoever sees all, and by no key. */
 #define IMAGE_ADMIN "admin"
 
 struct image_store {
     int dir;
-    int lock;                     /* shared */
-    char owner[IMAGE_OWNER_SIZE]; /* for whom it was opened; "": whoever sees all */
-    struct image_known *known;    /* image_store_learn(); NULL: nothing */
-    const struct strv *allowed;   /* patterns of public names that an owner finds, and of names that
-                                   * he may pull; NULL or empty: all. It must stay */
+    int lock;                       /* shared */
+    char owner[IMAGE_OWNER_SIZE];   /* for whom it was opened; "": whoever sees all */
+    char made_by[IMAGE_OWNER_SIZE]; /* the key of the owner, an organisation, that pays for what it
+                                     * gets; "": the owner */
+    struct image_known *known;      /* image_store_learn(); NULL: nothing */
+    const struct strv *allowed; /* patterns of public names that an owner finds, and of names that
+                                 * he may pull; NULL or empty: all. It must stay */
 };
 #define IMAGE_STORE_NONE ((struct image_store){.dir = -1, .lock = -1})
 
@@ -63,7 +66,7 @@ void image_store_close(struct image_store *store);
 bool image_owner_is_valid(const char *owner);
 /* Whether `allowed` has a pattern ("python:*") of this name, as reference_familiar() writes it. */
 bool image_store_allows(const struct image_store *store, const struct reference *ref);
-/* The same store for another owner. It borrows the descriptors, and knows nothing. */
+/* The same store for another owner, who pays. It borrows the descriptors, and knows nothing. */
 struct image_store image_store_as(const struct image_store *store, const char *owner);
 
 /* Reads which blobs and layers the owner's images and the public ones consist of, for

@@ -34,6 +34,8 @@ bool image_store_allows(const struct image_store *store, const struct reference 
 struct image_store image_store_as(const struct image_store *store, const char *owner) {
     struct image_store ret = {.dir = store->dir, .lock = store->lock, .allowed = store->allowed};
     (void)snprintf(ret.owner, sizeof ret.owner, "%s", owner);
+    if (str_equal(owner, store->owner))
+        memcpy(ret.made_by, store->made_by, sizeof ret.made_by);
     return ret;
 }
 
@@ -56,7 +58,9 @@ int image_store_own(const struct image_store *store, const char *id, struct cay_
     ids_path(store->owner, path);
     _cleanup_(closep) int made = path_make_dirs(store->dir, path);
     _cleanup_(closep) int ids = made < 0 ? made : store_folder(store, path);
-    int r = ids < 0 ? ids : store_write_file(ids, id, "", 0);
+    if (ids >= 0 && faccessat(ids, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0; /* whoever came first pays */
+    int r = ids < 0 ? ids : store_write_file(ids, id, store->made_by, strlen(store->made_by));
     return r < 0 ? store_fail(err, -r, "noting the owner of image", id) : 0;
 }
 

@@ -30,7 +30,8 @@ int verbs_enter(const struct verb_common *common, bool builds, struct world *ret
                 struct cay_error *err) {
     char state_dir[PATH_MAX];
     const char *owner = common->owner != NULL ? common->owner : "";
-    if (!image_owner_is_valid(owner)) {
+    const char *made_by = common->made_by != NULL ? common->made_by : "";
+    if (!image_owner_is_valid(owner) || !image_owner_is_valid(made_by)) {
         error_set(err, CAY_INVALID_ARGUMENT, "--owner: '%.40s' is not the id of a key", owner);
         return error_remedy(err, "'cay key ls -o json' shows the ids of keys");
     }
@@ -42,6 +43,7 @@ int verbs_enter(const struct verb_common *common, bool builds, struct world *ret
     if (r == 0) {
         ret->store.allowed = owner[0] != '\0' ? &allowed : NULL;
         ret->store = image_store_as(&ret->store, owner);
+        (void)snprintf(ret->store.made_by, sizeof ret->store.made_by, "%s", made_by);
     }
     return r;
 }

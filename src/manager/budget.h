@@ -1,8 +1,10 @@
-/* The budget of a key. One table (budget_table) says what counts, one function admits, one
- * releases: whoever lets a key use something that is shared charges it here, and nowhere else.
+/* The budget of a key, and of an organisation. One table (budget_table) says what counts, one
+ * function admits, one releases: whoever lets a key use something that is shared charges it here,
+ * and nowhere else.
  *
- * Three limits hold for a charge, each of them for every item of it:
+ * Four limits hold for a charge, each of them for every item of it:
  *   - the key's own limit (`cay key create --memory ...`), if it has one;
+ *   - the limit of its organisation, if it has one: for all of its keys together;
  *   - the key's share of a pool of places: a key may hold as many as are free, so that another key
  *     always finds some;
  *   - for memory, processors and processes: what the host has less its reserve, for one sandbox,
@@ -26,9 +28,17 @@ enum budget_item {
     BUDGET_MEMORY, /* bytes */
     BUDGET_CPUS,   /* microseconds per 100 ms */
     BUDGET_PIDS,
-    BUDGET_DISK,     /* bytes: disks, backups, named volumes */
-    BUDGET_COMMANDS, /* operations in persistent sandboxes */
-    BUDGET_PYTHON,   /* programs of POST /api/cay/python */
+    BUDGET_DISK, /* bytes: the sum of the following, which have no limits of their own */
+    BUDGET_DISK_SANDBOXES,
+    BUDGET_DISK_VOLUMES,
+    BUDGET_DISK_BACKUPS,
+    BUDGET_DISK_ARCHIVES,
+    BUDGET_DISK_IMAGES,  /* in the store: pulled, built, snapshots; without what is public */
+    BUDGET_DISK_UPLOADS, /* contexts of builds */
+    BUDGET_DISK_OUTPUTS, /* of Python programs */
+    BUDGET_WAITING,      /* creations and starts that wait for their turn */
+    BUDGET_COMMANDS,     /* operations in persistent sandboxes */
+    BUDGET_PYTHON,       /* programs of POST /api/cay/python */
     BUDGET_PULLS,
     BUDGET_BUILDS,
     BUDGET_CONNECTIONS, /* of clients, on TCP */
@@ -41,7 +51,7 @@ enum budget_unit { BUDGET_COUNT, BUDGET_BYTES, BUDGET_QUOTA };
 
 struct budget_row {
     const char *name;       /* in JSON and in metrics */
-    const char *limit_name; /* in the JSON of a key */
+    const char *limit_name; /* in the JSON of a key; NULL: it is a part of BUDGET_DISK */
     const char *what;       /* in messages */
     const char *option;     /* of `cay key create` */
     enum budget_unit unit;
@@ -60,15 +70,25 @@ struct manager_host_limits {
     double memory_overcommit, cpu_overcommit, pids_overcommit; /* 0: sums are not checked */
 };
 
+static inline bool budget_is_part(enum budget_item item) {
+    return budget_table[item].limit_name == NULL;
+}
+
 uint64_t budget_limit(const struct key *k, enum budget_item item); /* 0: none */
 void budget_set_limit(struct key *k, enum budget_item item, uint64_t limit);
 
 /* What one use takes of the budget. */
 struct budget_charge {
-    char owner[OWNER_SIZE]; /* id of the key; "": of whoever runs the daemon */
+    char owner[OWNER_SIZE];        /* id of the key; "": of whoever runs the daemon */
+    char organization[OWNER_SIZE]; /* of the key; "": the one that the key has, if it is there */
     uint64_t amount[BUDGET_ITEMS];
     bool runs; /* its memory, processors and processes are in use: they count for the host */
 };
+
+/* The charge for what `owner` has and the key `made_by` ("": the owner) made. */
+struct budget_charge budget_charge_for(const char *owner, const char *made_by);
+/* Adds bytes of one kind, which count for BUDGET_DISK. */
+void budget_add_disk(struct budget_charge *c, enum budget_item part, uint64_t bytes);
 
 /* Charges all of it or nothing. -CAY_LIMIT_REACHED with err->sys EAGAIN (429 with Retry-After),
  * naming the limit; -CAY_RESOURCE_EXHAUSTED if the host has no more; -CAY_INVALID_ARGUMENT if it
@@ -82,7 +102,8 @@ int manager_budget_take(struct manager *m, const char *owner, enum budget_item i
                         struct cay_error *err);
 void manager_budget_give(struct manager *m, const char *owner, enum budget_item item);
 
-/* The limit of a key that is known by its id; 0: it has none, or there is no such key. */
+/* The limit of a key that is known by its id, or of its organisation if that is lower; 0: it has
+ * none, or there is no such key. */
 uint64_t manager_budget_limit(struct manager *m, const char *owner, enum budget_item item);
 
 /* For what another process admits and counts: so many of it are this key's now. Of keys that are
@@ -96,6 +117,6 @@ struct budget_usage {
     uint64_t used, limit; /* limit 0: none of its own */
     uint64_t left;        /* UINT64_MAX: not bounded */
 };
-/* What a key uses, and what is left for it now. */
+/* What a key or an organisation uses, and what is left for it now. */
 void manager_budget_usage(struct manager *m, const struct key *k,
                           struct budget_usage ret[static BUDGET_ITEMS]);

@@ -19,20 +19,21 @@ static const char *const query_texts[DB_QUERIES] = {
     [DB_ADD] = "INSERT INTO sandbox (" DB_COLUMNS ") VALUES"
                " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
                " ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34,"
-               " ?35, ?36)",
+               " ?35, ?36, ?37)",
     [DB_UPDATE] =
         "UPDATE sandbox SET (" DB_COLUMNS ") ="
         " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
         " ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34,"
-        " ?35, ?36) WHERE id = ?1",
+        " ?35, ?36, ?37) WHERE id = ?1",
     [DB_REMOVE] = "DELETE FROM sandbox WHERE id = ?1",
     [DB_LIST] = "SELECT " DB_COLUMNS " FROM sandbox ORDER BY number",
     [DB_KEY_ADD] = "INSERT INTO key (" DB_KEY_COLUMNS ") VALUES"
                    " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,"
-                   " ?17, ?18, ?19)",
+                   " ?17, ?18, ?19, ?20, ?21, ?22)",
     [DB_KEY_REMOVE] = "DELETE FROM key WHERE id = ?1",
     [DB_KEY_LIST] = "SELECT " DB_KEY_COLUMNS " FROM key ORDER BY created_ms, name",
-    [DB_VOLUME_ADD] = "INSERT INTO volume (" DB_VOLUME_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [DB_VOLUME_ADD] = "INSERT INTO volume (" DB_VOLUME_COLUMNS ") VALUES"
+                      " (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     [DB_VOLUME_UPDATE] = "UPDATE volume SET size_bytes = ?2, is_made = ?3 WHERE id = ?1",
     [DB_VOLUME_REMOVE] = "DELETE FROM volume WHERE id = ?1",
     [DB_VOLUME_LIST] = "SELECT " DB_VOLUME_COLUMNS " FROM volume ORDER BY created_ms, id",

@@ -95,7 +95,7 @@ int db_migrate(sqlite3 *sql, const char *path, const struct db_steps *to, struct
     "disk_bytes, cpu_quota_us, pids, tier, profile, read_only, env, labels, volumes, "             \
     "created_ms, updated_ms, active_ms, auto_stop_minutes, auto_delete_minutes, "                  \
     "auto_archive_minutes, owner, on_failure, pooled, archive_bytes, is_public, destroy_ms, "      \
-    "failures, failed_ms, recover_ms, network, engine"
+    "failures, failed_ms, recover_ms, network, engine, made_by"
 int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r);
 int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error *err);
 
@@ -104,12 +104,12 @@ int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error
     "id, name, hash, scopes, max_sandboxes, max_memory_bytes, max_disk_bytes, "                    \
     "max_cpu_quota_us, created_ms, expires_ms, max_volumes, max_pids, max_commands, "              \
     "max_python_runs, max_pulls, max_builds, max_connections, max_proxy_connections, "             \
-    "max_event_viewers"
+    "max_event_viewers, max_waiting, organization, is_organization"
 
 /* False if the row makes no sense. */
 bool db_read_key(sqlite3_stmt *q, struct key *ret);
 
-#define DB_VOLUME_COLUMNS "id, owner, name, created_ms, size_bytes, is_made"
+#define DB_VOLUME_COLUMNS "id, owner, name, created_ms, size_bytes, is_made, made_by"
 bool db_read_volume(sqlite3_stmt *q, struct volume *ret);
 
 /* Puts what can be read of the database into a new one in its place, and its files into folder;

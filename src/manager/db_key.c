@@ -22,7 +22,9 @@ static int bind_key(sqlite3_stmt *q, const struct key *k) {
                                      (sqlite3_int64)k->max_builds,
                                      (sqlite3_int64)k->max_connections,
                                      (sqlite3_int64)k->max_proxy_connections,
-                                     (sqlite3_int64)k->max_event_viewers};
+                                     (sqlite3_int64)k->max_event_viewers,
+                                     (sqlite3_int64)k->max_waiting};
+    const int after = 4 + (int)ARRAY_LEN(numbers);
     int e = sqlite3_bind_text(q, 1, k->id, -1, SQLITE_TRANSIENT);
     if (e == SQLITE_OK)
         e = sqlite3_bind_text(q, 2, k->name, -1, SQLITE_TRANSIENT);
@@ -30,7 +32,9 @@ static int bind_key(sqlite3_stmt *q, const struct key *k) {
         e = sqlite3_bind_blob(q, 3, k->hash, HASH_SIZE, SQLITE_TRANSIENT);
     for (size_t i = 0; e == SQLITE_OK && i < ARRAY_LEN(numbers); i++)
         e = sqlite3_bind_int64(q, 4 + (int)i, numbers[i]);
-    return e;
+    if (e == SQLITE_OK)
+        e = sqlite3_bind_text(q, after, k->organization, -1, SQLITE_TRANSIENT);
+    return e == SQLITE_OK ? sqlite3_bind_int(q, after + 1, k->is_organization) : e;
 }
 
 int db_key_add(struct db *db, const struct key *k, struct cay_error *err) {
@@ -70,10 +74,15 @@ bool db_read_key(sqlite3_stmt *q, struct key *ret) {
                                &ret->max_builds,
                                &ret->max_connections,
                                &ret->max_proxy_connections,
-                               &ret->max_event_viewers};
+                               &ret->max_event_viewers,
+                               &ret->max_waiting};
     for (size_t i = 0; i < ARRAY_LEN(later); i++)
         *later[i] = (uint64_t)sqlite3_column_int64(q, 11 + (int)i);
-    return true;
+    const int after = 11 + (int)ARRAY_LEN(later);
+    const char *organization = (const char *)sqlite3_column_text(q, after);
+    ret->is_organization = sqlite3_column_int(q, after + 1) != 0;
+    return organization != NULL &&
+           str_copy(ret->organization, sizeof ret->organization, organization) == 0;
 }
 
 int db_key_list(struct db *db, db_key_visit visit, void *user, struct cay_error *err) {

@@ -177,6 +177,13 @@ static const char *const steps[] = {
     /* The volumes that there were are folders without a limit. */
     ("ALTER TABLE volume ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE volume ADD COLUMN is_made INTEGER NOT NULL DEFAULT 1;"),
+
+    /* Organisations are rows of keys without a text. */
+    ("ALTER TABLE key ADD COLUMN organization TEXT NOT NULL DEFAULT '';"
+     "ALTER TABLE key ADD COLUMN is_organization INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE key ADD COLUMN max_waiting INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE sandbox ADD COLUMN made_by TEXT NOT NULL DEFAULT '';"
+     "ALTER TABLE volume ADD COLUMN made_by TEXT NOT NULL DEFAULT '';"),
 };
 const struct db_steps db_layout = {steps, ARRAY_LEN(steps)};
 

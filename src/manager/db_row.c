@@ -71,6 +71,8 @@ int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
         e = bind_text(q, at++, r->network);
     if (e == SQLITE_OK)
         e = bind_text(q, at++, engine_kind_name(r->engine));
+    if (e == SQLITE_OK)
+        e = bind_text(q, at++, r->made_by);
     return e;
 }
 
@@ -126,6 +128,7 @@ static int read_texts(sqlite3_stmt *q, struct sandbox_record *r) {
         {8, r->work_dir, sizeof r->work_dir},
         {25, r->owner, sizeof r->owner},
         {34, r->network, sizeof r->network},
+        {36, r->made_by, sizeof r->made_by},
     };
     int e = 0;
     for (size_t i = 0; e == 0 && i < ARRAY_LEN(texts); i++)

@@ -20,6 +20,8 @@ int db_volume_add(struct db *db, const struct volume *v, struct cay_error *err) 
         e = sqlite3_bind_int64(q, 5, (sqlite3_int64)v->size_bytes);
     if (e == SQLITE_OK)
         e = sqlite3_bind_int(q, 6, v->is_made);
+    if (e == SQLITE_OK)
+        e = sqlite3_bind_text(q, 7, v->made_by, -1, SQLITE_TRANSIENT);
     return db_write_row(db, q, e, DB_FLUSH, &changed, "recording a volume", err);
 }
 
@@ -45,6 +47,7 @@ bool db_read_volume(sqlite3_stmt *q, struct volume *ret) {
     const char *id = (const char *)sqlite3_column_text(q, 0);
     const char *owner = (const char *)sqlite3_column_text(q, 1);
     const char *name = (const char *)sqlite3_column_text(q, 2);
+    const char *made_by = (const char *)sqlite3_column_text(q, 6);
     sqlite3_int64 size = sqlite3_column_int64(q, 4);
     ret->created_ms = sqlite3_column_int64(q, 3);
     ret->size_bytes = (uint64_t)size;
@@ -52,7 +55,8 @@ bool db_read_volume(sqlite3_stmt *q, struct volume *ret) {
     return id != NULL && owner != NULL && name != NULL && id_is_valid(id) && size >= 0 &&
            str_copy(ret->id, sizeof ret->id, id) == 0 &&
            str_copy(ret->owner, sizeof ret->owner, owner) == 0 &&
-           str_copy(ret->name, sizeof ret->name, name) == 0;
+           str_copy(ret->name, sizeof ret->name, name) == 0 && made_by != NULL &&
+           str_copy(ret->made_by, sizeof ret->made_by, made_by) == 0;
 }
 
 int db_volume_list(struct db *db, db_volume_visit visit, void *user, struct cay_error *err) {

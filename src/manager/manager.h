@@ -56,12 +56,13 @@ struct manager_limits {
 
 /* An image that shall be there. */
 struct image_wish {
-    const char *name;        /* not "host" */
-    char owner[OWNER_SIZE];  /* the key that sees it; "": whoever sees all */
-    enum engine_kind engine; /* of the sandboxes that it is for */
-    bool is_local;           /* it is not fetched: -CAY_NOT_FOUND if it is not there */
-    int progress_fd;         /* where lines of progress go, or -1 */
-    int cancel_fd;           /* it is given up when this becomes readable; or -1 */
+    const char *name;         /* not "host" */
+    char owner[OWNER_SIZE];   /* who sees it, as of sandboxes; "": whoever sees all */
+    char made_by[OWNER_SIZE]; /* the key of the organisation that wants it; "": the owner */
+    enum engine_kind engine;  /* of the sandboxes that it is for */
+    bool is_local;            /* it is not fetched: -CAY_NOT_FOUND if it is not there */
+    int progress_fd;          /* where lines of progress go, or -1 */
+    int cancel_fd;            /* it is given up when this becomes readable; or -1 */
 };
 
 /* Makes sure that it is there, and tells its id. May take minutes, in the caller's thread. */

@@ -24,6 +24,15 @@ const struct budget_row budget_table[BUDGET_ITEMS] = {
     [BUDGET_PIDS] = {"pids", "maxPids", "number of processes", "--pids", BUDGET_COUNT,
                      LIMIT(max_pids), .is_of_the_host = true},
     [BUDGET_DISK] = {"disk", "maxDisk", "disk", "--disk", BUDGET_BYTES, LIMIT(max_disk_bytes)},
+    [BUDGET_DISK_SANDBOXES] = {.name = "diskSandboxes", .unit = BUDGET_BYTES},
+    [BUDGET_DISK_VOLUMES] = {.name = "diskVolumes", .unit = BUDGET_BYTES},
+    [BUDGET_DISK_BACKUPS] = {.name = "diskBackups", .unit = BUDGET_BYTES},
+    [BUDGET_DISK_ARCHIVES] = {.name = "diskArchives", .unit = BUDGET_BYTES},
+    [BUDGET_DISK_IMAGES] = {.name = "diskImages", .unit = BUDGET_BYTES},
+    [BUDGET_DISK_UPLOADS] = {.name = "diskUploads", .unit = BUDGET_BYTES},
+    [BUDGET_DISK_OUTPUTS] = {.name = "diskOutputs", .unit = BUDGET_BYTES},
+    [BUDGET_WAITING] = {"waiting", "maxWaiting", "number of creations that wait", "--max-waiting",
+                        BUDGET_COUNT, LIMIT(max_waiting)},
     [BUDGET_COMMANDS] = {"commands", "maxCommands", "number of concurrent commands",
                          "--max-commands", BUDGET_COUNT, LIMIT(max_commands), .pool = 2048},
     [BUDGET_PYTHON] = {"pythonRuns", "maxPythonRuns", "number of concurrent Python programs",
@@ -45,19 +54,26 @@ const struct budget_row budget_table[BUDGET_ITEMS] = {
 /* All limits are 64 bits wide and not negative; some of them have a sign. */
 uint64_t budget_limit(const struct key *k, enum budget_item item) {
     uint64_t limit;
+    if (budget_is_part(item))
+        return 0;
     memcpy(&limit, (const char *)k + budget_table[item].limit, sizeof limit);
     return limit;
 }
 
 void budget_set_limit(struct key *k, enum budget_item item, uint64_t limit) {
+    if (budget_is_part(item))
+        return;
     memcpy((char *)k + budget_table[item].limit, &limit, sizeof limit);
 }
 
 /* ---- accounts ---- */
 
-/* What one owner holds. It exists while that is more than nothing. */
+/* What one key holds, or all keys of an organisation together. It exists while that is more than
+ * nothing. */
 struct budget_account {
     char owner[OWNER_SIZE];
+    char organization[OWNER_SIZE]; /* what the key holds is in that account, too; "": in none */
+    bool is_sum;                   /* of the keys of an organisation */
     uint64_t used[BUDGET_ITEMS], running[BUDGET_ITEMS];
     struct budget_account *next;
 };
@@ -95,39 +111,99 @@ static bool is_empty(const struct budget_account *a) {
     return true;
 }
 
+/* The organisation that pays as well; "": none. */
+static const char *organization_of(const struct manager *m, const struct budget_charge *c) {
+    if (c->organization[0] != '\0' || c->owner[0] == '\0')
+        return c->organization;
+    const struct key *k = keys_find(m, c->owner);
+    return k == NULL ? "" : k->organization;
+}
+
+/* The owner's account, made if there is none; NULL without memory. */
+static struct budget_account *open_account(struct manager *m, const char *owner) {
+    struct budget_account **at = place_of(m, owner);
+    if (*at != NULL)
+        return *at;
+    *at = calloc(1, sizeof **at);
+    if (*at != NULL)
+        (void)snprintf((*at)->owner, sizeof(*at)->owner, "%s", owner); /* ids fit */
+    return *at;
+}
+
+static void close_if_empty(struct manager *m, const char *owner) {
+    struct budget_account **at = place_of(m, owner), *a = *at;
+    if (a == NULL || !is_empty(a))
+        return;
+    *at = a->next;
+    free(a);
+}
+
+static void add_to(struct budget_account *a, const struct budget_charge *c) {
+    for (size_t i = 0; i < BUDGET_ITEMS; i++) {
+        a->used[i] += c->amount[i];
+        a->running[i] += c->runs ? c->amount[i] : 0;
+    }
+}
+
+static void take_from(struct budget_account *a, const struct budget_charge *c) {
+    for (size_t i = 0; i < BUDGET_ITEMS; i++) {
+        a->used[i] -= c->amount[i];
+        a->running[i] -= c->runs ? c->amount[i] : 0;
+    }
+}
+
 int budget_charge(struct manager *m, const struct budget_charge *c, struct cay_error *err) {
-    struct budget_account **at = place_of(m, c->owner);
-    if (*at == NULL) {
-        *at = calloc(1, sizeof **at);
-        if (*at == NULL)
-            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-        memcpy((*at)->owner, c->owner, sizeof c->owner);
+    const char *organization = organization_of(m, c);
+    struct budget_account *sum = organization[0] == '\0' ? NULL : open_account(m, organization);
+    struct budget_account *a = open_account(m, c->owner);
+    if (a == NULL || (sum == NULL && organization[0] != '\0')) {
+        close_if_empty(m, c->owner);
+        close_if_empty(m, organization);
+        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    add_to(a, c);
+    if (sum != NULL) {
+        add_to(sum, c);
+        sum->is_sum = true;
+        memcpy(a->organization, sum->owner, sizeof a->organization);
     }
     for (size_t i = 0; i < BUDGET_ITEMS; i++) {
-        uint64_t running = c->runs ? c->amount[i] : 0;
-        (*at)->used[i] += c->amount[i];
-        (*at)->running[i] += running;
         m->budget.total[i] += c->amount[i];
-        m->budget.running[i] += running;
+        m->budget.running[i] += c->runs ? c->amount[i] : 0;
     }
     return 0;
 }
 
+/* The account knows its organisation also when the key was removed. */
 void budget_release(struct manager *m, const struct budget_charge *c) {
-    struct budget_account **at = place_of(m, c->owner), *a = *at;
+    struct budget_account *a = *place_of(m, c->owner);
     if (a == NULL)
         return;
+    char organization[OWNER_SIZE];
+    memcpy(organization, a->organization, sizeof organization);
+    take_from(a, c);
+    if (organization[0] != '\0') {
+        take_from(*place_of(m, organization), c);
+        close_if_empty(m, organization);
+    }
+    close_if_empty(m, c->owner);
     for (size_t i = 0; i < BUDGET_ITEMS; i++) {
-        uint64_t running = c->runs ? c->amount[i] : 0;
-        a->used[i] -= c->amount[i];
-        a->running[i] -= running;
         m->budget.total[i] -= c->amount[i];
-        m->budget.running[i] -= running;
+        m->budget.running[i] -= c->runs ? c->amount[i] : 0;
     }
-    if (is_empty(a)) {
-        *at = a->next;
-        free(a);
-    }
+}
+
+struct budget_charge budget_charge_for(const char *owner, const char *made_by) {
+    struct budget_charge c = {0};
+    (void)snprintf(c.owner, sizeof c.owner, "%s", made_by[0] != '\0' ? made_by : owner);
+    if (made_by[0] != '\0')
+        (void)snprintf(c.organization, sizeof c.organization, "%s", owner); /* ids fit */
+    return c;
+}
+
+void budget_add_disk(struct budget_charge *c, enum budget_item part, uint64_t bytes) {
+    c->amount[part] += bytes;
+    c->amount[BUDGET_DISK] += bytes;
 }
 
 void budget_free(struct manager *m) {
@@ -154,13 +230,17 @@ static const char *show(enum budget_unit unit, uint64_t amount, char out[static 
 static int refuse_limit(const struct budget_row *row, const struct key *k, uint64_t limit,
                         struct cay_error *err) {
     char text[32];
-    error_set(err, CAY_LIMIT_REACHED, "Maximum %s (%s) of key '%s' reached", row->what,
-              show(row->unit, limit, text), k->name);
+    error_set(err, CAY_LIMIT_REACHED, "Maximum %s (%s) of %s '%s' reached", row->what,
+              show(row->unit, limit, text), k->is_organization ? "organisation" : "key", k->name);
     error_try_later(err);
+    if (row == &budget_table[BUDGET_DISK])
+        return error_remedy(err, "remove a sandbox, volume, image or snapshot first, or ask for a "
+                                 "higher --disk");
+    if (row == &budget_table[BUDGET_WAITING])
+        return error_remedy(err, "wait until one was made, or ask for a higher --max-waiting");
     if (row->pool > 0)
-        return error_remedy(err, "wait until one has ended, or ask for a key with a higher %s",
-                            row->option);
-    return error_remedy(err, "remove or shrink a sandbox first, or ask for a key with a higher %s",
+        return error_remedy(err, "wait until one has ended, or ask for a higher %s", row->option);
+    return error_remedy(err, "remove or shrink a sandbox first, or ask for a higher %s",
                         row->option);
 }
 
@@ -280,19 +360,37 @@ static int check_item(const struct manager *m, const struct step *s, const struc
     return 0;
 }
 
+/* The limits of an organisation hold for what its keys hold together; shares and the host are for
+ * each key. */
+static int check_organization(const struct manager *m, const char *id,
+                              const struct budget_charge *wanted,
+                              const struct budget_charge *before, struct cay_error *err) {
+    const struct key *k = id[0] == '\0' ? NULL : keys_find(m, id);
+    const struct budget_account *a = account_of(m, id);
+    bool is_own = k != NULL && str_equal(organization_of(m, before), id);
+    for (enum budget_item i = 0; k != NULL && i < BUDGET_ITEMS; i++) {
+        uint64_t limit = budget_limit(k, i), held = is_own ? before->amount[i] : 0;
+        if (limit > 0 && wanted->amount[i] > held && a->used[i] - held + wanted->amount[i] > limit)
+            return refuse_limit(&budget_table[i], k, limit, err);
+    }
+    return 0;
+}
+
 int budget_check(const struct manager *m, const struct budget_charge *wanted,
                  const struct budget_charge *held, struct cay_error *err) {
     static const struct budget_charge nothing;
     const struct budget_account *a = account_of(m, wanted->owner);
     const struct key *k = wanted->owner[0] == '\0' ? NULL : keys_find(m, wanted->owner);
     const struct budget_charge *before = held != NULL ? held : &nothing;
+    const char *organization = organization_of(m, wanted);
     bool is_own = strcmp(before->owner, wanted->owner) == 0;
-    int r = 0;
+    int r = check_organization(m, organization, wanted, before, err);
     for (enum budget_item i = 0; r == 0 && i < BUDGET_ITEMS; i++) {
         uint64_t ran = before->runs ? before->amount[i] : 0;
         const struct step step = {.item = i,
                                   .key = k,
-                                  .is_bound = k != NULL && !key_sees_all(k),
+                                  .is_bound =
+                                      k != NULL ? !key_sees_all(k) : organization[0] != '\0',
                                   .amount = wanted->amount[i],
                                   .held = is_own ? before->amount[i] : 0,
                                   .ran = is_own ? ran : 0,
@@ -341,9 +439,12 @@ void manager_budget_give(struct manager *m, const char *owner, enum budget_item 
 uint64_t manager_budget_limit(struct manager *m, const char *owner, enum budget_item item) {
     (void)pthread_mutex_lock(&m->lock);
     const struct key *k = owner[0] == '\0' ? NULL : keys_find(m, owner);
+    const struct key *org =
+        k == NULL || k->organization[0] == '\0' ? NULL : keys_find(m, k->organization);
     uint64_t limit = k == NULL ? 0 : budget_limit(k, item);
+    uint64_t all = org == NULL ? 0 : budget_limit(org, item);
     (void)pthread_mutex_unlock(&m->lock);
-    return limit;
+    return limit == 0 || (all > 0 && all < limit) ? all : limit;
 }
 
 static void set_used(struct manager *m, const char *owner, enum budget_item item, uint64_t count) {
@@ -364,13 +465,23 @@ void manager_budget_note(struct manager *m, const char *owner, enum budget_item 
     (void)pthread_mutex_unlock(&m->lock);
 }
 
-void manager_budget_forget(struct manager *m, enum budget_item item) {
-    (void)pthread_mutex_lock(&m->lock);
+/* A release may close accounts: the search begins again. */
+static struct budget_account *find_holder(struct manager *m, enum budget_item item) {
     for (size_t i = 0; i < BUDGET_BUCKETS; i++)
-        for (struct budget_account *a = m->budget.buckets[i], *next; a != NULL; a = next) {
-            next = a->next;
-            set_used(m, a->owner, item, 0);
-        }
+        for (struct budget_account *a = m->budget.buckets[i]; a != NULL; a = a->next)
+            if (a->used[item] > 0 && !a->is_sum)
+                return a;
+    return NULL;
+}
+
+void manager_budget_forget(struct manager *m, enum budget_item item) {
+    struct budget_account *a;
+    (void)pthread_mutex_lock(&m->lock);
+    while ((a = find_holder(m, item)) != NULL) {
+        char owner[OWNER_SIZE];
+        memcpy(owner, a->owner, sizeof owner);
+        set_used(m, owner, item, 0);
+    }
     (void)pthread_mutex_unlock(&m->lock);
 }
 
@@ -380,7 +491,7 @@ static uint64_t left_of(const struct manager *m, const struct key *k,
                         const struct budget_account *a, enum budget_item item) {
     const struct budget_row *row = &budget_table[item];
     uint64_t limit = budget_limit(k, item), left = UINT64_MAX;
-    bool is_bound = k->id[0] != '\0' && !key_sees_all(k);
+    bool is_bound = k->id[0] != '\0' && !key_sees_all(k) && !k->is_organization;
     uint64_t pool = row->pool > 0                     ? row->pool
                     : row->is_of_the_host && is_bound ? host_sum(m, item)
                                                       : UINT64_MAX;
@@ -392,7 +503,9 @@ static uint64_t left_of(const struct manager *m, const struct key *k,
         left = MIN(left, less(less(pool, total), is_bound ? own : 0));
     if (row->each > 0 && is_bound)
         left = MIN(left, less(row->each, own));
-    return left;
+    const struct key *org = k->organization[0] == '\0' ? NULL : keys_find(m, k->organization);
+    uint64_t all = org == NULL ? 0 : budget_limit(org, item);
+    return all == 0 ? left : MIN(left, less(all, budget_used(m, org->id, item)));
 }
 
 void manager_budget_usage(struct manager *m, const struct key *k,

@@ -107,7 +107,7 @@ static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
                               .is_local = s->record.is_local,
                               .progress_fd = progress_fd,
                               .cancel_fd = s->building != NULL ? s->building->cancel : -1};
-    policy_image_owner(m, s->record.owner, wish.owner);
+    policy_image_owner(m, &s->record, &wish);
     (void)pthread_mutex_lock(&m->lock);
     s->deadline = 0; /* a pull takes what it takes */
     (void)pthread_mutex_unlock(&m->lock);
@@ -223,7 +223,7 @@ static int start_in_turn(struct manager *m, struct sandbox *s, struct cay_error 
     struct queue_ticket ticket;
     if (s->record.state == SANDBOX_ARCHIVED || s->record.state == SANDBOX_RESTORING)
         return change_start(m, s, err);
-    int r = queue_join(m, QUEUE_CLIENT, s->record.owner, &ticket, err);
+    int r = queue_join(m, QUEUE_CLIENT, sandbox_record_key(&s->record), &ticket, err);
     if (r < 0)
         return r;
     set_ticket(m, s, &ticket);

@@ -47,9 +47,8 @@ int policy_check(struct manager *m, const struct sandbox_record *r, struct cay_e
 /* Whether previews and lifetime of it are what the owner may choose; sets when it ends at the
  * latest. Takes the lock. */
 int policy_limit(struct manager *m, struct sandbox_record *r, struct cay_error *err);
-/* Whose images the sandboxes of this owner are made from: "" for whoever sees all. Takes the lock.
- */
-void policy_image_owner(struct manager *m, const char *owner, char ret[static OWNER_SIZE]);
+/* Sets whose images the sandbox is made from. Takes the lock. */
+void policy_image_owner(struct manager *m, const struct sandbox_record *r, struct image_wish *wish);
 
 /* ---- manager_request.c ---- */
 int request_complete(struct manager *m, const struct sandbox_record *request,

@@ -26,7 +26,7 @@ int change_check_room(struct manager *m, const struct sandbox *s,
 static int admit_locked(struct manager *m, struct sandbox *s, struct cay_error *err) {
     int r = table_check_open(m, err);
     if (r == 0)
-        r = keys_check(m, s->record.owner, err);
+        r = keys_check(m, sandbox_record_key(&s->record), err);
     if (r == 0)
         r = change_check_room(m, s, &s->record, err);
     if (r == 0)
@@ -123,7 +123,7 @@ static int make_new(struct manager *m, const struct sandbox_record *request, int
         return r;
     r = change_build(m, s, progress_fd, &here);
     if (r == 0) /* which may have taken minutes */
-        r = manager_key_check(m, request->owner, &here);
+        r = manager_key_check(m, sandbox_record_key(request), &here);
     if (r == 0)
         r = change_copy_out(m, s, ret, &here);
     if (r < 0)
@@ -142,13 +142,13 @@ int manager_create(struct manager *m, const struct sandbox_record *request, int 
     int taken = has_looked ? pool_take(m, request, &missed, ret, err) : 0;
     if (taken != 0)
         return MIN(taken, 0);
-    int r =
-        queue_join(m, request->pooled ? QUEUE_AHEAD : QUEUE_CLIENT, request->owner, &ticket, err);
+    int r = queue_join(m, request->pooled ? QUEUE_AHEAD : QUEUE_CLIENT, sandbox_record_key(request),
+                       &ticket, err);
     if (r == 0)
         r = queue_wait(m, &ticket, err);
     if (r < 0)
         return r;
-    r = manager_key_check(m, request->owner, err);
+    r = manager_key_check(m, sandbox_record_key(request), err);
     if (r < 0) {
         queue_leave(m, &ticket);
         return r;

@@ -58,6 +58,12 @@ static size_t find_name(const struct manager *m, const char *name) {
     return i;
 }
 
+/* One that is a key, or an organisation. */
+static const struct key *find(const struct manager *m, const char *name, bool is_organization) {
+    size_t i = find_name(m, name);
+    return i < m->key_count && m->keys[i].is_organization == is_organization ? &m->keys[i] : NULL;
+}
+
 static int add(struct manager *m, const struct key *k, struct cay_error *err) {
     if (m->key_count == KEYS_MAX) {
         error_set(err, CAY_LIMIT_REACHED, "Maximum number of keys (%d) reached", KEYS_MAX);
@@ -130,7 +136,12 @@ static int check(const struct key *k, struct cay_error *err) {
         error_set(err, CAY_INVALID_ARGUMENT, "a key cannot have the name '%s'", k->name);
         return error_remedy(err, "choose another name");
     }
-    if (k->scopes == 0) {
+    if (k->organization[0] != '\0' && key_sees_all(k)) {
+        error_set(err, CAY_INVALID_ARGUMENT,
+                  "a key with the scope 'admin' sees everything, and belongs to no organisation");
+        return error_remedy(err, "omit the organisation, or the scope 'admin'");
+    }
+    if (k->scopes == 0 && !k->is_organization) {
         error_set(err, CAY_INVALID_ARGUMENT, "a key without a scope may do nothing");
         return error_remedy(err, "name one of sandboxes, images, read, admin");
     }
@@ -141,9 +152,21 @@ static int check(const struct key *k, struct cay_error *err) {
     return 0;
 }
 
-static int refuse_taken(const char *name, struct cay_error *err) {
-    error_set(err, CAY_CONFLICT, "a key with the name '%s' exists", name);
-    return error_remedy(err, "choose another name, or remove that one with: cay key rm %s", name);
+static int refuse_taken(const struct key *k, struct cay_error *err) {
+    error_set(err, CAY_CONFLICT, "%s with the name '%s' exists",
+              k->is_organization ? "an organisation" : "a key", k->name);
+    return error_remedy(err, "choose another name, or remove that one with: cay %s rm %s",
+                        k->is_organization ? "org" : "key", k->name);
+}
+
+/* With the lock held: an organisation is not removed in the moment in which it gets a key. */
+static int admit_locked(struct manager *m, const struct key *k, struct cay_error *err) {
+    size_t taken = find_name(m, k->name);
+    if (taken < m->key_count)
+        return refuse_taken(&m->keys[taken], err);
+    if (k->organization[0] != '\0' && keys_find(m, k->organization) == NULL)
+        return error_set(err, CAY_NOT_FOUND, "the organisation was removed meanwhile");
+    return add(m, k, err);
 }
 
 static int write_key(struct manager *m, const struct key *k, struct cay_error *err) {
@@ -161,7 +184,7 @@ static int write_key(struct manager *m, const struct key *k, struct cay_error *e
  * twice. Nobody can use it meanwhile: nobody knows it. */
 static int admit(struct manager *m, const struct key *k, struct cay_error *err) {
     (void)pthread_mutex_lock(&m->lock);
-    int r = find_name(m, k->name) < m->key_count ? refuse_taken(k->name, err) : add(m, k, err);
+    int r = admit_locked(m, k, err);
     (void)pthread_mutex_unlock(&m->lock);
     if (r < 0)
         return r;
@@ -171,6 +194,17 @@ static int admit(struct manager *m, const struct key *k, struct cay_error *err) 
         drop(m, k->id);
         (void)pthread_mutex_unlock(&m->lock);
     }
+    return r;
+}
+
+/* Nobody gets the text of an organisation: it is forgotten here, and does not match anyway. */
+int manager_organization_add(struct manager *m, struct key *k, struct cay_error *err) {
+    char text[KEY_TEXT_SIZE];
+    k->is_organization = true;
+    k->scopes = 0;
+    k->organization[0] = '\0';
+    int r = manager_key_add(m, k, text, err);
+    explicit_bzero(text, sizeof text);
     return r;
 }
 
@@ -188,20 +222,31 @@ int manager_key_add(struct manager *m, struct key *k, char text[static KEY_TEXT_
 
 /* ---- looking, removing ---- */
 
-static int refuse_unknown(const char *name, struct cay_error *err) {
+static int refuse_unknown(const char *name, bool is_organization, struct cay_error *err) {
     char shown[80];
-    error_set(err, CAY_NOT_FOUND, "there is no key '%s'", str_escape(shown, sizeof shown, name));
-    return error_remedy(err, "list the keys with: cay key ls");
+    error_set(err, CAY_NOT_FOUND, "there is no %s '%s'", is_organization ? "organisation" : "key",
+              str_escape(shown, sizeof shown, name));
+    return is_organization ? error_remedy(err, "make it with: cay org create NAME")
+                           : error_remedy(err, "list the keys with: cay key ls");
+}
+
+static int get(struct manager *m, const char *name, bool is_organization, struct key *ret,
+               struct cay_error *err) {
+    (void)pthread_mutex_lock(&m->lock);
+    const struct key *k = find(m, name, is_organization);
+    if (k != NULL)
+        *ret = *k;
+    (void)pthread_mutex_unlock(&m->lock);
+    return k != NULL ? 0 : refuse_unknown(name, is_organization, err);
 }
 
 int manager_key_get(struct manager *m, const char *name, struct key *ret, struct cay_error *err) {
-    (void)pthread_mutex_lock(&m->lock);
-    size_t i = find_name(m, name);
-    bool found = i < m->key_count;
-    if (found)
-        *ret = m->keys[i];
-    (void)pthread_mutex_unlock(&m->lock);
-    return found ? 0 : refuse_unknown(name, err);
+    return get(m, name, false, ret, err);
+}
+
+int manager_organization_get(struct manager *m, const char *name, struct key *ret,
+                             struct cay_error *err) {
+    return get(m, name, true, ret, err);
 }
 
 /* ---- connections that last ---- */
@@ -260,16 +305,34 @@ void manager_key_end_uses(struct manager *m) {
     (void)pthread_mutex_unlock(&m->lock);
 }
 
+/* With the lock held. */
+static int check_empty(const struct manager *m, const struct key *organization,
+                       struct cay_error *err) {
+    size_t keys = 0;
+    for (size_t i = 0; i < m->key_count; i++)
+        keys += str_equal(m->keys[i].organization, organization->id);
+    if (keys == 0)
+        return 0;
+    error_set(err, CAY_CONFLICT, "the organisation '%s' has %zu keys", organization->name, keys);
+    return error_remedy(err, "remove them first with: cay key rm NAME...");
+}
+
 /* Out of the memory first: whatever the disk says, it does not work any more. */
-int manager_key_remove(struct manager *m, const char *name, struct cay_error *err) {
+static int remove_it(struct manager *m, const char *name, bool is_organization,
+                     struct cay_error *err) {
     struct key k;
-    int r = manager_key_get(m, name, &k, err);
+    int r = get(m, name, is_organization, &k, err);
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&m->lock);
-    drop(m, k.id);
-    end_uses(m, k.id);
+    r = check_empty(m, &k, err);
+    if (r == 0) {
+        drop(m, k.id);
+        end_uses(m, k.id);
+    }
     (void)pthread_mutex_unlock(&m->lock);
+    if (r < 0)
+        return r;
     if (m->key_gone != NULL)
         m->key_gone(m->user);
     struct intent_write w = intent_open(m, DB_FLUSH, INTENT_KEY);
@@ -279,16 +342,36 @@ int manager_key_remove(struct manager *m, const char *name, struct cay_error *er
     return r;
 }
 
-int manager_key_list(struct manager *m, struct key **ret, size_t *ret_count,
-                     struct cay_error *err) {
+int manager_key_remove(struct manager *m, const char *name, struct cay_error *err) {
+    return remove_it(m, name, false, err);
+}
+
+int manager_organization_remove(struct manager *m, const char *name, struct cay_error *err) {
+    return remove_it(m, name, true, err);
+}
+
+static int list(struct manager *m, bool is_organization, struct key **ret, size_t *ret_count,
+                struct cay_error *err) {
+    size_t count = 0;
     (void)pthread_mutex_lock(&m->lock);
     struct key *v = calloc(m->key_count + 1, sizeof *v);
-    if (v != NULL && m->key_count > 0)
-        memcpy(v, m->keys, m->key_count * sizeof *v);
-    *ret_count = m->key_count;
+    for (size_t i = 0; v != NULL && i < m->key_count; i++)
+        if (m->keys[i].is_organization == is_organization)
+            v[count++] = m->keys[i];
     (void)pthread_mutex_unlock(&m->lock);
     *ret = v;
+    *ret_count = count;
     return v != NULL ? 0 : error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+}
+
+int manager_key_list(struct manager *m, struct key **ret, size_t *ret_count,
+                     struct cay_error *err) {
+    return list(m, false, ret, ret_count, err);
+}
+
+int manager_organization_list(struct manager *m, struct key **ret, size_t *ret_count,
+                              struct cay_error *err) {
+    return list(m, true, ret, ret_count, err);
 }
 
 /* What is compared are hashes, which tell nothing about the keys; and always all of them. */
@@ -299,7 +382,7 @@ bool manager_key_match(struct manager *m, const char *text, struct key *ret) {
     (void)pthread_mutex_lock(&m->lock);
     for (size_t i = 0; i < m->key_count; i++) {
         const struct key *k = &m->keys[i];
-        if (!hash_equal(k->hash, hash) || is_expired(k->expires_ms))
+        if (!hash_equal(k->hash, hash) || k->is_organization || is_expired(k->expires_ms))
             continue;
         *ret = *k;
         found = true;

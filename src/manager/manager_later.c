@@ -84,11 +84,11 @@ static void *make_later(void *arg) {
     bool heard = l->progress[0] >= 0 && pthread_create(&listener, NULL, hear_progress, l) == 0;
     int r = queue_wait(l->m, &l->ticket, &why);
     if (r == 0)
-        r = manager_key_check(l->m, l->s->record.owner, &why);
+        r = manager_key_check(l->m, sandbox_record_key(&l->s->record), &why);
     if (r == 0)
         r = change_build(l->m, l->s, heard ? l->progress[1] : -1, &why);
     if (r == 0)
-        r = manager_key_check(l->m, l->s->record.owner, &why);
+        r = manager_key_check(l->m, sandbox_record_key(&l->s->record), &why);
     fd_close(&l->progress[1]); /* which ends what the listener waits for */
     if (heard)
         (void)pthread_join(listener, NULL);
@@ -116,7 +116,7 @@ int manager_create_later(struct manager *m, const struct sandbox_record *request
     pthread_t maker;
     if (l == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    int r = queue_join(m, QUEUE_PROMISED, request->owner, &l->ticket, err);
+    int r = queue_join(m, QUEUE_PROMISED, sandbox_record_key(request), &l->ticket, err);
     if (r == 0)
         r = change_admit(m, request, "waiting for its image", &l->building, &l->ticket, &l->s, err);
     if (r < 0) {

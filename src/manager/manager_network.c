@@ -59,7 +59,7 @@ int network_check(struct manager *m, const struct sandbox_record *r, struct cay_
     int e = network_parse(r->network, &list, err);
     if (e == 0 && list.is_bridge && r->engine != ENGINE_DOCKER)
         e = spec_refuse_bridge(err);
-    return e < 0 ? e : check_reach(m, r->owner, &list, err);
+    return e < 0 ? e : check_reach(m, sandbox_record_key(r), &list, err);
 }
 
 int network_check_change(const struct sandbox_record *r, const char *to, struct cay_error *err) {
@@ -90,12 +90,12 @@ static int listen_inside(const char *id, int door, struct cay_error *err) {
 /* The limit of its key goes along: it cannot change while the key is there. */
 static int set_list(struct manager *m, const struct sandbox_record *r, int door,
                     struct cay_error *err) {
-    const struct egress_wish wish = {.id = r->id,
-                                     .network = r->network,
-                                     .owner = r->owner,
-                                     .owner_max =
-                                         (uint32_t)manager_budget_limit(m, r->owner, BUDGET_PROXY),
-                                     .door = door};
+    const struct egress_wish wish = {
+        .id = r->id,
+        .network = r->network,
+        .owner = sandbox_record_key(r),
+        .owner_max = (uint32_t)manager_budget_limit(m, sandbox_record_key(r), BUDGET_PROXY),
+        .door = door};
     return m->network->set(m->user, &wish, err);
 }
 

@@ -44,11 +44,11 @@ static int wait_until_started(struct manager *m, struct sandbox *s, struct cay_e
     return s->record.state == SANDBOX_STARTED ? 0 : turn_refuse(s, "used", err);
 }
 
-/* An operation is one of the commands of the sandbox's owner, whoever asked for it. */
+/* An operation is one of the commands of the key that made the sandbox, whoever asked for it. */
 static int charge(struct manager *m, const struct sandbox *s, struct operation *o,
                   struct cay_error *err) {
+    o->charge = budget_charge_for(s->record.owner, s->record.made_by);
     o->charge.amount[BUDGET_COMMANDS] = 1;
-    memcpy(o->charge.owner, s->record.owner, sizeof o->charge.owner);
     return budget_admit(m, &o->charge, err);
 }
 

@@ -32,7 +32,7 @@ static enum tier least_tier(const struct manager *m, const struct sandbox_record
 static int check(const struct manager *m, const struct sandbox_record *r, struct cay_error *err) {
     const struct manager_policy *p = &m->limits.policy;
     char what[64];
-    if (is_free(m, r->owner))
+    if (is_free(m, sandbox_record_key(r)))
         return 0;
     if (p->no_host_image && str_equal(r->image_name, "host") &&
         !str_equal(m->defaults.image_name, "host"))
@@ -76,7 +76,7 @@ int policy_limit(struct manager *m, struct sandbox_record *r, struct cay_error *
     int e = 0;
     (void)pthread_mutex_lock(&m->lock);
     const struct manager_policy p = m->limits.policy;
-    bool has_none = is_free(m, r->owner);
+    bool has_none = is_free(m, sandbox_record_key(r));
     (void)pthread_mutex_unlock(&m->lock);
     if (has_none)
         return 0;
@@ -86,9 +86,13 @@ int policy_limit(struct manager *m, struct sandbox_record *r, struct cay_error *
 }
 
 /* A key that was removed keeps what it made: only its sandboxes find it. */
-void policy_image_owner(struct manager *m, const char *owner, char ret[static OWNER_SIZE]) {
+void policy_image_owner(struct manager *m, const struct sandbox_record *r,
+                        struct image_wish *wish) {
     (void)pthread_mutex_lock(&m->lock);
-    bool sees_all = is_free(m, owner);
+    bool sees_all = is_free(m, sandbox_record_key(r));
     (void)pthread_mutex_unlock(&m->lock);
-    (void)snprintf(ret, OWNER_SIZE, "%s", sees_all ? "" : owner);
+    if (sees_all)
+        return;
+    memcpy(wish->owner, r->owner, sizeof wish->owner);
+    memcpy(wish->made_by, r->made_by, sizeof wish->made_by);
 }

@@ -102,7 +102,7 @@ static int look_up_image(struct manager *m, struct sandbox_record *wanted) {
                               .is_local = wanted->is_local,
                               .progress_fd = -1,
                               .cancel_fd = -1};
-    policy_image_owner(m, wanted->owner, wish.owner);
+    policy_image_owner(m, wanted, &wish);
     int r = str_equal(wanted->image_name, "host")
                 ? 0
                 : m->ensure(m->user, &wish, wanted->image, &ignored);

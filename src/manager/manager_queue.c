@@ -77,9 +77,30 @@ static void unlink_lane(struct queue *q, const struct queue_lane *lane) {
     *at = lane->next;
 }
 
+/* What waits is charged to its key. */
+static int charge(struct manager *m, const char *owner, struct queue_ticket *t,
+                  struct cay_error *err) {
+    struct budget_charge c = budget_charge_for(owner, "");
+    c.amount[BUDGET_WAITING] = 1;
+    int r = budget_admit(m, &c, err);
+    t->is_charged = r == 0;
+    return r;
+}
+
+static void discharge(struct manager *m, const char *owner, struct queue_ticket *t) {
+    struct budget_charge c = budget_charge_for(owner, "");
+    c.amount[BUDGET_WAITING] = 1;
+    if (t->is_charged)
+        budget_release(m, &c);
+    t->is_charged = false;
+}
+
 /* Out of its lane, or out of those that come back. */
-static void unlink_ticket(struct queue *q, struct queue_ticket *t) {
+static void unlink_ticket(struct manager *m, struct queue_ticket *t) {
+    struct queue *q = &m->queue;
     struct queue_lane *lane = t->lane;
+    if (lane != NULL)
+        discharge(m, lane->owner, t);
     struct queue_ticket **at = lane != NULL ? &lane->first : &q->back;
     while (*at != t)
         at = &(*at)->next;
@@ -101,7 +122,8 @@ static void append_ticket(struct queue_ticket **at, struct queue_ticket *t) {
 
 /* ---- whose turn it is ---- */
 
-static struct queue_ticket *take_next(struct queue *q) {
+static struct queue_ticket *take_next(struct manager *m) {
+    struct queue *q = &m->queue;
     struct queue_ticket *t = q->back;
     struct queue_lane *lane = q->first;
     if (t == NULL && lane != NULL && lane->count > 1) { /* the others come before its next one */
@@ -111,7 +133,7 @@ static struct queue_ticket *take_next(struct queue *q) {
     if (t == NULL && lane != NULL)
         t = lane->first;
     if (t != NULL)
-        unlink_ticket(q, t);
+        unlink_ticket(m, t);
     return t;
 }
 
@@ -124,14 +146,14 @@ static void enter(struct queue *q, struct queue_ticket *t) {
 static void dispatch(struct manager *m) {
     struct queue *q = &m->queue;
     while (q->waiting > 0 && q->running < width_of(m)) {
-        struct queue_ticket *t = take_next(q);
+        struct queue_ticket *t = take_next(m);
         enter(q, t);
         (void)pthread_cond_signal(&t->moved);
     }
 }
 
-static void end_wait(struct queue *q, struct queue_ticket *t, enum queue_state how) {
-    unlink_ticket(q, t);
+static void end_wait(struct manager *m, struct queue_ticket *t, enum queue_state how) {
+    unlink_ticket(m, t);
     t->state = how;
     (void)pthread_cond_signal(&t->moved);
 }
@@ -185,7 +207,7 @@ static bool make_room(struct manager *m, const char *owner) {
         return false;
     struct queue_ticket *t = youngest_client(longest);
     if (t != NULL)
-        end_wait(q, t, QUEUE_REFUSED);
+        end_wait(m, t, QUEUE_REFUSED);
     return t != NULL;
 }
 
@@ -200,22 +222,34 @@ static void prepare(struct queue_ticket *t, enum queue_kind kind) {
     (void)pthread_condattr_destroy(&attr);
 }
 
+/* Finds the lane of a ticket, unless it is refused. */
+static int admit(struct manager *m, const char *owner, struct queue_ticket *t,
+                 struct cay_error *err) {
+    struct queue *q = &m->queue;
+    bool is_client = t->kind != QUEUE_AHEAD, is_busy = q->running >= width_of(m);
+    int r = is_client && (is_busy || q->waiting > 0) ? charge(m, owner, t, err) : 0;
+    if (r < 0)
+        return r;
+    bool is_full = q->waiting >= room_of(m) && is_busy && is_client && !make_room(m, owner);
+    t->lane = is_full ? NULL : open_lane(q, owner);
+    if (t->lane != NULL)
+        return 0;
+    discharge(m, owner, t);
+    return is_full ? refuse(m, err) : error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+}
+
 static int join_locked(struct manager *m, const char *owner, struct queue_ticket *t,
                        struct cay_error *err) {
     struct queue *q = &m->queue;
     int r = table_check_open(m, err);
     if (r < 0)
         return r;
-    bool is_full = q->waiting >= room_of(m) && q->running >= width_of(m);
-    if (is_full && t->kind != QUEUE_AHEAD && !make_room(m, owner))
-        return refuse(m, err);
-    struct queue_lane *lane = open_lane(q, owner);
-    if (lane == NULL)
-        return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    r = admit(m, owner, t, err);
+    if (r < 0)
+        return r;
     t->state = QUEUE_WAITING;
-    t->lane = lane;
-    append_ticket(&lane->first, t);
-    lane->count++;
+    append_ticket(&t->lane->first, t);
+    t->lane->count++;
     q->waiting++;
     dispatch(m);
     t->has_waited = t->state != QUEUE_RUNNING;
@@ -253,7 +287,7 @@ int queue_wait(struct manager *m, struct queue_ticket *t, struct cay_error *err)
     (void)pthread_mutex_lock(&m->lock);
     wait_until(m, t, clock_deadline(m->limits.transition_ms));
     if (t->state == QUEUE_WAITING)
-        end_wait(q, t, QUEUE_REFUSED);
+        end_wait(m, t, QUEUE_REFUSED);
     if (t->state == QUEUE_RUNNING) {
         q->entered++;
         q->waited_us += (uint64_t)(t->began_us - t->since_us);
@@ -282,7 +316,7 @@ void queue_leave(struct manager *m, struct queue_ticket *t) {
     if (t->state == QUEUE_RUNNING)
         give_back(m, t);
     else if (has_place)
-        end_wait(&m->queue, t, QUEUE_OUTSIDE);
+        end_wait(m, t, QUEUE_OUTSIDE);
     (void)pthread_mutex_unlock(&m->lock);
     if (has_place)
         (void)pthread_cond_destroy(&t->moved);
@@ -313,7 +347,7 @@ void queue_step_in(struct manager *m, struct queue_ticket *t) {
     }
     if (t->state != QUEUE_RUNNING) { /* given up, or closing: whoever makes it finds out */
         if (t->state == QUEUE_WAITING)
-            unlink_ticket(q, t);
+            unlink_ticket(m, t);
         enter(q, t);
     }
     (void)pthread_mutex_unlock(&m->lock);
@@ -328,7 +362,7 @@ bool queue_is_empty(struct manager *m) {
 
 void queue_give_up(struct manager *m, struct queue_ticket *t) {
     if (t != NULL && t->state == QUEUE_WAITING)
-        end_wait(&m->queue, t, QUEUE_GIVEN_UP);
+        end_wait(m, t, QUEUE_GIVEN_UP);
 }
 
 void queue_wake(struct manager *m) {

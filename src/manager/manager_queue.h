@@ -31,6 +31,7 @@ struct queue_ticket {
     enum queue_kind kind;
     enum queue_state state;
     bool has_waited;
+    bool is_charged; /* it is one of those of its key that wait */
     int64_t since_us, began_us;
 };
 

@@ -4,14 +4,18 @@
 #include "base/error.h"
 #include "manager/manager_internal.h"
 
-/* What is archived takes a place and disk, but no memory, processors or processes. */
+/* What is archived takes a place, and as much disk as it needs to come back, but no memory,
+ * processors or processes. */
 static struct budget_charge charge_of(const struct sandbox_record *r, bool is_awake, bool runs) {
-    struct budget_charge c = {.runs = runs};
-    memcpy(c.owner, r->owner, sizeof c.owner);
+    struct budget_charge c = budget_charge_for(r->owner, r->made_by);
+    uint64_t archive = (uint64_t)r->archive_bytes;
+    c.runs = runs;
     c.amount[BUDGET_SANDBOXES] = 1;
-    c.amount[BUDGET_DISK] = r->disk_bytes + (uint64_t)r->backup_bytes;
+    budget_add_disk(&c, BUDGET_DISK_BACKUPS, (uint64_t)r->backup_bytes);
+    budget_add_disk(&c, BUDGET_DISK_ARCHIVES, is_awake ? archive : MAX(archive, r->disk_bytes));
     if (!is_awake)
         return c;
+    budget_add_disk(&c, BUDGET_DISK_SANDBOXES, r->disk_bytes);
     c.amount[BUDGET_MEMORY] = r->memory_bytes;
     c.amount[BUDGET_CPUS] = r->cpu_quota_us;
     c.amount[BUDGET_PIDS] = r->pids;
@@ -66,15 +70,21 @@ int quota_check_update(const struct manager *m, const struct sandbox *s,
     return budget_check(m, &charge, &s->charge, err);
 }
 
+static uint64_t left_in(const struct manager *m, const char *id, uint64_t own) {
+    const struct key *k = id[0] == '\0' ? NULL : keys_find(m, id);
+    if (k == NULL || k->max_disk_bytes == 0)
+        return INT64_MAX;
+    uint64_t used = budget_used(m, id, BUDGET_DISK) - own;
+    return used < k->max_disk_bytes ? k->max_disk_bytes - used : 0;
+}
+
 uint64_t quota_disk_left(struct manager *m, const struct sandbox *s) {
-    uint64_t left = INT64_MAX;
-    (void)pthread_mutex_lock(&m->lock);
     const struct sandbox_record *r = &s->record;
-    const struct key *k = r->owner[0] == '\0' ? NULL : keys_find(m, r->owner);
-    if (k != NULL && k->max_disk_bytes > 0) {
-        uint64_t used = budget_used(m, r->owner, BUDGET_DISK) - (uint64_t)r->backup_bytes;
-        left = used < k->max_disk_bytes ? k->max_disk_bytes - used : 0;
-    }
+    (void)pthread_mutex_lock(&m->lock);
+    uint64_t own = (uint64_t)r->backup_bytes;
+    uint64_t left = left_in(m, r->owner, own);
+    if (r->made_by[0] != '\0')
+        left = MIN(left, left_in(m, r->made_by, own));
     (void)pthread_mutex_unlock(&m->lock);
     return left;
 }

@@ -202,7 +202,7 @@ int manager_usage(struct manager *m, const struct key *caller, struct manager_us
     size_t n = 0;
     for (size_t i = 0; v != NULL && i < m->count; i++) {
         const struct sandbox *s = m->boxes[i];
-        if (s->record.pooled || (!all && !str_equal(s->record.owner, caller->id)))
+        if (s->record.pooled || (!all && !str_equal(s->record.owner, key_owner(caller))))
             continue;
         struct manager_usage *u = &v[n++];
         memcpy(u->id, s->record.id, sizeof u->id);

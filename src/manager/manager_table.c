@@ -62,8 +62,8 @@ struct sandbox *table_find_id(const struct manager *m, const char *id) {
 
 /* What was made ahead is nobody's yet. */
 static bool is_visible(const struct sandbox *s, const struct key *caller) {
-    return !s->record.pooled &&
-           (caller == NULL || key_sees_all(caller) || str_equal(s->record.owner, caller->id));
+    return !s->record.pooled && (caller == NULL || key_sees_all(caller) ||
+                                 str_equal(s->record.owner, key_owner(caller)));
 }
 
 static struct sandbox *find_own_name(const struct manager *m, const char *owner, const char *name) {
@@ -159,7 +159,7 @@ int table_find_for(const struct manager *m, const struct key *caller, const char
                    struct sandbox **ret, struct cay_error *err) {
     struct sandbox *found[CANDIDATES_MAX] = {table_find_id(m, who)};
     if (found[0] == NULL || !is_visible(found[0], caller))
-        found[0] = find_own_name(m, caller == NULL ? "" : caller->id, who);
+        found[0] = find_own_name(m, caller == NULL ? "" : key_owner(caller), who);
     size_t n = found[0] != NULL && is_visible(found[0], caller) ? 1 : 0;
     bool sees_all = caller == NULL || key_sees_all(caller);
     if (n == 0 && sees_all)
@@ -190,7 +190,7 @@ int table_check_name(const struct manager *m, const char *owner, const char *nam
 
 struct table_rows table_rows_of(const struct manager *m, const struct key *caller) {
     return caller == NULL || key_sees_all(caller) ? index_rows(m, TABLE_BY_AGE)
-                                                  : table_rows_of_owner(m, caller->id);
+                                                  : table_rows_of_owner(m, key_owner(caller));
 }
 
 struct table_rows table_rows_of_owner(const struct manager *m, const char *owner) {

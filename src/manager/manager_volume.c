@@ -17,11 +17,15 @@ enum { VOLUMES_MAX = 10000 };
 /* ---- the table; with the lock held ---- */
 
 struct budget_charge volumes_charge(const struct volume *v) {
-    struct budget_charge c = {0};
-    memcpy(c.owner, v->owner, sizeof c.owner);
+    struct budget_charge c = budget_charge_for(v->owner, v->made_by);
     c.amount[BUDGET_VOLUMES] = 1;
-    c.amount[BUDGET_DISK] = v->size_bytes;
+    budget_add_disk(&c, BUDGET_DISK_VOLUMES, v->size_bytes);
     return c;
+}
+
+/* The key whose limits hold for it. */
+static const char *volumes_key(const struct volume *v) {
+    return v->made_by[0] != '\0' ? v->made_by : v->owner;
 }
 
 /* What it takes of the budget is charged, or asked for first. */
@@ -66,7 +70,7 @@ static void drop(struct manager *m, const char *id) {
 }
 
 static bool is_visible(const struct volume *v, const struct key *caller) {
-    return key_sees_all(caller) || str_equal(v->owner, caller->id);
+    return key_sees_all(caller) || str_equal(v->owner, key_owner(caller));
 }
 
 static int refuse_unknown(const char *who, struct cay_error *err) {
@@ -78,7 +82,7 @@ static int refuse_unknown(const char *who, struct cay_error *err) {
 
 int volumes_find(const struct manager *m, const struct key *caller, const char *who,
                  struct volume **ret, struct cay_error *err) {
-    struct volume *v = find_name(m, caller->id, who);
+    struct volume *v = find_name(m, key_owner(caller), who);
     if (v == NULL)
         v = volumes_find_id(m, who);
     for (size_t i = 0; v == NULL && i < m->volume_count; i++)
@@ -189,7 +193,8 @@ int volumes_check(const struct manager *m, const struct sandbox_record *r, struc
         const struct volume *v = volumes_find_id(m, id);
         if (v == NULL)
             return refuse_unknown(id, err);
-        int e = v->passing ? volumes_check_rest(v, err) : volumes_check_bound(m, r->owner, v, err);
+        int e = v->passing ? volumes_check_rest(v, err)
+                           : volumes_check_bound(m, sandbox_record_key(r), v, err);
         if (e < 0)
             return e;
     }
@@ -206,7 +211,7 @@ static int take_place(struct manager *m, struct volume *v, struct cay_error *err
         r = error_remedy(err, "choose another name");
     }
     if (r == 0)
-        r = volumes_choose_size(m, v->owner, &v->size_bytes, err);
+        r = volumes_choose_size(m, volumes_key(v), &v->size_bytes, err);
     if (r == 0)
         r = add(m, v, true, err);
     if (r == 0)
@@ -253,7 +258,7 @@ int manager_volume_create(struct manager *m, const struct key *caller,
         r = id_new(v.id, err);
     if (r < 0)
         return r;
-    memcpy(v.owner, caller->id, sizeof v.owner);
+    key_stamp(caller, v.owner, v.made_by);
     memcpy(v.name, request->name, sizeof v.name);
     r = take_place(m, &v, err);
     if (r < 0)

@@ -27,11 +27,13 @@ int volumes_check_bound(const struct manager *m, const char *owner, const struct
                         struct cay_error *err) {
     struct cay_error why;
     const struct key *k = owner[0] == '\0' ? NULL : keys_find(m, owner);
+    if (k != NULL && k->max_disk_bytes == 0 && k->organization[0] != '\0')
+        k = keys_find(m, k->organization);
     if (v->size_bytes > 0 || k == NULL || k->max_disk_bytes == 0)
         return 0;
     bool can = can_limit(m, &why);
-    error_set(err, CAY_UNSUPPORTED, "volume '%s' has no size limit, and key '%s' has a disk limit",
-              v->name, k->name);
+    error_set(err, CAY_UNSUPPORTED, "volume '%s' has no size limit, and %s '%s' has a disk limit",
+              v->name, k->is_organization ? "organisation" : "key", k->name);
     return can ? error_remedy(err, "give it a size: cay volume resize %s SIZE", v->name)
                : error_remedy(err, "volumes have a limit with the native engine, as root only");
 }
@@ -74,8 +76,9 @@ static int check_larger(const struct manager *m, const struct volume *v, uint64_
 static int recharge(struct manager *m, struct volume *v, uint64_t size, bool asks,
                     struct cay_error *err) {
     const struct budget_charge held = volumes_charge(v);
-    struct budget_charge wanted = held;
-    wanted.amount[BUDGET_DISK] = size;
+    struct volume next = *v;
+    next.size_bytes = size;
+    const struct budget_charge wanted = volumes_charge(&next);
     int r = asks ? budget_check(m, &wanted, &held, err) : 0;
     if (r == 0)
         r = budget_charge(m, &wanted, err);

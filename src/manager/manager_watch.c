@@ -39,7 +39,7 @@ int manager_watch(struct manager *m, const struct key *caller, struct watch **re
     }
     w->last = &w->first;
     w->sees_all = key_sees_all(caller);
-    memcpy(w->owner, caller->id, sizeof w->owner);
+    memcpy(w->owner, key_owner(caller), sizeof w->owner);
     memcpy(w->charge.owner, caller->id, sizeof w->charge.owner);
     w->charge.amount[BUDGET_VIEWERS] = 1;
     (void)pthread_mutex_lock(&m->lock);

@@ -55,13 +55,14 @@ enum backup_state {
 };
 const char *backup_state_name(enum backup_state state);
 
-enum { OWNER_SIZE = 17 }; /* the id of a key */
+enum { OWNER_SIZE = 17 }; /* the id of a key or an organisation */
 
 enum { SANDBOX_TEXT_SIZE = 512, SANDBOX_PATH_SIZE = 1024 };
 
 struct sandbox_record {
     char id[ID_SIZE];
-    char owner[OWNER_SIZE];      /* the key that made it; "" for who may do everything */
+    char owner[OWNER_SIZE];      /* a key or an organisation; "" for who may do everything */
+    char made_by[OWNER_SIZE];    /* the key of the organisation that made it; "": the owner */
     char name[NAME_MAX_LEN + 1]; /* unique for its owner; the id if none was given */
     enum sandbox_state state;
     char reason[SANDBOX_TEXT_SIZE];       /* why it is in error or was stopped; "": asked for */
@@ -97,6 +98,11 @@ struct sandbox_record {
     int64_t backup_ms,
         backup_bytes; /* and of when, and how large, the one is that there is; 0: none */
 };
+
+/* The key whose limits and rules hold for it. */
+static inline const char *sandbox_record_key(const struct sandbox_record *r) {
+    return r->made_by[0] != '\0' ? r->made_by : r->owner;
+}
 
 void sandbox_record_free(struct sandbox_record *r); /* its strings, not itself */
 int sandbox_record_copy(const struct sandbox_record *from, struct sandbox_record *to);

@@ -14,7 +14,8 @@ struct manager;
 
 struct volume {
     char id[ID_SIZE];
-    char owner[OWNER_SIZE];      /* as of sandboxes */
+    char owner[OWNER_SIZE];      /* as of sandboxes, */
+    char made_by[OWNER_SIZE];    /* and this */
     char name[NAME_MAX_LEN + 1]; /* unique for its owner */
     int64_t created_ms;          /* since 1970 */
     uint64_t size_bytes;         /* 0: without a limit */

@@ -33,6 +33,12 @@ const char *const image_policy_names[] = {"missing", "always", "never", NULL};
         .name = "owner", OPT_TO_STRING(type, member), .arg = "KEY",                                \
         .help = "act as the key with this id: on its images, and on public ones to read",          \
     }
+/* What a key of an organisation makes is the organisation's. The daemon gives both. */
+#define MADE_BY_ROW(type, member)                                                                  \
+    {                                                                                              \
+        .name = "made-by", OPT_TO_STRING(type, member), .arg = "KEY",                              \
+        .help = "the key of the owner, an organisation, that pays", .hidden = true,                \
+    }
 #define POLICY_ROW(type, in)                                                                       \
     {                                                                                              \
         .name = "pull", OPT_TO_CHOICE(type, in policy), .arg = "POLICY",                           \
@@ -171,6 +177,7 @@ static const struct opt pull_options[] = {
 /* Of verbs that the daemon starts for its clients. */
 static const struct opt ensure_options[] = {
     OWNER_ROW(struct image_registry_options, common.owner),
+    MADE_BY_ROW(struct image_registry_options, common.made_by),
     POLICY_ROW(struct image_registry_options, ),
     PLATFORM_ROW(struct image_registry_options, ),
     CA_ROW(struct image_registry_options, ),
@@ -287,13 +294,19 @@ const struct opt_command verb_image_restore = {
 };
 
 /* What the daemon starts for its clients: it answers in lines, failures too. */
+static const struct opt store_options[] = {
+    OWNER_ROW(struct verb_common, owner),
+    MADE_BY_ROW(struct verb_common, made_by),
+    {0},
+};
+
 const struct opt_command verb_image_store = {
     .name = "store",
     .path = "cay image store",
     .synopsis =
         "[OPTIONS] list | name IMAGE NAME | adopt ID NAME | unname NAME | keep SANDBOX-ID NAME",
     .summary = "look at the store, or change a name in it",
-    .options = owner_options,
+    .options = store_options,
     .hidden = true,
     .min_operands = 1,
     .max_operands = 3,
@@ -489,6 +502,7 @@ static const struct opt build_options[] = {
      .arg = "KEY",
      .help = "whose image it becomes",
      .hidden = true}, /* for `make` */
+    MADE_BY_ROW(struct image_build_options, registry.common.made_by),
     {0},
 };
 

@@ -14,8 +14,9 @@ struct verb_common {
     const char *key, *key_file;
     const char *config;
     const char *state_dir;
-    const char *owner; /* of images: the id of a key; NULL: whoever sees all. For cay-image */
-    int output;        /* enum output */
+    const char *owner;   /* of images: the id of a key; NULL: whoever sees all. For cay-image */
+    const char *made_by; /* the key of that owner, an organisation, that pays; NULL: the owner */
+    int output;          /* enum output */
     bool quiet;
     bool verbose;
 };

@@ -151,9 +151,9 @@ static int list_images(void *user, const char *owner, struct buf *text, struct c
     return buf_puts(text, "ok\na:1\tAA\t1073741824\t2026-01-02T03:04:05Z\t\n\n");
 }
 
-static int change_image(void *user, const char *owner, const char *from, const char *name,
-                        struct cay_error *err) {
-    (void)user, (void)owner, (void)from;
+static int change_image(void *user, const char *owner, const char *made_by, const char *from,
+                        const char *name, struct cay_error *err) {
+    (void)user, (void)owner, (void)made_by, (void)from;
     return str_equal(name, "taken") ? error_set(err, CAY_CONFLICT, "it is there") : 0;
 }
 

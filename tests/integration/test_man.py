@@ -117,7 +117,7 @@ def group_verbs(group):
     return re.findall(r"^  (\w+) ", text.split("Commands:")[1].split("Options:")[0], re.M)
 
 
-@pytest.mark.parametrize("group", ["session", "context", "terminal", "volume"])
+@pytest.mark.parametrize("group", ["session", "context", "terminal", "volume", "org"])
 def test_every_verb_of_a_group_is_in_its_page_and_the_reverse(group):
     page = (MAN / f"cay-{group}.1.scd").read_text()
     verbs = sorted(group_verbs(group))
@@ -126,7 +126,7 @@ def test_every_verb_of_a_group_is_in_its_page_and_the_reverse(group):
     assert sorted(re.findall(r"^\*(\w+)\*", commands, re.M)) == verbs
 
 
-@pytest.mark.parametrize("group", ["session", "context", "terminal", "volume"])
+@pytest.mark.parametrize("group", ["session", "context", "terminal", "volume", "org"])
 def test_every_option_of_a_group_is_in_its_page_and_the_reverse(group):
     known = set.union(*(help_options(group, verb) for verb in group_verbs(group)))
     assert page_options(f"cay-{group}.1") == known - help_options("doctor")

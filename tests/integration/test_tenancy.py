@@ -56,9 +56,9 @@ class Keeping:
 class Victim:
     """Everything that one key can have."""
 
-    def __init__(self, daemon):
-        self.daemon = daemon
-        self.client = make_key(daemon, "ann", permissions=["sandboxes", "images"])
+    def __init__(self, daemon, name="ann", **limits):
+        self.daemon, self.name = daemon, name
+        self.client = make_key(daemon, name, permissions=["sandboxes", "images"], **limits)
         call = self.client.call
         self.volume = call("POST", "/api/cay/volumes", {"name": f"{MARK}-volume"})
         self.box = self.client.create(name=f"{MARK}-box", memory="128m", env={"A": MARK},
@@ -92,7 +92,8 @@ class Victim:
     def fill(self, path, name):
         """What she has of a parameter: pairs of hers and one that nobody has."""
         unknown = "0123456789abcdef"
-        names = {"volumes": [(f"{MARK}-volume", "gracious-volume")], "api-keys": [("ann", "eve")],
+        names = {"volumes": [(f"{MARK}-volume", "gracious-volume")], "api-keys": [(self.name, "eve")],
+                 "organizations": [(f"{MARK}-org", "gracious-org")],
                  "snapshots": [(self.snapshot, "gracious-snapshot:1")],
                  "context": [(self.context, unknown)]}
         boxes = [(self.box, unknown), (self.box[:8], unknown[:8]), (f"{MARK}-box", "gracious-box")]
@@ -130,7 +131,7 @@ class Victim:
             "contexts": [c["id"] for c in
                          call("GET", f"{toolbox}/process/interpreter/context")["contexts"]],
             "output": len(self.client.ask("GET", f"/api/cay/python/output/{self.output}").text),
-            "key": self.daemon.call("GET", "/api/cay/api-keys/ann"),
+            "key": self.daemon.call("GET", f"/api/cay/api-keys/{self.name}"),
         }
 
 

@@ -17,7 +17,7 @@ static struct key add_key(struct world *w, struct key k, const char *name) {
 static int make(struct world *w, const struct key *k, const char *name,
                 const struct sandbox_record *wish, struct cay_error *err) {
     struct sandbox_record request = *wish, made = {0};
-    memcpy(request.owner, k->id, sizeof request.owner);
+    key_stamp(k, request.owner, request.made_by);
     assert_int_equal(str_copy(request.name, sizeof request.name, name), 0);
     int r = manager_create(w->m, &request, -1, &made, err);
     sandbox_record_free(&made);
@@ -40,10 +40,12 @@ static void test_every_row_has_a_limit(void **state) {
     (void)state;
     for (enum budget_item i = 0; i < BUDGET_ITEMS; i++) {
         struct key k = {0};
+        assert_non_null(budget_table[i].name);
+        if (budget_is_part(i))
+            continue;
         budget_set_limit(&k, i, 7 + i);
         for (enum budget_item j = 0; j < BUDGET_ITEMS; j++)
             assert_int_equal(budget_limit(&k, j), i == j ? 7 + i : 0);
-        assert_non_null(budget_table[i].name);
         assert_true(str_starts(budget_table[i].limit_name, "max"));
         assert_true(str_starts(budget_table[i].option, "--"));
     }
@@ -55,12 +57,13 @@ static void test_limits_are_kept_in_the_database(void **state) {
     struct cay_error err;
     open_manager(w);
     for (enum budget_item i = 0; i < BUDGET_ITEMS; i++)
-        budget_set_limit(&k, i, 100 + i);
+        if (!budget_is_part(i))
+            budget_set_limit(&k, i, 100 + i);
     (void)add_key(w, k, "all");
     reopen_manager(w);
     assert_int_equal(manager_key_get(w->m, "all", &found, &err), 0);
     for (enum budget_item i = 0; i < BUDGET_ITEMS; i++)
-        assert_int_equal(budget_limit(&found, i), 100 + i);
+        assert_int_equal(budget_limit(&found, i), budget_is_part(i) ? 0 : 100 + i);
 }
 
 static void test_pids_of_a_key(void **state) {
@@ -209,6 +212,44 @@ static void test_the_sum_never_exceeds(void **state) {
     assert_int_equal(used(w, &k, BUDGET_MEMORY), 0);
 }
 
+static void test_an_organisation_has_a_budget(void **state) {
+    struct world *w = *state;
+    struct cay_error err = {0};
+    struct key org = {.name = "org", .max_pids = 100, .max_proxy_connections = 9};
+    const struct sandbox_record wish = {.pids = 40};
+    open_manager(w);
+    assert_int_equal(manager_organization_add(w->m, &org, &err), 0);
+    struct key one = {.max_pids = 50, .max_proxy_connections = 5}, two = {0};
+    memcpy(one.organization, org.id, sizeof org.id);
+    memcpy(two.organization, org.id, sizeof org.id);
+    one = add_key(w, one, "one");
+    two = add_key(w, two, "two");
+    assert_int_equal(make(w, &one, "a", &wish, &err), 0);
+    assert_int_equal(make(w, &one, "b", &wish, &err), -CAY_LIMIT_REACHED);
+    assert_non_null(strstr(err.message, "of key 'one'"));
+    assert_int_equal(make(w, &two, "a", &wish, &err), -CAY_CONFLICT); /* names are shared */
+    assert_int_equal(make(w, &two, "b", &wish, &err), 0);
+    assert_int_equal(make(w, &two, "c", &wish, &err), -CAY_LIMIT_REACHED);
+    assert_non_null(strstr(err.message, "of organisation 'org'"));
+    assert_int_equal(left(w, &two, BUDGET_PIDS), 20);
+    assert_int_equal(manager_budget_limit(w->m, one.id, BUDGET_PROXY), 5);
+    assert_int_equal(manager_budget_limit(w->m, two.id, BUDGET_PROXY), 9);
+    manager_budget_note(w->m, one.id, BUDGET_PROXY, 3);
+    manager_budget_note(w->m, two.id, BUDGET_PROXY, 4);
+    assert_int_equal(used(w, &org, BUDGET_PROXY), 7);
+    manager_budget_forget(w->m, BUDGET_PROXY);
+    assert_int_equal(used(w, &org, BUDGET_PROXY) + used(w, &one, BUDGET_PROXY), 0);
+    /* What a removed key made counts for the organisation, also after a restart. */
+    assert_int_equal(manager_key_remove(w->m, "two", &err), 0);
+    assert_int_equal(used(w, &org, BUDGET_PIDS), 80);
+    reopen_manager(w);
+    assert_int_equal(used(w, &org, BUDGET_PIDS), 80);
+    assert_int_equal(manager_remove(w->m, "b", true, &err), 0);
+    assert_int_equal(used(w, &org, BUDGET_PIDS), 40);
+    assert_int_equal(manager_remove(w->m, "a", true, &err), 0);
+    assert_int_equal(used(w, &org, BUDGET_PIDS), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_row_has_a_limit),
@@ -216,6 +257,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_pids_of_a_key, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_host_keeps_a_reserve, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sums_of_what_runs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_an_organisation_has_a_budget, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shares_of_a_pool, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_sum_never_exceeds, setup, teardown),
     };

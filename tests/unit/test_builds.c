@@ -79,7 +79,7 @@ static int teardown(void **state) {
 
 static struct build *add(struct builds *b, const char *name, const char *text) {
     struct build *one = NULL;
-    assert_int_equal(builds_add(b, "ann", name, text, &one, NULL), 0);
+    assert_int_equal(builds_add(b, "ann", "", name, text, &one, NULL), 0);
     return one;
 }
 
@@ -152,7 +152,7 @@ static void test_snapshots(void **state) {
     struct build_view view;
     struct build *again = NULL;
     struct build *one = add(*state, "a", "wait"), *two = NULL, *three = add(*state, "c", "ok");
-    assert_int_equal(builds_add(*state, "bob", "a", "wait", &two, &err), 0); /* his own "a" */
+    assert_int_equal(builds_add(*state, "bob", "", "a", "wait", &two, &err), 0); /* his own "a" */
     assert_int_equal(builds_start(one, &view, NULL), 0);
     assert_int_equal(builds_start(two, &view, NULL), 0);
     assert_int_equal(builds_start(three, &view, NULL), 0);
@@ -160,7 +160,7 @@ static void test_snapshots(void **state) {
     assert_int_equal(state_of(two), BUILD_RUNNING);
     assert_int_equal(state_of(three), BUILD_PENDING); /* two at a time, one of each key */
     assert_int_equal(builds_start(one, &view, &err), -CAY_CONFLICT);
-    assert_int_equal(builds_add(*state, "ann", "a", "ok", &again, &err), -CAY_CONFLICT);
+    assert_int_equal(builds_add(*state, "ann", "", "a", "ok", &again, &err), -CAY_CONFLICT);
     assert_int_equal(builds_drop(one), BUILD_FAILED);
     assert_int_equal(wait_for_end(three), BUILD_DONE);
     assert_null(builds_find(*state, &ann, "a"));
@@ -221,8 +221,8 @@ static void test_limits(void **state) {
     struct build *one = NULL;
     for (int i = 0; i < 8; i++)
         build_unref(add(*state, "", "ok"));
-    assert_int_equal(builds_add(*state, "ann", "", "ok", &one, &err), -CAY_LIMIT_REACHED);
-    assert_int_equal(builds_add(*state, "bob", "", "ok", &one, &err), 0);
+    assert_int_equal(builds_add(*state, "ann", "", "", "ok", &one, &err), -CAY_LIMIT_REACHED);
+    assert_int_equal(builds_add(*state, "bob", "", "", "ok", &one, &err), 0);
     build_unref(one);
     assert_int_equal(charged_ann, 8);
 }

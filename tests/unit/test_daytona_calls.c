@@ -31,9 +31,9 @@ static int list_images(void *user, const char *owner, struct buf *text, struct c
     return buf_puts(text, "\n");
 }
 
-static int keep(void *user, const char *owner, const char *from, const char *name,
-                struct cay_error *err) {
-    (void)user, (void)owner, (void)from;
+static int keep(void *user, const char *owner, const char *made_by, const char *from,
+                const char *name, struct cay_error *err) {
+    (void)user, (void)owner, (void)made_by, (void)from;
     if (str_equal(kept, name))
         return error_set(err, CAY_CONFLICT, "it is there");
     return str_copy(kept, sizeof kept, name);

@@ -231,10 +231,41 @@ static void test_closing_ends_the_waiting(void **state) {
     assert_int_equal(c[0].result, 0);
 }
 
+/* Whoever has its turn at once does not wait; what was refused or has had its turn does not count.
+ */
+static void test_a_key_may_let_so_many_wait(void **state) {
+    struct world *w = *state;
+    struct queue_ticket t[3], more, other;
+    struct budget_usage usage[BUDGET_ITEMS];
+    struct key k = {.scopes = SCOPE_SANDBOXES, .name = "few", .max_waiting = 2};
+    char text[KEY_TEXT_SIZE];
+    struct cay_error err = {0};
+    open_narrow(w, 1, 10);
+    assert_int_equal(manager_key_add(w->m, &k, text, &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        join(w, k.id, &t[i]);
+    manager_budget_usage(w->m, &k, usage);
+    assert_int_equal(usage[BUDGET_WAITING].used, 2);
+    assert_int_equal(usage[BUDGET_WAITING].left, 0);
+    assert_int_equal(queue_join(w->m, QUEUE_PROMISED, k.id, &more, &err), -CAY_LIMIT_REACHED);
+    assert_int_equal(err.sys, EAGAIN);
+    assert_non_null(strstr(err.message, "creations that wait (2) of key 'few'"));
+    assert_non_null(strstr(err.remedy, "--max-waiting"));
+    join(w, key_b, &other);
+    run(w, &t[0]);
+    join(w, k.id, &more);
+    struct queue_ticket *const order[] = {&t[1], &other, &t[2], &more};
+    for (size_t i = 0; i < ARRAY_LEN(order); i++)
+        run(w, order[i]);
+    manager_budget_usage(w->m, &k, usage);
+    assert_int_equal(usage[BUDGET_WAITING].used, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_keys_take_turns, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_full_queue_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_key_may_let_so_many_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_greedy_key_makes_room, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_promised_is_not_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_pool_is_one_of_many, setup, teardown),
