@@ -1,21 +1,18 @@
-/* The formats are those of https://www.sqlite.org/walformat.html. */
+/* The format of the index is that of https://www.sqlite.org/walformat.html. */
 #include "manager/db_wal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sqlite3.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "base/buf.h"
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/str.h"
-
-enum { HEADER = 32, FRAME = 24, SUMMED = 24, PAGE_MIN = 512, PAGE_MAX = 65536 };
-enum { MAGIC = 0x377f0682, WAL_MAX = 64 << 20 };
 
 /* Of the index, which has its head twice: whoever reads it while it is written sees two that
  * differ. Numbers are in the order of this machine. */
@@ -27,61 +24,6 @@ enum {
     INDEX_SALT = 32,
     INDEX_COPIED = 96,
 };
-
-struct sum {
-    uint32_t a, b;
-};
-
-static uint32_t big(const unsigned char *p) {
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
-
-static uint32_t little(const unsigned char *p) {
-    return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
-}
-
-/* Over a multiple of 8 bytes; the magic says in which order their words are. */
-static struct sum add(struct sum s, bool is_big, const unsigned char *p, size_t len) {
-    for (size_t i = 0; i < len; i += 8) {
-        s.a += (is_big ? big(p + i) : little(p + i)) + s.b;
-        s.b += (is_big ? big(p + i + 4) : little(p + i + 4)) + s.a;
-    }
-    return s;
-}
-
-static bool fits(struct sum s, const unsigned char *stored) {
-    return s.a == big(stored) && s.b == big(stored + 4);
-}
-
-/* ---- the log ---- */
-
-static bool has_head(const unsigned char *wal, const unsigned char *salt, uint32_t page) {
-    struct sum sum = add((struct sum){0}, (wal[3] & 1) != 0, wal, SUMMED);
-    return (big(wal) & ~UINT32_C(1)) == MAGIC && fits(sum, wal + SUMMED) && page >= PAGE_MIN &&
-           page <= PAGE_MAX && page % 8 == 0 && memcmp(wal + 16, salt, DB_WAL_SALT) == 0;
-}
-
-uint32_t db_wal_count(const unsigned char *wal, size_t len, const unsigned char salt[DB_WAL_SALT]) {
-    if (len < HEADER)
-        return 0;
-    bool is_big = (wal[3] & 1) != 0;
-    uint32_t page = big(wal + 8), number = 0, count = 0;
-    if (!has_head(wal, salt, page))
-        return 0;
-    struct sum sum = {big(wal + SUMMED), big(wal + SUMMED + 4)};
-    for (size_t at = HEADER; len - at >= FRAME + (size_t)page; at += FRAME + page) {
-        const unsigned char *f = wal + at;
-        sum = add(add(sum, is_big, f, 8), is_big, f + FRAME, page);
-        if (memcmp(f + 8, salt, DB_WAL_SALT) != 0 || !fits(sum, f + 16))
-            break;
-        number++;
-        if (big(f + 4) != 0) /* the end of a transaction */
-            count = number;
-    }
-    return count;
-}
-
-/* ---- the index ---- */
 
 static uint32_t native(const unsigned char *p) {
     uint32_t number;
@@ -123,17 +65,43 @@ static bool find_promise(const char *database, struct db_wal_promise *ret) {
            db_wal_read_promise(index, sizeof index, ret);
 }
 
-bool db_wal_has_lost(const char *database) {
+/* Has SQLite read the log, under other names so that the index stays as it is; a connection that
+ * only reads, and does not tidy up when it is closed, writes to neither file. */
+static void read_log(const char *database) {
+    sqlite3 *sql = NULL;
+    if (sqlite3_open_v2(database, &sql, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) ==
+        SQLITE_OK) {
+        (void)sqlite3_db_config(sql, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+        (void)sqlite3_exec(sql, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL);
+    }
+    (void)sqlite3_close(sql);
+}
+
+static void remove_look(const char *look) {
+    static const char *const suffixes[] = {"", "-wal", "-shm"};
     char path[PATH_MAX];
-    struct db_wal_promise promise;
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++)
+        if (str_format(path, sizeof path, "%s%s", look, suffixes[i]) == 0)
+            (void)unlink(path); /* not there is fine */
+}
+
+bool db_wal_has_lost(const char *database) {
+    char look[PATH_MAX], log[PATH_MAX], look_log[PATH_MAX];
+    struct db_wal_promise promise, kept;
     if (!find_promise(database, &promise) || promise.committed <= promise.copied ||
-        str_format(path, sizeof path, "%s-wal", database) < 0)
+        str_format(look, sizeof look, "%s.look", database) < 0 ||
+        str_format(log, sizeof log, "%s-wal", database) < 0 ||
+        str_format(look_log, sizeof look_log, "%s-wal", look) < 0)
         return false;
-    _cleanup_(buf_free) struct buf text = BUF_INIT(WAL_MAX + 1);
-    _cleanup_(closep) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd >= 0 && (fstat(fd, &st) < 0 || st.st_size > WAL_MAX || fd_read_to_end(fd, &text) < 0))
-        return false; /* it cannot be judged here: SQLite does */
-    return db_wal_count((const unsigned char *)buf_text(&text), text.len, promise.salt) <
-           promise.committed;
+    remove_look(look); /* of a process that was killed */
+    if (link(database, look) < 0 || (link(log, look_log) < 0 && errno != ENOENT)) {
+        remove_look(look);
+        return false; /* it cannot be judged here: SQLite drops what is damaged */
+    }
+    read_log(look);
+    bool is_whole = find_promise(look, &kept) &&
+                    memcmp(kept.salt, promise.salt, DB_WAL_SALT) == 0 &&
+                    kept.committed >= promise.committed;
+    remove_look(look);
+    return !is_whole;
 }

@@ -3,7 +3,8 @@
  * What was promised is in the index beside the log (-shm): SQLite writes there how many frames are
  * committed before it says that a change is made. The index is memory that processes share, so it
  * outlives a process that is killed, but not the machine. What lies in the log beyond that was
- * never promised, whatever it looks like: SQLite drops it, and so do we. */
+ * never promised, whatever it looks like: SQLite drops it, and so do we. SQLite itself reads the
+ * log: whether it takes all that was promised shows in the index that it makes. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,10 +22,6 @@ struct db_wal_promise {
 
 /* Reads the beginning of an index. False if it is none, or says nothing. */
 bool db_wal_read_promise(const unsigned char *index, size_t len, struct db_wal_promise *ret);
-
-/* How many frames of this log SQLite would take: all up to the end of the last transaction that is
- * whole. 0 if its head is damaged or has another salt. */
-uint32_t db_wal_count(const unsigned char *wal, size_t len, const unsigned char salt[DB_WAL_SALT]);
 
 /* True if the log of this database lacks something that was promised. An index from before this
  * boot is not judged: after a loss of power neither file has to be whole. */
