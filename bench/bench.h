@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "command.h"
-#include "engine/native/launcher_client.h"
+#include "engine/link/program.h"
 #include "stats.h"
 
 struct cay_error;

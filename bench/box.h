@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "engine/native/launcher_client.h"
+#include "engine/link/program.h"
 
 struct cay_error;
 

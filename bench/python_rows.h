@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/native/launcher_client.h"
+#include "engine/link/program.h"
 
 struct bench_options;
 struct cay_error;

@@ -13,7 +13,7 @@
 #include "cli/cli.h"
 #include "cli/doctor_docker.h"
 #include "cli/doctor_space.h"
-#include "engine/native/disk.h"
+#include "engine/disk/disk.h"
 
 enum { WALLS_MAX = 32 };
 

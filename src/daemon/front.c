@@ -23,7 +23,7 @@
 #include "confine/privilege.h"
 #include "confine/seccomp.h"
 #include "engine/docker/docker_runtime.h"
-#include "engine/native/native_engine.h"
+#include "engine/link/client.h"
 #include "manager/retire.h"
 
 enum {
@@ -143,8 +143,8 @@ static int connect_other(void *user, struct cay_error *err) {
 }
 
 static int add_other(struct front *f, struct cay_error *err) {
-    const struct native_engine_source source = {connect_other, f};
-    int r = native_engine_open_later(&source, manager_ended, f->manager, &f->other, err);
+    const struct link_source source = {connect_other, f};
+    int r = link_open_later(&source, manager_ended, f->manager, &f->other, err);
     if (r == 0)
         manager_add_engine(f->manager, other_kind(f), f->other);
     return r;
@@ -180,7 +180,7 @@ static int start_manager(struct front *f, struct cay_error *err) {
         r = front_set_pool(f, f->config, err);
     }
     if (r == 0)
-        r = native_engine_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
+        r = link_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
     if (r == 0)
         r = add_other(f, err);
     if (r == 0)
@@ -278,7 +278,7 @@ static int take_launcher(struct front *f, int sock) {
     struct cay_error err;
     if (sock < 0)
         return -EPROTO;
-    int r = native_engine_reconnect(f->engine, sock, &err);
+    int r = link_reconnect(f->engine, sock, &err);
     metrics_count(METRICS_LAUNCHER_RESTARTS, 1);
     if (r < 0)
         log_event(LOG_LEVEL_ERROR, "the new launcher is of no use", "why", "%s", err.message);
@@ -340,8 +340,8 @@ static void hand_over(struct front *f, int64_t deadline) {
     bool is_quiet = manager_retire(f->manager, MAX(deadline - clock_ms(), (int64_t)0));
     if (!is_quiet) /* requests are cut off, and the end of this process lets go of everything */
         return;
-    native_engine_hang_up(f->engine);
-    native_engine_hang_up(f->other);
+    link_hang_up(f->engine);
+    link_hang_up(f->other);
     manager_release_database(f->manager);
     if (control_send(f->options->control, &m, NULL, 0) == 0)
         serve_to_the_end(f);

@@ -22,7 +22,7 @@
 #include "daemon/replace.h"
 #include "daemon/settings.h"
 #include "daemon/supervisor.h"
-#include "engine/native/disk.h"
+#include "engine/disk/disk.h"
 #include "verb/verb.h"
 
 enum { BACKGROUND_MS = 60 * 1000 };

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "engine/native/volume.h"
+#include "engine/volume/volume.h"
 
 void settings_apply_level(const char *given, const struct config *config) {
     enum log_level level;

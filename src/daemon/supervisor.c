@@ -33,7 +33,7 @@
 #include "daemon/replace.h"
 #include "daemon/retired.h"
 #include "engine/docker/docker_program.h"
-#include "engine/native/launcher_client.h"
+#include "engine/link/program.h"
 #include "image/archives.h"
 
 #define NO_SLOTS "0" /* throw-away sandboxes are not kept ready by the launcher */
@@ -127,8 +127,7 @@ static int start_engine(const struct settings *c, enum engine_kind kind, int soc
                                     c->config->docker.runtime, sock, &ret->pid, err);
     r = program_find("cay-launcher", program, sizeof program, err);
     return r < 0 ? r
-                 : launcher_spawn(program, c->state_dir, NO_SLOTS, folders, NULL, sock, &ret->pid,
-                                  err);
+                 : link_spawn(program, c->state_dir, NO_SLOTS, folders, NULL, sock, &ret->pid, err);
 }
 
 static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "confine/mounts.h"
 #include "confine/userns.h"
-#include "engine/native/native.h"
+#include "engine/privileged.h"
 #include "image/store.h"
 
 /* The host's first ids seen as those of the store, which the world is root over. Ids beyond are
@@ -25,7 +25,7 @@ static int clone_for_world(int folder) {
 }
 
 int folder_offer(int folder, struct cay_error *err) {
-    int fd = native_is_privileged() ? clone_for_world(folder) : -1;
+    int fd = engine_is_privileged() ? clone_for_world(folder) : -1;
     if (fd < 0)
         fd = fcntl(folder, F_DUPFD_CLOEXEC, 3);
     return fd < 0 ? error_errno(err, "opening the folder") : fd;

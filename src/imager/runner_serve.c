@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "confine/syscalls.h"
 #include "engine/native/native.h"
+#include "engine/privileged.h"
 #include "image/image.h"
 #include "image/store.h"
 #include "imager/credentials.h"
@@ -202,7 +203,7 @@ static int execute(struct job *j, int *exit_code, struct cay_error *err) {
 
 static int run_job(struct runner_server *s, struct job *j, int *exit_code, struct cay_error *err) {
     /* Before opening, which makes root of an ordinary user. */
-    enum tier tier = native_is_privileged() ? TIER_FULL : TIER_ROOTLESS;
+    enum tier tier = engine_is_privileged() ? TIER_FULL : TIER_ROOTLESS;
     int r = s->native == NULL ? native_open(s->state_dir, false, &s->native, err) : 0;
     if (r == 0)
         r = image_store_open(s->state_dir, false, 0, &j->store, err);

@@ -20,9 +20,9 @@
 #include "base/path.h"
 #include "base/state.h"
 #include "base/str.h"
-#include "engine/native/disk.h"
+#include "engine/disk/disk.h"
 #include "engine/native/keep.h"
-#include "engine/native/native.h"
+#include "engine/privileged.h"
 #include "image/archives.h"
 #include "image/store.h"
 #include "imager/archive.h"
@@ -242,7 +242,7 @@ static int make_folder(struct job *j, const char *name, uint64_t disk_bytes,
     j->folder = openat(j->sandboxes, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (j->folder < 0 || flock(j->folder, LOCK_EX | LOCK_NB) < 0 || fchmod(j->folder, 0711) < 0)
         return error_errno(err, "opening the folder of sandbox %s", j->id);
-    int r = disk_make(j->folder, disk_bytes, native_is_privileged() ? IMAGE_IDS_FIRST : 0, err);
+    int r = disk_make(j->folder, disk_bytes, engine_is_privileged() ? IMAGE_IDS_FIRST : 0, err);
     if (r == 0)
         r = keep_record_write(j->folder, &j->note.record, err);
     if (r < 0)
@@ -253,7 +253,7 @@ static int make_folder(struct job *j, const char *name, uint64_t disk_bytes,
 
 static void unmake_folder(struct job *j, const char *name) {
     struct cay_error err;
-    if (j->disk >= 0 && !native_is_privileged())
+    if (j->disk >= 0 && !engine_is_privileged())
         (void)run_apart(j, clear_body, &err);
     fd_close(&j->disk);
     if (j->folder >= 0)

@@ -7,7 +7,7 @@
 #include "base/id.h"
 #include "base/state.h"
 #include "base/str.h"
-#include "engine/native/disk.h"
+#include "engine/disk/disk.h"
 #include "engine/native/keep_record.h"
 #include "imager/snapshot.h"
 #include "imager/verbs.h"

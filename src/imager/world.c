@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "confine/userns.h"
 #include "engine/native/native.h"
+#include "engine/privileged.h"
 #include "imager/runner.h"
 #include "imager/runner_serve.h"
 
@@ -107,7 +108,7 @@ static int open_as_user(struct split *s, bool builds, struct cay_error *err) {
 
 int world_enter(const char *state_dir, bool builds, struct world *ret, struct cay_error *err) {
     struct split s = {.server = {.state_dir = state_dir}, .store = IMAGE_STORE_NONE, .userns = -1};
-    int r = native_is_privileged() ? open_as_root(&s, err) : open_as_user(&s, builds, err);
+    int r = engine_is_privileged() ? open_as_root(&s, err) : open_as_user(&s, builds, err);
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, s.pair) < 0)

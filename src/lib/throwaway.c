@@ -16,9 +16,9 @@
 #include "base/fd.h"
 #include "engine/docker/docker_program.h"
 #include "engine/docker/docker_runtime.h"
-#include "engine/native/native_engine.h"
-#include "engine/native/volume.h"
+#include "engine/link/client.h"
 #include "engine/spec.h"
+#include "engine/volume/volume.h"
 
 enum { OOM_MS = 500, OOM_LOOK_MS = 20 };
 
@@ -54,7 +54,7 @@ int throwaway_open(const char *state_dir, struct throwaway **ret, struct cay_err
                                  pair[1], &t->pid, err);
     fd_close(&pair[1]);
     if (r == 0)
-        r = native_engine_open(TAKE_FD(pair[0]), NULL, NULL, &t->engine, err);
+        r = link_open(TAKE_FD(pair[0]), NULL, NULL, &t->engine, err);
     fd_close(&pair[0]);
     if (r < 0) {
         throwaway_close(t);

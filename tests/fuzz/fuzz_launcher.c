@@ -5,7 +5,7 @@
 
 #include "base/auto.h"
 #include "confine/idrange.h"
-#include "engine/native/launcher.h"
+#include "engine/link/protocol.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

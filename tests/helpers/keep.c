@@ -25,8 +25,8 @@
 #include "base/fd.h"
 #include "base/jsonw.h"
 #include "base/str.h"
-#include "engine/native/launcher_client.h"
-#include "engine/native/native_engine.h"
+#include "engine/link/client.h"
+#include "engine/link/program.h"
 
 enum { LINE_SIZE = 4096, WORDS_MAX = 16, PRINTED_MAX = 1024 * 1024 };
 
@@ -214,7 +214,7 @@ static int do_restart(struct cay_error *err) {
     int code = start_launcher(&drive.client, err);
     if (code < 0)
         return code;
-    code = native_engine_reconnect(drive.engine, drive.client.sock, err);
+    code = link_reconnect(drive.engine, drive.client.sock, err);
     while (waitpid(old, NULL, 0) < 0 && errno == EINTR)
         ;
     print_launcher();
@@ -299,7 +299,7 @@ int main(int argc, char **argv) {
     drive.tier = geteuid() == 0 ? TIER_FULL : TIER_BASIC;
     int r = start_launcher(&drive.client, &err);
     if (r == 0)
-        r = native_engine_open(drive.client.sock, print_ended, NULL, &drive.engine, &err);
+        r = link_open(drive.client.sock, print_ended, NULL, &drive.engine, &err);
     if (r < 0) {
         (void)fprintf(stderr, "keep: %s\n", err.message);
         return 1;

@@ -23,7 +23,7 @@
 #include "base/fd.h"
 #include "base/jsonw.h"
 #include "base/str.h"
-#include "engine/native/launcher_client.h"
+#include "engine/link/program.h"
 #include "wire/client_exec.h"
 
 enum { SIZES_MAX = 8, COUNT_MAX = 2000, CAPTURED = 1024 * 1024 };

@@ -22,7 +22,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "daemon/control.h"
-#include "engine/native/launcher_client.h"
+#include "engine/link/program.h"
 
 enum { KINDS = 5, FDS_MAX = 6, IDS = 4, ANSWER_MS = 60 * 1000, EXTRA = 4096 };
 

@@ -13,7 +13,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/disk_tool.h"
+#include "engine/disk/tool.h"
 
 enum { UID = 0x7fff0000, SIZE = 4096 };
 

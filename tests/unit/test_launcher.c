@@ -10,7 +10,7 @@
 
 #include "base/auto.h"
 #include "confine/idrange.h"
-#include "engine/native/launcher.h"
+#include "engine/link/protocol.h"
 
 static struct launcher_request sane(void) {
     struct launcher_request r = {.op = LAUNCHER_START, .fds = LAUNCHER_CONNECTION, .tag = 7};

@@ -22,7 +22,7 @@
 #include "daemon/control.h"
 #include "daemon/places.h"
 #include "daemon/reload.h"
-#include "engine/native/native_engine.h"
+#include "engine/link/client.h"
 
 static char folder[64];
 
@@ -265,7 +265,7 @@ static void test_launcher_is_missed(void **state) {
     struct engine *e = NULL;
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    assert_int_equal(native_engine_open(pair[0], NULL, NULL, &e, &err), 0);
+    assert_int_equal(link_open(pair[0], NULL, NULL, &e, &err), 0);
     assert_int_equal(e->ops->gone_ms(e), 0);
     (void)close(pair[1]);
     int64_t until = clock_ms() + 30000;
@@ -273,7 +273,7 @@ static void test_launcher_is_missed(void **state) {
         (void)usleep(1000);
     assert_true(e->ops->gone_ms(e) > 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    assert_int_equal(native_engine_reconnect(e, pair[0], &err), 0);
+    assert_int_equal(link_reconnect(e, pair[0], &err), 0);
     assert_int_equal(e->ops->gone_ms(e), 0);
     e->ops->close(e);
     (void)close(pair[1]);

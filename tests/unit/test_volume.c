@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "engine/native/volume.h"
+#include "engine/volume/volume.h"
 
 enum { SOMEBODY = 4711 };
 

@@ -222,6 +222,13 @@ static int engine_volume_make(struct engine *e, const char *id, uint64_t bytes,
                                 : volume_make(&docker_of(e)->volumes, id, 0, err);
 }
 
+static int engine_volume_grow(struct engine *e, const char *id, uint64_t bytes,
+                              struct cay_error *err) {
+    (void)e, (void)id, (void)bytes;
+    error_set(err, CAY_UNSUPPORTED, "the Docker engine limits no volumes");
+    return error_remedy(err, "use engine = \"native\", as root");
+}
+
 static int engine_volume_remove(struct engine *e, const char *id, struct cay_error *err) {
     if (docker_of(e)->is_far)
         return docker_far_volume_remove(docker_of(e), id, err);
@@ -292,6 +299,7 @@ static const struct engine_ops ops = {
     .remove = engine_remove,
     .resize = engine_resize,
     .volume_make = engine_volume_make,
+    .volume_grow = engine_volume_grow,
     .volume_remove = engine_volume_remove,
     .stats = engine_stats,
     .usage = engine_usage,

@@ -7,7 +7,7 @@
 #include "engine/docker/docker_door.h"
 #include "engine/docker/docker_engine.h"
 #include "engine/docker/docker_spec.h"
-#include "engine/native/volume_named.h"
+#include "engine/volume/named.h"
 
 struct docker_bridge;
 struct docker_stream;

@@ -27,7 +27,7 @@
 #include "engine/docker/docker_probe.h"
 #include "engine/docker/docker_program.h"
 #include "engine/docker/docker_runtime.h"
-#include "engine/docker/serve.h"
+#include "engine/link/server.h"
 #include "image/answer.h"
 #include "image/progress.h"
 #include "image/store.h"
@@ -136,15 +136,15 @@ int main(int argc, char **argv) {
                                             .runtime = docker_runtime_chosen(),
                                             .is_run = is_run,
                                             .folders = (const char *const *)(argv + 3),
-                                            .ended = serve_ended,
+                                            .ended = link_serve_ended,
                                             .user = (void *)(intptr_t)CLIENT_FD};
     if (docker_engine_open(&options, &e, &err) < 0)
         return fail(&err);
-    int r = serve_engine(e, CLIENT_FD, &err);
+    int r = link_serve(e, CLIENT_FD, &err);
     if (r < 0)
         (void)fail(&err);
     if (is_run) {
-        serve_wait();
+        link_serve_wait();
         docker_runs_end(e);
     }
     /* Threads may still wait for Docker. What they do is whole or found again by the next. */

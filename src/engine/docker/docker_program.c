@@ -57,5 +57,5 @@ int docker_program_start(const char *state_dir, const char *how, const char *con
     if (choose_environment(runtime, text, sizeof text, env) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the name of the runtime is too long");
     int r = program_find(DOCKER_PROGRAM, program, sizeof program, err);
-    return r < 0 ? r : launcher_spawn(program, state_dir, how, folders, env, sock, ret, err);
+    return r < 0 ? r : link_spawn(program, state_dir, how, folders, env, sock, ret, err);
 }

@@ -2,7 +2,7 @@
  * needs nothing else of the Docker engine, and none of its libraries. */
 #pragma once
 
-#include "engine/native/launcher_client.h"
+#include "engine/link/program.h"
 
 struct cay_error;
 
@@ -26,7 +26,7 @@ void docker_program_ensure(const char *state_dir, const char *config, const char
                            bool is_quiet, const char *owner, const char *image,
                            const char *argv[static DOCKER_ENSURE_WORDS]);
 
-/* As launcher_spawn. Of the environment it gets what says where Docker is. The runtime is that of
+/* As link_spawn. Of the environment it gets what says where Docker is. The runtime is that of
  * containers, or "". */
 int docker_program_start(const char *state_dir, const char *how, const char *const *folders,
                          const char *runtime, int sock, pid_t *ret, struct cay_error *err);

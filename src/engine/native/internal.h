@@ -10,7 +10,7 @@
 #include "engine/native/helper.h"
 #include "engine/native/native.h"
 #include "engine/native/rootfs.h"
-#include "engine/native/volume.h"
+#include "engine/volume/volume.h"
 #include "image/host.h"
 
 struct native_filter {

@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "confine/idrange.h"
 #include "confine/syscalls.h"
-#include "engine/native/disk.h"
+#include "engine/disk/disk.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "engine/native/keep_worker.h"

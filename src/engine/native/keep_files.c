@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "engine/native/disk.h"
+#include "engine/disk/disk.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "engine/native/keep_worker.h"

@@ -1,10 +1,10 @@
 /* What the files of keep share; not for others. */
 #pragma once
 
+#include "engine/link/protocol.h"
 #include "engine/native/cgroup.h"
 #include "engine/native/keep.h"
 #include "engine/native/keep_record.h"
-#include "engine/native/launcher.h"
 #include "engine/native/native.h"
 
 #define KEEP_FOLDER "sandboxes" /* of the state folder */

@@ -8,11 +8,11 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/native/disk.h"
-#include "engine/native/disk_share.h"
+#include "engine/disk/disk.h"
+#include "engine/disk/share.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
-#include "engine/native/volume_named.h"
+#include "engine/volume/named.h"
 
 /* More than all sandboxes together can write from one round to the next, which come sooner the less
  * is left. Above it nothing is limited. */

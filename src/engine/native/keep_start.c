@@ -8,7 +8,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/native/disk.h"
+#include "engine/disk/disk.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
 #include "image/image.h"

@@ -12,8 +12,8 @@
 #include "base/str.h"
 #include "engine/native/internal.h"
 #include "engine/native/keep_internal.h"
-#include "engine/native/volume_convert.h"
-#include "engine/native/volume_named.h"
+#include "engine/volume/convert.h"
+#include "engine/volume/named.h"
 
 #define OLD_PREFIX ".old-"
 

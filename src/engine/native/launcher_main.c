@@ -16,7 +16,8 @@
 #include "engine/native/keep.h"
 #include "engine/native/launcher.h"
 #include "engine/native/native.h"
-#include "engine/native/volume.h"
+#include "engine/privileged.h"
+#include "engine/volume/volume.h"
 
 enum { CLIENT_FD = 3 };
 
@@ -76,7 +77,7 @@ int main(int argc, char **argv) {
         .memory_bytes = UINT64_C(512) << 20, .cpu_quota_us = 100000, .pids = 256};
     if (launcher_reserve_descriptors(&err) < 0)
         return fail(&err);
-    bool is_privileged = native_is_privileged();
+    bool is_privileged = engine_is_privileged();
     _cleanup_(closep) int userns = is_privileged ? -1 : keep_find_userns(argv[1]);
     if (native_open_beside(argv[1], userns, &n, &err) < 0)
         return fail(&err);

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "engine/link/protocol.h"
 #include "engine/native/cgroup.h"
 #include "engine/native/helper.h"
-#include "engine/native/launcher.h"
 #include "engine/native/slot.h"
 
 struct cay_error;

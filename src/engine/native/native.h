@@ -27,10 +27,6 @@ struct native_wall {
 
 enum { NATIVE_WALLS_MAX = 24 };
 
-/* True if this process may make sandboxes with every wall: root of a host, not of a user namespace
- * with too few ids. */
-bool native_is_privileged(void);
-
 /* Finds out what this host gives. state_dir must exist and be writable. An ordinary user becomes
  * root of a user namespace of his own, for good: the process should do nothing else afterwards.
  * With `soon` the parts of a first sandbox are begun at once. */

@@ -20,7 +20,7 @@
 #include "confine/userns.h"
 #include "engine/native/rootfs_overlay.h"
 #include "engine/native/shift.h"
-#include "engine/native/volume.h"
+#include "engine/volume/volume.h"
 #include "image/image.h"
 
 enum {

@@ -1,4 +1,4 @@
-#include "engine/native/disk_share.h"
+#include "engine/disk/share.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "base/auto.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "engine/native/disk_image.h"
+#include "engine/disk/image.h"
 
 enum {
     PATH_SIZE = 96,

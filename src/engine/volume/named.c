@@ -1,4 +1,4 @@
-#include "engine/native/volume_named.h"
+#include "engine/volume/named.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,8 +18,8 @@
 #include "base/str.h"
 #include "confine/mounts.h"
 #include "confine/syscalls.h"
-#include "engine/native/disk.h"
-#include "engine/native/volume_convert.h"
+#include "engine/disk/disk.h"
+#include "engine/volume/convert.h"
 #include "image/store.h"
 
 /* The volume, on its disk. */

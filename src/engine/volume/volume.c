@@ -1,4 +1,4 @@
-#include "engine/native/volume.h"
+#include "engine/volume/volume.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "engine/native/volume_named.h"
+#include "engine/volume/named.h"
 
 /* ---- folders of the host ---- */
 

@@ -1,4 +1,4 @@
-#include "engine/native/volume_copy.h"
+#include "engine/volume/copy.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "engine/native/disk_parts.h"
+#include "engine/disk/parts.h"
 
 #include <errno.h>
 #include <fcntl.h>

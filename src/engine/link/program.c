@@ -1,4 +1,4 @@
-#include "engine/native/launcher_client.h"
+#include "engine/link/program.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -60,9 +60,9 @@ static int spawn_launcher(const char *program, const char *state_dir, const char
     return -r;
 }
 
-int launcher_spawn(const char *program, const char *state_dir, const char *how,
-                   const char *const *folders, const char *const *env, int sock, pid_t *ret,
-                   struct cay_error *err) {
+int link_spawn(const char *program, const char *state_dir, const char *how,
+               const char *const *folders, const char *const *env, int sock, pid_t *ret,
+               struct cay_error *err) {
     int r = spawn_launcher(program, state_dir, how, folders, env, sock, ret);
     return r < 0 ? error_sys(err, -r, "starting the launcher '%s'", program) : 0;
 }
@@ -76,7 +76,7 @@ int launcher_client_start(const char *program, const char *state_dir, unsigned r
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the launcher's socket");
     pid_t pid = 0;
-    int r = launcher_spawn(program, state_dir, how, folders, NULL, pair[1], &pid, err);
+    int r = link_spawn(program, state_dir, how, folders, NULL, pair[1], &pid, err);
     (void)close(pair[1]);
     if (r < 0) {
         (void)close(pair[0]);

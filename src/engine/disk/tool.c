@@ -1,4 +1,4 @@
-#include "engine/native/disk_tool.h"
+#include "engine/disk/tool.h"
 
 #include <errno.h>
 #include <fcntl.h>

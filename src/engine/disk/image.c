@@ -1,4 +1,4 @@
-#include "engine/native/disk_image.h"
+#include "engine/disk/image.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include "base/str.h"
 #include "confine/mounts.h"
 #include "confine/syscalls.h"
-#include "engine/native/disk_parts.h"
-#include "engine/native/disk_tool.h"
-#include "engine/native/loop.h"
+#include "engine/disk/loop.h"
+#include "engine/disk/parts.h"
+#include "engine/disk/tool.h"
 #include "engine/spec.h"
 
 #define TEMPLATE  ".template-"

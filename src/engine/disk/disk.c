@@ -1,4 +1,4 @@
-#include "engine/native/disk.h"
+#include "engine/disk/disk.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "engine/native/disk_image.h"
-#include "engine/native/disk_parts.h"
-#include "engine/native/disk_tool.h"
-#include "engine/native/loop.h"
-#include "engine/native/native.h"
+#include "engine/disk/image.h"
+#include "engine/disk/loop.h"
+#include "engine/disk/parts.h"
+#include "engine/disk/tool.h"
+#include "engine/privileged.h"
 #include "image/store.h"
 
 /* No header has it; linux/ext4.h came with 6.0 only. */
@@ -29,7 +29,7 @@
 enum { BUSY_MS = 2000, BLOCK = 4096 };
 
 int disk_probe(struct cay_error *err) {
-    if (!native_is_privileged()) {
+    if (!engine_is_privileged()) {
         error_set(err, CAY_UNSUPPORTED, "an ordinary user has no loop devices");
         return error_remedy(err, "run the daemon as root, or use a file system with quotas");
     }

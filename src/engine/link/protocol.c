@@ -1,10 +1,11 @@
 /* What makes a request to the launcher sane. Pure functions: whoever sent it is not trusted. */
+#include "engine/link/protocol.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "confine/idrange.h"
-#include "engine/native/launcher.h"
 
 size_t launcher_request_size(size_t mounts) {
     return offsetof(struct launcher_request, mounts) + mounts * sizeof(struct mount_spec);

@@ -1,4 +1,4 @@
-#include "engine/native/volume_convert.h"
+#include "engine/volume/convert.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "engine/native/disk.h"
-#include "engine/native/volume_copy.h"
+#include "engine/disk/disk.h"
+#include "engine/volume/copy.h"
 #include "image/store.h"
 
 enum { FOLDER_FLAGS = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };

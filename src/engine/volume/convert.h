@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "engine/native/volume_named.h"
+#include "engine/volume/named.h"
 
 #define VOLUME_NEW_PREFIX ".new-" /* of a disk that is being filled; locked meanwhile */
 

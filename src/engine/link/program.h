@@ -1,10 +1,11 @@
-/* The client of a launcher: starts one, and asks it for sandboxes. */
+/* Starts the program of an engine. Benchmarks and tests also ask it for throw-away sandboxes here,
+ * with one thread and without client.h. */
 #pragma once
 
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/native/launcher.h"
+#include "engine/link/protocol.h"
 
 struct launcher_client {
     pid_t pid;
@@ -20,9 +21,9 @@ int launcher_client_start(const char *program, const char *state_dir, unsigned r
                           struct cay_error *err);
 /* Starts the program of an engine, as the one that serves `sock`, which stays open here; how it
  * shall work is its second argument. env NULL is an empty environment. */
-int launcher_spawn(const char *program, const char *state_dir, const char *how,
-                   const char *const *folders, const char *const *env, int sock, pid_t *ret,
-                   struct cay_error *err);
+int link_spawn(const char *program, const char *state_dir, const char *how,
+               const char *const *folders, const char *const *env, int sock, pid_t *ret,
+               struct cay_error *err);
 
 /* Asks for a sandbox; connection and listener (or -1) become its cay-init's and stay open here. The
  * answer comes by launcher_client_next. */

@@ -1,4 +1,4 @@
-#include "engine/native/loop.h"
+#include "engine/disk/loop.h"
 
 #include <dirent.h>
 #include <errno.h>

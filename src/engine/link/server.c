@@ -1,4 +1,4 @@
-#include "engine/docker/serve.h"
+#include "engine/link/server.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "engine/native/launcher.h"
+#include "engine/link/protocol.h"
 
 /* How many requests are being worked on. */
 static struct {
@@ -36,7 +36,7 @@ static void answer(int sock, const struct launcher_answer *a) {
     while (n < 0 && errno == EINTR); /* a client that has gone needs none */
 }
 
-void serve_ended(void *user, const struct engine_end *end) {
+void link_serve_ended(void *user, const struct engine_end *end) {
     struct launcher_answer a = {.event = LAUNCHER_KEPT_ENDED,
                                 .oom_killed = end->oom_killed,
                                 .status = end->status,
@@ -108,8 +108,7 @@ static int run(struct job *j, struct launcher_answer *a, struct cay_error *err) 
     case LAUNCHER_VOLUME_MAKE:
         return ops->volume_make(j->e, id, j->request.spec.disk_bytes, err);
     case LAUNCHER_VOLUME_GROW:
-        error_set(err, CAY_UNSUPPORTED, "the Docker engine limits no volumes");
-        return error_remedy(err, "use engine = \"native\", as root");
+        return ops->volume_grow(j->e, id, j->request.spec.disk_bytes, err);
     case LAUNCHER_VOLUME_REMOVE:
         return ops->volume_remove(j->e, id, err);
     case LAUNCHER_ARCHIVE:
@@ -147,7 +146,7 @@ static void count_jobs(int more) {
     (void)pthread_mutex_unlock(&jobs.lock);
 }
 
-void serve_wait(void) {
+void link_serve_wait(void) {
     (void)pthread_mutex_lock(&jobs.lock);
     while (jobs.count > 0)
         (void)pthread_cond_wait(&jobs.fewer, &jobs.lock);
@@ -217,7 +216,7 @@ static int take_job(struct engine *e, int sock) {
     return r;
 }
 
-int serve_engine(struct engine *e, int sock, struct cay_error *err) {
+int link_serve(struct engine *e, int sock, struct cay_error *err) {
     int r;
     do
         r = take_job(e, sock);

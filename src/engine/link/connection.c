@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "engine/native/native_link.h"
+#include "engine/link/connection.h"
 
 enum { AGAIN_MS = 500 };
 
@@ -31,7 +31,7 @@ static void finish(struct call *c, bool answered) {
 
 /* ---- the reader ---- */
 
-static void tell_ended(const struct native_engine *n, const struct launcher_answer *a) {
+static void tell_ended(const struct link *n, const struct launcher_answer *a) {
     struct engine_end end = {.oom_killed = a->oom_killed != 0,
                              .status = a->status,
                              .cause = a->cause < ENGINE_END_CAUSES ? a->cause : ENGINE_END_UNSEEN};
@@ -40,44 +40,44 @@ static void tell_ended(const struct native_engine *n, const struct launcher_answ
         n->engine.ended(n->engine.user, &end);
 }
 
-static void tell_disk(const struct native_engine *n, const struct launcher_answer *a) {
+static void tell_disk(const struct link *n, const struct launcher_answer *a) {
     struct engine_disk disk = a->disk;
     disk.id[ID_SIZE - 1] = '\0';
     if (n->engine.disk != NULL)
         n->engine.disk(n->engine.user, &disk);
 }
 
-void native_once_started(struct once *o) {
+void link_once_started(struct once *o) {
     o->started = true;
     if (o->watcher.started != NULL)
         o->watcher.started(o->watcher.user, o->id, o->counter);
 }
 
-void native_once_ended(struct once *o) {
+void link_once_ended(struct once *o) {
     o->ended = true;
     if (o->watcher.ended != NULL)
         o->watcher.ended(o->watcher.user, o->oom_killed, &o->err);
 }
 
-static void note_once(struct native_engine *n, const struct launcher_answer *a, int *counter) {
+static void note_once(struct link *n, const struct launcher_answer *a, int *counter) {
     for (struct once *o = n->onces; o != NULL; o = o->next) {
         if (o->tag != a->tag || o->ended)
             continue;
         if (a->event == LAUNCHER_STARTED) {
             memcpy(o->id, a->id, sizeof o->id);
             o->counter = TAKE_FD(*counter);
-            native_once_started(o);
+            link_once_started(o);
             continue;
         }
         o->oom_killed = a->event == LAUNCHER_ENDED && a->oom_killed != 0;
         if (a->event == LAUNCHER_FAILED)
             o->err = a->err;
-        native_once_ended(o);
+        link_once_ended(o);
     }
 }
 
 /* With the lock held. */
-static void note_pong(struct native_engine *n, const struct launcher_answer *a) {
+static void note_pong(struct link *n, const struct launcher_answer *a) {
     if (n->ping_tag == 0 || a->tag != n->ping_tag)
         return;
     n->ping_tag = 0;
@@ -85,7 +85,7 @@ static void note_pong(struct native_engine *n, const struct launcher_answer *a) 
     n->pinged.err = a->event == LAUNCHER_FAILED ? a->err : (struct cay_error){.code = CAY_OK};
 }
 
-static void hand_over(struct native_engine *n, const struct launcher_answer *a, int *fd) {
+static void hand_over(struct link *n, const struct launcher_answer *a, int *fd) {
     (void)pthread_mutex_lock(&n->lock);
     n->heard_at = clock_ms();
     note_pong(n, a);
@@ -100,7 +100,7 @@ static void hand_over(struct native_engine *n, const struct launcher_answer *a, 
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-static void fail_all(struct native_engine *n) {
+static void fail_all(struct link *n) {
     (void)pthread_mutex_lock(&n->lock);
     n->gone = true;
     n->gone_at = clock_ms();
@@ -111,15 +111,15 @@ static void fail_all(struct native_engine *n) {
     for (struct once *o = n->onces; o != NULL; o = o->next) {
         if (o->ended)
             continue;
-        (void)native_unavailable(n, &o->err); /* they end with their launcher */
-        native_once_ended(o);
+        (void)link_unavailable(n, &o->err); /* they end with their launcher */
+        link_once_ended(o);
     }
     (void)pthread_cond_broadcast(&n->changed);
     (void)pthread_mutex_unlock(&n->lock);
 }
 
 /* What a launcher says is believed no further than it must be. */
-static bool receive(const struct native_engine *n, struct launcher_answer *a, int *ret_fd) {
+static bool receive(const struct link *n, struct launcher_answer *a, int *ret_fd) {
     ssize_t got;
     size_t count;
     do
@@ -138,7 +138,7 @@ static bool receive(const struct native_engine *n, struct launcher_answer *a, in
 }
 
 static void *read_answers(void *arg) {
-    struct native_engine *n = arg;
+    struct link *n = arg;
     struct launcher_answer a;
     int fd = -1;
     while (receive(n, &a, &fd)) {
@@ -157,8 +157,8 @@ static void *read_answers(void *arg) {
 
 /* ---- the connection ---- */
 
-struct launcher_request *native_new_request(enum launcher_op op, const struct sandbox_spec *spec,
-                                            struct cay_error *err) {
+struct launcher_request *link_new_request(enum launcher_op op, const struct sandbox_spec *spec,
+                                          struct cay_error *err) {
     struct launcher_request *r = calloc(1, launcher_request_size(spec->mount_count));
     if (r == NULL) {
         error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -171,7 +171,7 @@ struct launcher_request *native_new_request(enum launcher_op op, const struct sa
     return r;
 }
 
-void native_disconnect(struct native_engine *n) {
+void link_disconnect(struct link *n) {
     if (n->sock >= 0)
         (void)shutdown(n->sock, SHUT_RDWR);
     if (n->reading)
@@ -182,15 +182,15 @@ void native_disconnect(struct native_engine *n) {
 
 /* A launcher takes over what lives with the first request about it, and tells of what has died
  * meanwhile. Nobody waits for the answer to this one. */
-static void greet(const struct native_engine *n) {
+static void greet(const struct link *n) {
     struct cay_error err;
     _cleanup_(freep) struct launcher_request *r =
-        native_new_request(LAUNCHER_LIST, &(struct sandbox_spec){0}, &err);
+        link_new_request(LAUNCHER_LIST, &(struct sandbox_spec){0}, &err);
     if (r != NULL)
         (void)fd_send(n->sock, r, launcher_request_size(0), NULL, 0); /* gone: the reader sees it */
 }
 
-int native_connect(struct native_engine *n, int sock, struct cay_error *err) {
+int link_connect(struct link *n, int sock, struct cay_error *err) {
     n->sock = sock;
     n->reading = pthread_create(&n->reader, NULL, read_answers, n) == 0;
     if (n->reading) {
@@ -202,15 +202,15 @@ int native_connect(struct native_engine *n, int sock, struct cay_error *err) {
     return error_set(err, CAY_RESOURCE_EXHAUSTED, "no thread for the launcher's answers");
 }
 
-int native_replace(struct native_engine *n, int sock, struct cay_error *err) {
-    native_disconnect(n);
+int link_replace(struct link *n, int sock, struct cay_error *err) {
+    link_disconnect(n);
     (void)pthread_mutex_lock(&n->lock);
     n->gone = false;
     (void)pthread_mutex_unlock(&n->lock);
-    return native_connect(n, sock, err);
+    return link_connect(n, sock, err);
 }
 
-static bool is_gone(struct native_engine *n) {
+static bool is_gone(struct link *n) {
     (void)pthread_mutex_lock(&n->lock);
     bool gone = n->gone;
     (void)pthread_mutex_unlock(&n->lock);
@@ -218,16 +218,16 @@ static bool is_gone(struct native_engine *n) {
 }
 
 /* With n->sending held. */
-static void start_again(struct native_engine *n) {
+static void start_again(struct link *n) {
     struct cay_error err;
     int sock = n->source.connect(n->source.user, &err);
     n->tried_at = clock_ms();
     if (sock >= 0)
-        (void)native_replace(n, sock, &err);
+        (void)link_replace(n, sock, &err);
 }
 
 /* One that is started when it is needed is, but not again and again if it does not live. */
-static void have_launcher(struct native_engine *n) {
+static void have_launcher(struct link *n) {
     if (n->source.connect == NULL || !is_gone(n))
         return;
     (void)pthread_mutex_lock(&n->sending);
@@ -238,7 +238,7 @@ static void have_launcher(struct native_engine *n) {
 
 /* ---- callers ---- */
 
-int native_unavailable(const struct native_engine *n, struct cay_error *err) {
+int link_unavailable(const struct link *n, struct cay_error *err) {
     if (n->source.connect != NULL) {
         error_set(err, CAY_UNAVAILABLE, "the engine has ended");
         return error_remedy(err, "try again in a moment; the daemon's log says why it has");
@@ -247,7 +247,7 @@ int native_unavailable(const struct native_engine *n, struct cay_error *err) {
     return error_remedy(err, "the daemon starts a new one: try again in a moment");
 }
 
-static int begin(struct native_engine *n, struct call *c) {
+static int begin(struct link *n, struct call *c) {
     have_launcher(n);
     (void)pthread_mutex_lock(&n->lock);
     bool gone = n->gone;
@@ -262,7 +262,7 @@ static int begin(struct native_engine *n, struct call *c) {
     return gone ? -EPIPE : 0;
 }
 
-static void end(struct native_engine *n, const struct call *c) {
+static void end(struct link *n, const struct call *c) {
     (void)pthread_mutex_lock(&n->lock);
     struct call **at = &n->calls;
     while (*at != c)
@@ -271,34 +271,34 @@ static void end(struct native_engine *n, const struct call *c) {
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-static void wait_for(struct native_engine *n, struct call *c) {
+static void wait_for(struct link *n, struct call *c) {
     (void)pthread_mutex_lock(&n->lock);
     while (!c->done)
         (void)pthread_cond_wait(&c->ready, &n->lock);
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-int native_send(struct native_engine *n, const struct launcher_request *r, size_t mounts, int fd) {
+int link_send(struct link *n, const struct launcher_request *r, size_t mounts, int fd) {
     (void)pthread_mutex_lock(&n->sending);
     int sent = fd_send(n->sock, r, launcher_request_size(mounts), &fd, fd >= 0 ? 1 : 0);
     (void)pthread_mutex_unlock(&n->sending);
     return sent;
 }
 
-int native_ask(struct native_engine *n, struct launcher_request *r, size_t mounts, int fd,
-               struct launcher_answer *answer, struct cay_error *err) {
+int link_ask(struct link *n, struct launcher_request *r, size_t mounts, int fd,
+             struct launcher_answer *answer, struct cay_error *err) {
     struct call call = {.answer = answer, .ready = PTHREAD_COND_INITIALIZER};
     if (begin(n, &call) < 0)
-        return native_unavailable(n, err);
+        return link_unavailable(n, err);
     r->tag = call.tag;
     r->fds = fd >= 0 ? LAUNCHER_LISTENER : 0;
-    int sent = native_send(n, r, mounts, fd);
+    int sent = link_send(n, r, mounts, fd);
     if (sent == 0)
         wait_for(n, &call);
     end(n, &call);
     (void)pthread_cond_destroy(&call.ready);
     if (sent < 0 || !call.answered)
-        return native_unavailable(n, err);
+        return link_unavailable(n, err);
     if (answer->event != LAUNCHER_FAILED)
         return 0;
     *err = answer->err;
@@ -314,7 +314,7 @@ static void fill_ping(struct sandbox_spec *spec) {
     spec->id[ID_SIZE - 1] = '\0';
 }
 
-static bool begin_ping(struct native_engine *n, uint64_t *ret_tag) {
+static bool begin_ping(struct link *n, uint64_t *ret_tag) {
     (void)pthread_mutex_lock(&n->lock);
     bool begins = !n->gone && n->ping_tag == 0;
     if (begins) {
@@ -326,11 +326,11 @@ static bool begin_ping(struct native_engine *n, uint64_t *ret_tag) {
 }
 
 /* With n->sending held. */
-static void send_ping(struct native_engine *n) {
+static void send_ping(struct link *n) {
     struct cay_error err;
     struct sandbox_spec spec = {0};
     fill_ping(&spec);
-    _cleanup_(freep) struct launcher_request *r = native_new_request(LAUNCHER_LIST, &spec, &err);
+    _cleanup_(freep) struct launcher_request *r = link_new_request(LAUNCHER_LIST, &spec, &err);
     if (r == NULL || !begin_ping(n, &r->tag))
         return;
     if (send(n->sock, r, launcher_request_size(0), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
@@ -340,14 +340,14 @@ static void send_ping(struct native_engine *n) {
     (void)pthread_mutex_unlock(&n->lock);
 }
 
-void native_ping(struct native_engine *n) {
+void link_ping(struct link *n) {
     if (pthread_mutex_trylock(&n->sending) != 0)
         return; /* somebody waits there for room: his request shows as much */
     send_ping(n);
     (void)pthread_mutex_unlock(&n->sending);
 }
 
-void native_health(struct native_engine *n, struct engine_health *ret) {
+void link_health(struct link *n, struct engine_health *ret) {
     (void)pthread_mutex_lock(&n->lock);
     *ret = n->pinged;
     int64_t since = n->calls != NULL ? n->asked_at : 0;

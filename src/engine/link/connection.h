@@ -1,10 +1,10 @@
-/* The native engine's connection to its launcher; for native_engine.c only. */
+/* The connection of client.c to the program of its engine; for client.c only. */
 #pragma once
 
 #include <pthread.h>
 
-#include "engine/native/launcher.h"
-#include "engine/native/native_engine.h"
+#include "engine/link/client.h"
+#include "engine/link/protocol.h"
 
 /* A throw-away sandbox, from asking for it to its once_end. */
 struct once {
@@ -19,7 +19,7 @@ struct once {
 
 struct call;
 
-struct native_engine {
+struct link {
     struct engine engine;   /* first */
     pthread_mutex_t lock;   /* of all that follows but sock */
     pthread_cond_t changed; /* onces have */
@@ -35,33 +35,33 @@ struct native_engine {
     pthread_mutex_t sending;     /* of sock, which the reader uses without: it is closed after it */
     int sock;
     pthread_t reader;
-    bool reading;                       /* there is one */
-    struct native_engine_source source; /* of one that is started when it is needed */
-    int64_t tried_at;                   /* when that was last done; 0: never */
+    bool reading;              /* there is one */
+    struct link_source source; /* of one that is started when it is needed */
+    int64_t tried_at;          /* when that was last done; 0: never */
 };
 
 /* With room for the mounts of the spec, which are many bytes and rarely there. NULL: no memory. */
-struct launcher_request *native_new_request(enum launcher_op op, const struct sandbox_spec *spec,
-                                            struct cay_error *err);
+struct launcher_request *link_new_request(enum launcher_op op, const struct sandbox_spec *spec,
+                                          struct cay_error *err);
 /* Sends a request, with a descriptor or -1; negative if the launcher is gone. */
-int native_send(struct native_engine *n, const struct launcher_request *r, size_t mounts, int fd);
+int link_send(struct link *n, const struct launcher_request *r, size_t mounts, int fd);
 /* The same, with a tag of its own, and waits for its answer. */
-int native_ask(struct native_engine *n, struct launcher_request *r, size_t mounts, int fd,
-               struct launcher_answer *answer, struct cay_error *err);
+int link_ask(struct link *n, struct launcher_request *r, size_t mounts, int fd,
+             struct launcher_answer *answer, struct cay_error *err);
 /* With the lock held: it has started, or has ended as it says itself. Its watcher hears it. */
-void native_once_started(struct once *o);
-void native_once_ended(struct once *o);
+void link_once_started(struct once *o);
+void link_once_ended(struct once *o);
 /* What to say when it is gone. */
-int native_unavailable(const struct native_engine *n, struct cay_error *err);
+int link_unavailable(const struct link *n, struct cay_error *err);
 
 /* As in engine.h. */
-void native_ping(struct native_engine *n);
-void native_health(struct native_engine *n, struct engine_health *ret);
+void link_ping(struct link *n);
+void link_health(struct link *n, struct engine_health *ret);
 
 /* With n->sending held, or before anybody else knows n: sock becomes n's. */
-int native_connect(struct native_engine *n, int sock, struct cay_error *err);
+int link_connect(struct link *n, int sock, struct cay_error *err);
 /* The same in place of one that died. */
-int native_replace(struct native_engine *n, int sock, struct cay_error *err);
+int link_replace(struct link *n, int sock, struct cay_error *err);
 /* Ends the reader, if there is one; the socket is closed after it, so that it reads from no other.
  */
-void native_disconnect(struct native_engine *n);
+void link_disconnect(struct link *n);

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/native/volume.h"
+#include "engine/volume/volume.h"
 
 /* Of the state folder. */
 #define VOLUMES_FOLDER      "volumes"

@@ -1,4 +1,4 @@
-#include "engine/native/native_engine.h"
+#include "engine/link/client.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/native/native_link.h"
+#include "engine/link/connection.h"
 
-static struct native_engine *native_of(struct engine *e) {
-    return (struct native_engine *)e;
+static struct link *link_of(struct engine *e) {
+    return (struct link *)e;
 }
 
 static int ask_about(struct engine *e, enum launcher_op op, const char *id,
@@ -21,8 +21,8 @@ static int ask_about(struct engine *e, enum launcher_op op, const char *id,
     if (id[0] != '\0' && !id_is_valid(id))
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not the id of a sandbox");
     memcpy(spec.id, id, id[0] != '\0' ? ID_SIZE : 1);
-    _cleanup_(freep) struct launcher_request *r = native_new_request(op, &spec, err);
-    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : native_ask(native_of(e), r, 0, -1, answer, err);
+    _cleanup_(freep) struct launcher_request *r = link_new_request(op, &spec, err);
+    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : link_ask(link_of(e), r, 0, -1, answer, err);
 }
 
 static int do_to(struct engine *e, enum launcher_op op, const char *id, struct cay_error *err) {
@@ -37,17 +37,17 @@ static int engine_start(struct engine *e, const struct sandbox_spec *spec, const
     struct launcher_answer answer;
     if (spec->mount_count > SPEC_MOUNTS_MAX || !id_is_valid(spec->id) || strlen(image) >= HEX_SIZE)
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
-    _cleanup_(freep) struct launcher_request *r = native_new_request(LAUNCHER_KEEP, spec, err);
+    _cleanup_(freep) struct launcher_request *r = link_new_request(LAUNCHER_KEEP, spec, err);
     if (r == NULL)
         return -CAY_RESOURCE_EXHAUSTED;
     memcpy(r->image, image, strlen(image) + 1);
     if (spec->mount_count > 0)
         memcpy(r->mounts, spec->mounts, spec->mount_count * sizeof r->mounts[0]);
-    int code = native_ask(native_of(e), r, spec->mount_count, listener, &answer, err);
+    int code = link_ask(link_of(e), r, spec->mount_count, listener, &answer, err);
     if (code >= 0 || err->sys != EUCLEAN) /* else its file system is damaged */
         return code;
     code = do_to(e, LAUNCHER_REPAIR, spec->id, err);
-    return code < 0 ? code : native_ask(native_of(e), r, spec->mount_count, listener, &answer, err);
+    return code < 0 ? code : link_ask(link_of(e), r, spec->mount_count, listener, &answer, err);
 }
 
 static int engine_stop(struct engine *e, const char *id, struct cay_error *err) {
@@ -71,8 +71,8 @@ static int do_to_volume(struct engine *e, uint32_t op, const char *id, uint64_t 
     struct launcher_answer answer;
     struct sandbox_spec spec = {.disk_bytes = bytes};
     (void)snprintf(spec.id, sizeof spec.id, "%s", id);
-    _cleanup_(freep) struct launcher_request *r = native_new_request(op, &spec, err);
-    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : native_ask(native_of(e), r, 0, -1, &answer, err);
+    _cleanup_(freep) struct launcher_request *r = link_new_request(op, &spec, err);
+    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : link_ask(link_of(e), r, 0, -1, &answer, err);
 }
 
 static int engine_volume_make(struct engine *e, const char *id, uint64_t bytes,
@@ -91,8 +91,8 @@ static int engine_volume_remove(struct engine *e, const char *id, struct cay_err
 
 static int engine_resize(struct engine *e, const struct sandbox_spec *spec, struct cay_error *err) {
     struct launcher_answer answer;
-    _cleanup_(freep) struct launcher_request *r = native_new_request(LAUNCHER_RESIZE, spec, err);
-    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : native_ask(native_of(e), r, 0, -1, &answer, err);
+    _cleanup_(freep) struct launcher_request *r = link_new_request(LAUNCHER_RESIZE, spec, err);
+    return r == NULL ? -CAY_RESOURCE_EXHAUSTED : link_ask(link_of(e), r, 0, -1, &answer, err);
 }
 
 static int measure(struct engine *e, enum launcher_op op, const char *id, struct engine_stats *ret,
@@ -119,9 +119,8 @@ static int engine_space(struct engine *e, const struct engine_space_marks *marks
     struct launcher_answer answer;
     struct sandbox_spec spec = {.disk_bytes = marks->floor_bytes,
                                 .memory_bytes = marks->hold_bytes};
-    _cleanup_(freep) struct launcher_request *r = native_new_request(LAUNCHER_SPACE, &spec, err);
-    int code =
-        r == NULL ? -CAY_RESOURCE_EXHAUSTED : native_ask(native_of(e), r, 0, -1, &answer, err);
+    _cleanup_(freep) struct launcher_request *r = link_new_request(LAUNCHER_SPACE, &spec, err);
+    int code = r == NULL ? -CAY_RESOURCE_EXHAUSTED : link_ask(link_of(e), r, 0, -1, &answer, err);
     if (code == 0)
         *ret = answer.space;
     return code;
@@ -136,11 +135,11 @@ static int ask_with_image(struct engine *e, enum launcher_op op, const char *id,
     if (!id_is_valid(id) || !hex_is_valid(image))
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be kept");
     memcpy(spec.id, id, ID_SIZE);
-    _cleanup_(freep) struct launcher_request *r = native_new_request(op, &spec, err);
+    _cleanup_(freep) struct launcher_request *r = link_new_request(op, &spec, err);
     if (r == NULL)
         return -CAY_RESOURCE_EXHAUSTED;
     memcpy(r->image, image, HEX_SIZE);
-    return native_ask(native_of(e), r, 0, -1, answer, err);
+    return link_ask(link_of(e), r, 0, -1, answer, err);
 }
 
 static int engine_archive(struct engine *e, const char *id, const char *image, uint64_t *ret_bytes,
@@ -191,7 +190,7 @@ static int engine_snapshot(struct engine *e, const char *id, const char *image,
 
 /* ---- throw-away sandboxes ---- */
 
-static bool add_once(struct native_engine *n, struct once *o) {
+static bool add_once(struct link *n, struct once *o) {
     (void)pthread_mutex_lock(&n->lock);
     bool gone = n->gone;
     if (!gone) {
@@ -204,7 +203,7 @@ static bool add_once(struct native_engine *n, struct once *o) {
 }
 
 /* With the lock held. */
-static struct once *find_once(const struct native_engine *n, uint64_t tag) {
+static struct once *find_once(const struct link *n, uint64_t tag) {
     struct once *o = n->onces;
     while (o != NULL && o->tag != tag)
         o = o->next;
@@ -212,7 +211,7 @@ static struct once *find_once(const struct native_engine *n, uint64_t tag) {
 }
 
 /* With the lock held. */
-static struct once *take_once(struct native_engine *n, uint64_t tag) {
+static struct once *take_once(struct link *n, uint64_t tag) {
     struct once **at = &n->onces;
     while (*at != NULL && (*at)->tag != tag)
         at = &(*at)->next;
@@ -225,7 +224,7 @@ static struct once *take_once(struct native_engine *n, uint64_t tag) {
 static struct launcher_request *once_request(const struct engine_once *once,
                                              struct cay_error *err) {
     const struct sandbox_spec *spec = once->spec;
-    struct launcher_request *r = native_new_request(LAUNCHER_START, spec, err);
+    struct launcher_request *r = link_new_request(LAUNCHER_START, spec, err);
     if (r == NULL)
         return NULL;
     r->fds = LAUNCHER_CONNECTION;
@@ -240,7 +239,7 @@ static struct launcher_request *once_request(const struct engine_once *once,
 
 static int engine_once(struct engine *e, const struct engine_once *once, int connection,
                        uint64_t *ret_tag, struct cay_error *err) {
-    struct native_engine *n = native_of(e);
+    struct link *n = link_of(e);
     if (once->spec->mount_count > SPEC_MOUNTS_MAX)
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not a sandbox that can be started");
     _cleanup_(freep) struct launcher_request *r = once_request(once, err);
@@ -249,35 +248,35 @@ static int engine_once(struct engine *e, const struct engine_once *once, int con
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     o->counter = -1;
     if (!add_once(n, o))
-        return native_unavailable(n, err);
+        return link_unavailable(n, err);
     uint64_t tag = r->tag = *ret_tag = o->tag;
     (void)TAKE_PTR(o); /* the list's, until it is taken from there */
-    if (native_send(n, r, once->spec->mount_count, connection) == 0)
+    if (link_send(n, r, once->spec->mount_count, connection) == 0)
         return 0;
     (void)pthread_mutex_lock(&n->lock);
     o = take_once(n, tag);
     (void)pthread_mutex_unlock(&n->lock);
-    return native_unavailable(n, err);
+    return link_unavailable(n, err);
 }
 
 static void engine_once_watch(struct engine *e, uint64_t tag,
                               const struct engine_watcher *watcher) {
-    struct native_engine *n = native_of(e);
+    struct link *n = link_of(e);
     (void)pthread_mutex_lock(&n->lock);
     struct once *o = find_once(n, tag);
     if (o != NULL) {
         o->watcher = *watcher;
         if (o->started)
-            native_once_started(o);
+            link_once_started(o);
         if (o->ended)
-            native_once_ended(o);
+            link_once_ended(o);
     }
     (void)pthread_mutex_unlock(&n->lock);
 }
 
 static int engine_once_wait(struct engine *e, uint64_t tag, char ret_id[static ID_SIZE],
                             struct cay_error *err) {
-    struct native_engine *n = native_of(e);
+    struct link *n = link_of(e);
     (void)pthread_mutex_lock(&n->lock);
     const struct once *o = find_once(n, tag);
     while (o != NULL && !o->started && !o->ended)
@@ -288,7 +287,7 @@ static int engine_once_wait(struct engine *e, uint64_t tag, char ret_id[static I
     } else {
         if (o != NULL)
             *err = o->err;
-        r = o == NULL || err->code == CAY_OK ? native_unavailable(n, err) : -(int)err->code;
+        r = o == NULL || err->code == CAY_OK ? link_unavailable(n, err) : -(int)err->code;
     }
     (void)pthread_mutex_unlock(&n->lock);
     return r;
@@ -297,15 +296,15 @@ static int engine_once_wait(struct engine *e, uint64_t tag, char ret_id[static I
 static void engine_once_kill(struct engine *e, uint64_t tag) {
     struct cay_error ignored;
     _cleanup_(freep) struct launcher_request *r =
-        native_new_request(LAUNCHER_END, &(struct sandbox_spec){0}, &ignored);
+        link_new_request(LAUNCHER_END, &(struct sandbox_spec){0}, &ignored);
     if (r == NULL)
         return;
     r->tag = tag;
-    (void)native_send(native_of(e), r, 0, -1); /* what is gone has ended */
+    (void)link_send(link_of(e), r, 0, -1); /* what is gone has ended */
 }
 
 static int engine_once_end(struct engine *e, uint64_t tag, bool *ret_oom, struct cay_error *err) {
-    struct native_engine *n = native_of(e);
+    struct link *n = link_of(e);
     (void)pthread_mutex_lock(&n->lock);
     struct once *o = find_once(n, tag);
     bool lives = o != NULL && !o->ended;
@@ -331,7 +330,7 @@ static int engine_once_end(struct engine *e, uint64_t tag, bool *ret_oom, struct
 }
 
 static int64_t engine_gone_ms(struct engine *e) {
-    struct native_engine *n = native_of(e);
+    struct link *n = link_of(e);
     (void)pthread_mutex_lock(&n->lock);
     int64_t ms = n->gone ? MAX(clock_ms() - n->gone_at, (int64_t)1) : 0;
     (void)pthread_mutex_unlock(&n->lock);
@@ -339,11 +338,11 @@ static int64_t engine_gone_ms(struct engine *e) {
 }
 
 static void engine_ping(struct engine *e) {
-    native_ping(native_of(e));
+    link_ping(link_of(e));
 }
 
 static void engine_health(struct engine *e, struct engine_health *ret) {
-    native_health(native_of(e), ret);
+    link_health(link_of(e), ret);
 }
 
 /* Entries that are none would be trusted by whoever finds them. */
@@ -384,16 +383,16 @@ static int engine_list(struct engine *e, struct engine_sandbox **ret, size_t *re
 
 /* ---- life ---- */
 
-void native_engine_hang_up(struct engine *e) {
-    struct native_engine *n = native_of(e);
+void link_hang_up(struct engine *e) {
+    struct link *n = link_of(e);
     (void)pthread_mutex_lock(&n->sending);
-    native_disconnect(n);
+    link_disconnect(n);
     (void)pthread_mutex_unlock(&n->sending);
 }
 
 static void engine_close(struct engine *e) {
-    struct native_engine *n = native_of(e);
-    native_engine_hang_up(e);
+    struct link *n = link_of(e);
+    link_hang_up(e);
     (void)pthread_mutex_destroy(&n->lock);
     (void)pthread_mutex_destroy(&n->sending);
     (void)pthread_cond_destroy(&n->changed);
@@ -431,9 +430,9 @@ static const struct engine_ops ops = {
     .close = engine_close,
 };
 
-static struct native_engine *new_engine(void (*ended)(void *user, const struct engine_end *end),
-                                        void *user, struct cay_error *err) {
-    struct native_engine *n = calloc(1, sizeof *n);
+static struct link *new_engine(void (*ended)(void *user, const struct engine_end *end), void *user,
+                               struct cay_error *err) {
+    struct link *n = calloc(1, sizeof *n);
     if (n == NULL) {
         error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
         return NULL;
@@ -446,10 +445,10 @@ static struct native_engine *new_engine(void (*ended)(void *user, const struct e
     return n;
 }
 
-int native_engine_open_later(const struct native_engine_source *source,
-                             void (*ended)(void *user, const struct engine_end *end), void *user,
-                             struct engine **ret, struct cay_error *err) {
-    struct native_engine *n = new_engine(ended, user, err);
+int link_open_later(const struct link_source *source,
+                    void (*ended)(void *user, const struct engine_end *end), void *user,
+                    struct engine **ret, struct cay_error *err) {
+    struct link *n = new_engine(ended, user, err);
     if (n == NULL)
         return -CAY_RESOURCE_EXHAUSTED;
     n->source = *source;
@@ -459,14 +458,14 @@ int native_engine_open_later(const struct native_engine_source *source,
     return 0;
 }
 
-int native_engine_open(int sock, void (*ended)(void *user, const struct engine_end *end),
-                       void *user, struct engine **ret, struct cay_error *err) {
-    struct native_engine *n = new_engine(ended, user, err);
+int link_open(int sock, void (*ended)(void *user, const struct engine_end *end), void *user,
+              struct engine **ret, struct cay_error *err) {
+    struct link *n = new_engine(ended, user, err);
     if (n == NULL) {
         (void)close(sock);
         return -CAY_RESOURCE_EXHAUSTED;
     }
-    int r = native_connect(n, sock, err);
+    int r = link_connect(n, sock, err);
     if (r < 0) {
         engine_close(&n->engine);
         return r;
@@ -475,10 +474,10 @@ int native_engine_open(int sock, void (*ended)(void *user, const struct engine_e
     return 0;
 }
 
-int native_engine_reconnect(struct engine *e, int sock, struct cay_error *err) {
-    struct native_engine *n = native_of(e);
+int link_reconnect(struct engine *e, int sock, struct cay_error *err) {
+    struct link *n = link_of(e);
     (void)pthread_mutex_lock(&n->sending);
-    int r = native_replace(n, sock, err);
+    int r = link_replace(n, sock, err);
     (void)pthread_mutex_unlock(&n->sending);
     return r;
 }
