@@ -13,6 +13,7 @@
 /* A sandbox in the making, whose progress is the answer. */
 struct creation {
     struct manager *manager;
+    int client;
     struct key caller;
     struct sandbox_record request;
     struct sandbox_record made;
@@ -20,9 +21,9 @@ struct creation {
 };
 
 static int make_measured(struct manager *m, const struct sandbox_record *request, int progress,
-                         struct sandbox_record *ret, struct cay_error *err) {
+                         int client, struct sandbox_record *ret, struct cay_error *err) {
     int64_t began = clock_us();
-    int r = manager_create(m, request, progress, ret, err);
+    int r = manager_create_for(m, request, progress, client, ret, err);
     if (r == 0)
         metrics_observe(METRICS_CREATE, clock_us() - began);
     else
@@ -37,7 +38,7 @@ static int make(void *user, int progress_fd, struct cay_error *err) {
     c->intent =
         (struct audit_intent){.who = c->caller.name, .action = "sandbox.create", .detail = ""};
     manager_audit_announce(&c->intent);
-    int r = make_measured(c->manager, &c->request, progress_fd, &c->made, err);
+    int r = make_measured(c->manager, &c->request, progress_fd, c->client, &c->made, err);
     manager_audit_announce(NULL);
     return r;
 }
@@ -73,7 +74,10 @@ static int create_with_progress(struct call *call, struct sandbox_record *reques
     struct creation *c = calloc(1, sizeof *c);
     if (c == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
-    *c = (struct creation){.manager = call->manager, .caller = call->caller, .request = *request};
+    *c = (struct creation){.manager = call->manager,
+                           .client = call_socket(call),
+                           .caller = call->caller,
+                           .request = *request};
     *request = (struct sandbox_record){0};
     return told_begin(call, &creating, c, err);
 }
@@ -90,7 +94,7 @@ static void answer_made(struct call *call, const struct sandbox_record *r, int r
 
 static int create(struct call *call, const struct sandbox_record *request, struct cay_error *err) {
     struct sandbox_record made = {0};
-    int r = make_measured(call->manager, request, -1, &made, err);
+    int r = make_measured(call->manager, request, -1, call_socket(call), &made, err);
     answer_made(call, r < 0 ? request : &made, r);
     sandbox_record_free(&made);
     return r;

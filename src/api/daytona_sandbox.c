@@ -48,7 +48,7 @@ static void note(struct call *c, const struct sandbox_record *shown) {
 static int make(struct call *c, struct sandbox_record *request, struct cay_error *err) {
     struct sandbox_record made = {0};
     int64_t began = clock_us();
-    int r = manager_create(c->manager, request, -1, &made, err);
+    int r = manager_create_for(c->manager, request, -1, call_socket(c), &made, err);
     note(c, r < 0 ? request : &made);
     if (r == 0) {
         metrics_observe(METRICS_CREATE, clock_us() - began);

@@ -54,8 +54,12 @@ int http_set_tls(struct http *h, struct tls *tls, struct cay_error *err);
 
 /* Begins the end, in this order. Requests that come from now on get 503 with Retry-After before
  * anything is done, and WebSockets are closed with 1012. With a successor, who serves the same
- * sockets, no connection is accepted any more: clients wait for him. */
-void http_drain(struct http *h, bool has_successor);
+ * sockets, no connection is accepted any more: clients wait for him. Returns how many requests were
+ * under way. */
+unsigned http_drain(struct http *h, bool has_successor);
+/* How many still are, and how many got 503 since. */
+unsigned http_under_way(struct http *h);
+unsigned http_turned_away(struct http *h);
 /* Waits at most wait_ms until only connections are left that became something else (a command's
  * streams, a WebSocket); true if so. */
 bool http_settle(struct http *h, int64_t wait_ms);

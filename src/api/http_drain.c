@@ -36,6 +36,7 @@ void http_end_expired(struct http *h) {
 }
 
 void http_fill_turned_away(struct http_request *q) {
+    (void)atomic_fetch_add(&q->http->turned_away, 1);
     struct cay_error err;
     error_set(&err, CAY_UNAVAILABLE, "the daemon is stopping or being replaced; nothing was done");
     (void)error_remedy(&err, "try again in a second");
@@ -50,11 +51,21 @@ static void close_doors(struct http *h) {
     h->ports[0].is_quiet = h->ports[1].is_quiet = true;
 }
 
-void http_drain(struct http *h, bool has_successor) {
+unsigned http_drain(struct http *h, bool has_successor) {
     atomic_store(&h->is_draining, true);
+    unsigned under_way = http_under_way(h);
     if (has_successor)
         close_doors(h);
     ws_end_all(WS_VIEWERS);
+    return under_way;
+}
+
+unsigned http_under_way(struct http *h) {
+    return (unsigned)MAX(atomic_load(&h->under_way), 0);
+}
+
+unsigned http_turned_away(struct http *h) {
+    return (unsigned)atomic_load(&h->turned_away);
 }
 
 static bool wait_until(struct http *h, int64_t wait_ms, bool (*is_so)(struct http *h)) {

@@ -50,6 +50,7 @@ struct http {
     atomic_bool is_draining;
     atomic_int under_way;        /* requests that were let in and have not ended */
     atomic_int conversing;       /* of them, connections that became something else */
+    atomic_int turned_away;      /* requests that came while it was draining */
     pthread_rwlock_t rules_lock; /* of what follows */
     struct strv hosts, origins;
     bool metrics_public;

@@ -125,8 +125,10 @@ static int ask(struct execution *x, const char *sandbox, const char *name, int64
                          : wire_session_exec(&x->v.call, name, &exec, &x->v.err);
     if (r < 0)
         return r;
-    int64_t limit = timeout_ms > 0 && !x->o->attach ? clock_ms() + timeout_ms + HOST_GRACE_MS : 0;
-    return exec_carry(x->v.call.fd, &x->streams, limit, &x->outcome, &x->v.err);
+    struct follow f = session_follow(&x->v, sandbox, name);
+    if (timeout_ms > 0 && !x->o->attach)
+        f.deadline_ms = clock_ms() + timeout_ms + HOST_GRACE_MS;
+    return follow_command(&f, &x->streams, &x->outcome, &x->v.err);
 }
 
 /* Somebody else may make it in this moment. */

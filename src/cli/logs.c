@@ -151,7 +151,11 @@ static int carry(const struct printed *x, uint64_t number, bool follow,
     int r = session_open(v, x->sandbox);
     if (r == 0)
         r = wire_session_logs(&v->call, x->session, number, 0, 0, follow, &v->err);
-    return r < 0 ? r : exec_carry(v->call.fd, streams, 0, &outcome, &v->err);
+    const struct follow f = session_follow(v, x->sandbox, x->session);
+    memset(streams->written, 0, sizeof streams->written); /* of this command */
+    if (r < 0 || !follow)
+        return r < 0 ? r : exec_carry(v->call.fd, streams, 0, &outcome, &v->err);
+    return follow_command(&f, streams, &outcome, &v->err);
 }
 
 static int stream_all(const struct printed *x, struct session_verb *v) {

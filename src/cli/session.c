@@ -34,6 +34,25 @@ void session_close(struct session_verb *v) {
     daemon_close(&v->daemon);
 }
 
+static void say_waiting(void) {
+    verb_note("the daemon has gone; waiting for it to come back");
+}
+
+static void say_input_cut(void) {
+    verb_note("the daemon restarted; the command goes on, but its input has ended");
+}
+
+struct follow session_follow(struct session_verb *v, const char *sandbox, const char *session) {
+    bool quiet = v->common->quiet;
+    return (struct follow){.daemon = &v->daemon,
+                           .connection = &v->connection,
+                           .call = &v->call,
+                           .sandbox = sandbox,
+                           .session = session,
+                           .waits = quiet ? NULL : say_waiting,
+                           .input_cut = quiet ? NULL : say_input_cut};
+}
+
 int session_fail(const struct session_verb *v, int code) {
     if (code == 0)
         code = cay_code_exit(v->err.code);

@@ -5,6 +5,7 @@
 
 #include "base/jsonw.h"
 #include "client/daemon.h"
+#include "client/follow.h"
 #include "verb/verb.h"
 #include "wire/client_exec.h"
 #include "wire/client_session.h"
@@ -24,6 +25,9 @@ struct session_verb {
 /* A connection to the init of the sandbox, for one operation. */
 int session_open(struct session_verb *v, const char *sandbox);
 void session_close(struct session_verb *v);
+
+/* How v's command in a session or context of the sandbox is followed, once it was asked for. */
+struct follow session_follow(struct session_verb *v, const char *sandbox, const char *session);
 
 /* Tells the failure, as JSON if that was asked for; code 0: that of its class. */
 int session_fail(const struct session_verb *v, int code);

@@ -1,7 +1,6 @@
 /* `cay session exec`, `logs` and `input`: the commands of a session, with their streams. */
 #include <cay.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -16,12 +15,6 @@
 /* The inside asks, waits, kills; then the host stops believing it. Also on a machine that stands
  * still meanwhile, since the session would still be busy for who is told too early. */
 enum { HOST_GRACE_MS = 30 * 1000, FAILED = 125 };
-
-enum {
-    RETRY_MS = 200,
-    RESTART_MS = 30 * 1000, /* what a daemon may take to come back */
-    SILENT_TRIES_MAX = 20,  /* connections that are lost without a byte */
-};
 
 /* ---- exec ---- */
 
@@ -92,8 +85,9 @@ static int execute(struct execution *x, const char *sandbox, const char *session
         r = wire_session_exec(&x->v.call, session, &exec, err);
     if (r < 0)
         return r;
-    int64_t limit = exec.timeout_ms > 0 ? clock_ms() + exec.timeout_ms + HOST_GRACE_MS : 0;
-    return exec_carry(x->v.call.fd, &x->streams, limit, &x->outcome, err);
+    struct follow f = session_follow(&x->v, sandbox, session);
+    f.deadline_ms = exec.timeout_ms > 0 ? clock_ms() + exec.timeout_ms + HOST_GRACE_MS : 0;
+    return follow_command(&f, &x->streams, &x->outcome, err);
 }
 
 bool session_ran_out_of_memory(const struct session_verb *v, const char *sandbox, int64_t began_us,
@@ -196,7 +190,8 @@ const struct opt_command session_exec = {
             "one command at a time and refuses another meanwhile.\n\n"
             "A command that ends the shell ('exit', 'exec', a failure under 'set -e') has that "
             "exit code; the next one gets a new shell in the last folder, and says so. Without "
-            "the caller a command goes on: see 'cay session status' and 'logs'.",
+            "the caller a command goes on: see 'cay session status' and 'logs'. If the daemon "
+            "restarts meanwhile, its output is followed again, and its input ends.",
     .examples = "cay session exec lab build -- 'cd /src; export CC=clang'\n"
                 "cay session exec lab build -- make -j4\n"
                 "cay session exec --async lab build -- make test\n",
@@ -256,10 +251,11 @@ static int take_number(const char *text, uint64_t *ret, struct cay_error *err) {
     return error_remedy(err, "see 'cay session status'");
 }
 
-static int send_request(const struct stream_options *o, struct session_verb *v, char **argv,
-                        bool input) {
+static int ask(const struct stream_options *o, struct session_verb *v, char **argv, bool input) {
     uint64_t number;
     int r = take_number(argv[2], &number, &v->err);
+    if (r == 0)
+        r = session_open(v, argv[0]);
     if (r < 0)
         return r;
     return input ? wire_session_input(&v->call, argv[1], number, !o->keep_open, &v->err)
@@ -267,53 +263,18 @@ static int send_request(const struct stream_options *o, struct session_verb *v, 
                                      o->follow, &v->err);
 }
 
-static int ask(const struct stream_options *o, struct session_verb *v, char **argv, bool input) {
-    uint64_t number;
-    int r = take_number(argv[2], &number, &v->err);
-    if (r == 0)
-        r = session_open(v, argv[0]);
-    return r < 0 ? r : send_request(o, v, argv, input);
-}
-
-/* After the daemon has gone. None is started: whoever has ended it may have meant it. */
-static int ask_again(const struct stream_options *o, struct session_verb *v, char **argv) {
-    int64_t deadline = clock_deadline(RESTART_MS);
-    int r;
-    v->daemon.start = false;
-    do {
-        (void)nanosleep(&(struct timespec){.tv_nsec = RETRY_MS * 1000 * 1000L}, NULL);
-        daemon_disconnect(&v->connection);
-        r = daemon_connect(&v->daemon, argv[0], &v->connection, &v->err);
-    } while (r == -CAY_UNAVAILABLE && !clock_expired(deadline));
-    v->call.fd = v->connection.fd;
-    v->call.deadline_ms = clock_deadline(RESTART_MS);
-    return r < 0 ? r : send_request(o, v, argv, false);
-}
-
-/* What was printed already is not printed again. */
-static int follow(const struct stream_options *o, struct session_verb *v, char **argv,
-                  struct exec_streams *streams) {
-    struct exec_outcome outcome;
-    int r = exec_carry(v->call.fd, streams, 0, &outcome, &v->err);
-    for (unsigned i = 0; r == -CAY_UNAVAILABLE && o->follow && i < SILENT_TRIES_MAX; i++) {
-        if (ask_again(o, v, argv) < 0)
-            break;
-        uint64_t before = streams->written[0] + streams->written[1];
-        memcpy(streams->known, streams->written, sizeof streams->known);
-        r = exec_carry(v->call.fd, streams, 0, &outcome, &v->err);
-        if (streams->written[0] + streams->written[1] > before)
-            i = 0;
-    }
-    return r;
-}
-
 static int run_streams(const struct stream_options *o, char **argv, bool input) {
     _cleanup_(session_close) struct session_verb v = SESSION_VERB_INIT(&o->common);
     struct exec_streams streams = {
         .in = input ? STDIN_FILENO : -1, .out = {STDOUT_FILENO, STDERR_FILENO}, .signals = -1};
+    struct exec_outcome outcome;
     int r = ask(o, &v, argv, input);
+    struct follow f = session_follow(&v, argv[0], argv[1]);
+    f.stream = o->stream;
+    f.offset = (uint64_t)o->offset;
     if (r == 0)
-        r = follow(o, &v, argv, &streams);
+        r = o->follow ? follow_command(&f, &streams, &outcome, &v.err)
+                      : exec_carry(v.call.fd, &streams, 0, &outcome, &v.err);
     return r < 0 ? session_fail(&v, 0) : 0;
 }
 

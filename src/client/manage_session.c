@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "client/follow.h"
 #include "client/manage.h"
 #include "lib/command.h"
 #include "wire/client_exec.h"
@@ -64,8 +65,17 @@ static int carry(const cay_manager *m, const char *who, const char *session,
     int r = visit(m, who, &v, err);
     if (r == 0)
         r = wire_session_exec(&v.call, session, exec, err);
-    int64_t limit = exec->timeout_ms > 0 ? clock_ms() + exec->timeout_ms + GRACE_MS : 0;
-    return r < 0 ? r : exec_carry(v.call.fd, streams, limit, outcome, err);
+    if (r < 0)
+        return r;
+    struct daemon daemon = m->daemon; /* a copy: following starts none, later requests do */
+    const struct follow f = {
+        .daemon = &daemon,
+        .connection = &v.connection,
+        .call = &v.call,
+        .sandbox = who,
+        .session = session,
+        .deadline_ms = exec->timeout_ms > 0 ? clock_ms() + exec->timeout_ms + GRACE_MS : 0};
+    return follow_command(&f, streams, outcome, err);
 }
 
 int cay_manager_session_run(cay_manager *m, const char *who, const char *session,

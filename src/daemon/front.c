@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -347,21 +348,35 @@ static void hand_over(struct front *f, int64_t deadline) {
         serve_to_the_end(f);
 }
 
+static void log_end(struct front *f, unsigned requests, int64_t began_ms) {
+    char had[16], left[16], refused[16], ms[32];
+    (void)snprintf(had, sizeof had, "%u", requests);
+    (void)snprintf(left, sizeof left, "%u", http_under_way(f->http));
+    (void)snprintf(refused, sizeof refused, "%u", http_turned_away(f->http));
+    (void)snprintf(ms, sizeof ms, "%lld", (long long)(clock_ms() - began_ms));
+    const struct log_field fields[] = {
+        {"requests", had}, {"unfinished", left}, {"refused", refused}, {"ms", ms}};
+    log_line(LOG_LEVEL_INFO, "serving ended", fields, ARRAY_LEN(fields));
+}
+
 /* Requests that do not end in time are cut off: what was promised is on disk. Nothing is freed
  * then, since they may use it until the process has ended. */
 static void finish(struct front *f, struct end end) {
-    int64_t deadline = clock_ms() + end.wait_ms;
-    http_drain(f->http, end.how != DRAIN_STOP);
+    int64_t began = clock_ms(), deadline = began + end.wait_ms;
+    unsigned requests = http_drain(f->http, end.how != DRAIN_STOP);
     lender_stop(f->lender);
     (void)http_settle(f->http, MAX(end.wait_ms - CHANGES_MS, (int64_t)0));
     if (end.how == DRAIN_HAND_OVER) {
+        log_end(f, requests, began);
         hand_over(f, deadline);
         return;
     }
     http_end_runs();
     front_watch_stop(f);
     manager_drain(f->manager, MAX(deadline - clock_ms(), (int64_t)0));
-    if (!http_wait(f->http, MAX(deadline - clock_ms(), (int64_t)ANSWER_MS)))
+    bool is_unused = http_wait(f->http, MAX(deadline - clock_ms(), (int64_t)ANSWER_MS));
+    log_end(f, requests, began);
+    if (!is_unused)
         return;
     lender_close(f->lender, deadline - clock_ms());
     interpreters_free(f->interpreters);

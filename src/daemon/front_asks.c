@@ -109,7 +109,8 @@ struct client {
 /* The same for an owner, without a sandbox. */
 static int ensure_for(struct front *f, const struct client *whose, const char *name,
                       enum engine_kind engine, char id[static HEX_SIZE], struct cay_error *err) {
-    struct image_wish wish = {.name = name, .engine = engine, .progress_fd = -1, .cancel_fd = -1};
+    struct image_wish wish = {
+        .name = name, .engine = engine, .progress_fd = -1, .cancel_fd = -1, .client_fd = -1};
     (void)snprintf(wish.owner, sizeof wish.owner, "%s", whose->owner); /* ids fit */
     (void)snprintf(wish.made_by, sizeof wish.made_by, "%s", whose->made_by);
     return front_ensure(f, &wish, id, err);

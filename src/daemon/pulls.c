@@ -239,14 +239,24 @@ void pulls_cancel(const struct pulls *p) {
 
 /* ---- the front's side ---- */
 
+/* What goes along with a message, and how long to wait for its answer. */
+struct question {
+    int progress, input, more; /* -1: none; each but after those before it */
+    int cancel;                /* the wait ends when it is readable; -1: it does not */
+    int client;                /* the same when its other end hangs up */
+    int64_t deadline;          /* 0: never */
+};
+
 /* False if it was given up, or takes too long. What is cut short is no answer. */
-static bool read_answer(int in, int cancel, int64_t deadline, struct buf *text) {
-    struct pollfd p[2] = {{.fd = in, .events = POLLIN}, {.fd = cancel, .events = POLLIN}};
+static bool read_answer(int in, const struct question *q, struct buf *text) {
+    struct pollfd p[3] = {{.fd = in, .events = POLLIN},
+                          {.fd = q->cancel, .events = POLLIN},
+                          {.fd = q->client, .events = POLLRDHUP}};
     for (;;) {
         char chunk[1024];
-        if (poll(p, ARRAY_LEN(p), clock_poll_timeout(deadline)) < 0 && errno != EINTR)
+        if (poll(p, ARRAY_LEN(p), clock_poll_timeout(q->deadline)) < 0 && errno != EINTR)
             return true;
-        if (p[1].revents != 0 || clock_expired(deadline))
+        if (p[1].revents != 0 || p[2].revents != 0 || clock_expired(q->deadline))
             return false;
         if (p[0].revents == 0)
             continue;
@@ -255,13 +265,6 @@ static bool read_answer(int in, int cancel, int64_t deadline, struct buf *text) 
             return true;
     }
 }
-
-/* What goes along with a message, and how long to wait for its answer. */
-struct question {
-    int progress, input, more; /* -1: none; each but after those before it */
-    int cancel;                /* the wait ends when it is readable; -1: it does not */
-    int64_t deadline;          /* 0: never */
-};
 
 static int ask(int control, const struct control_message *m, const struct question *q,
                struct buf *text, struct cay_error *err) {
@@ -277,7 +280,7 @@ static int ask(int control, const struct control_message *m, const struct questi
     (void)close(answer[1]);
     if (r < 0)
         return error_sys(err, -r, "asking for image '%s'", m->name);
-    if (!read_answer(in, q->cancel, q->deadline, text)) {
+    if (!read_answer(in, q, text)) {
         if (q->deadline != 0 && clock_expired(q->deadline))
             return error_set(err, CAY_TIMEOUT, "it took too long");
         return error_set(err, CAY_CONFLICT, "nobody wants image '%s' any more", m->name);
@@ -304,6 +307,7 @@ int pulls_ask(int control, const struct image_wish *wish, enum pull_how how, int
                          .input = -1,
                          .more = -1,
                          .cancel = wish->cancel_fd,
+                         .client = wish->client_fd,
                          .deadline = clock_deadline(timeout_ms)};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     if (str_copy(m.name, sizeof m.name, wish->name) < 0)
@@ -319,8 +323,12 @@ int pulls_ask(int control, const struct image_wish *wish, enum pull_how how, int
 int pulls_ask_build(int control, const struct image_build_order *order, int64_t timeout_ms,
                     char id[static HEX_SIZE], struct cay_error *err) {
     struct control_message m = {.op = CONTROL_BUILD};
-    struct question q = {order->log, order->dockerfile, order->contexts, order->cancel,
-                         clock_deadline(timeout_ms)};
+    struct question q = {.progress = order->log,
+                         .input = order->dockerfile,
+                         .more = order->contexts,
+                         .cancel = order->cancel,
+                         .client = -1,
+                         .deadline = clock_deadline(timeout_ms)};
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     if (str_copy(m.name, sizeof m.name, order->name) < 0 ||
         str_copy(m.owner, sizeof m.owner, order->owner) < 0 ||
@@ -336,7 +344,7 @@ int pulls_ask_build(int control, const struct image_build_order *order, int64_t 
 int pulls_ask_store(int control, const struct control_message *m, struct buf *text,
                     struct cay_error *err) {
     char id[HEX_SIZE];
-    int r = ask(control, m, &(struct question){-1, -1, -1, -1, 0}, text, err);
+    int r = ask(control, m, &(struct question){-1, -1, -1, -1, -1, 0}, text, err);
     if (r == 0 && text->failed)
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "the store's answer is too long");
     if (r < 0 || str_starts(text->data, "ok\n"))

@@ -74,6 +74,7 @@ struct supervisor {
     bool is_successor; /* of a program that was replaced */
     bool has_served;   /* once, in which case failures are tried again */
     bool is_stopping;
+    int64_t stopped_at; /* when it was told to stop; 0: not yet */
     bool is_replacing; /* as soon as nothing runs but retired fronts, another program follows */
     bool has_failed;   /* before it ever served: failure says why */
     struct cay_error failure;
@@ -83,11 +84,15 @@ struct supervisor {
 
 static int wake[2] = {-1, -1};
 static volatile sig_atomic_t wants_end, wants_reload, wants_replacement;
+static volatile sig_atomic_t end_sender; /* a process; 0: the kernel, for a terminal */
 
-static void on_signal(int number) {
+static void on_signal(int number, siginfo_t *info, void *context) {
+    (void)context;
     int saved = errno;
-    if (number == SIGTERM || number == SIGINT)
-        wants_end = 1;
+    if ((number == SIGTERM || number == SIGINT) && wants_end == 0) {
+        wants_end = number;
+        end_sender = info->si_code == SI_USER ? info->si_pid : 0;
+    }
     if (number == SIGHUP)
         wants_reload = 1;
     if (number == SIGUSR2)
@@ -100,7 +105,7 @@ static void on_signal(int number) {
 /* Handlers, not a mask: what is started here must not inherit blocked signals. */
 static int catch_signals(struct cay_error *err) {
     static const int caught[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGCHLD};
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) < 0)
         return error_errno(err, "making a pipe");
     for (size_t i = 0; i < ARRAY_LEN(caught); i++)
@@ -399,6 +404,12 @@ static void take_message(struct supervisor *s) {
 static void begin_stop(struct supervisor *s) {
     struct control_message m = {.op = CONTROL_DRAIN,
                                 .number = s->sockets.is_ours ? DRAIN_STOP : DRAIN_LEAVE};
+    char sender[16];
+    (void)snprintf(sender, sizeof sender, "%d", (int)end_sender);
+    const struct log_field fields[] = {{"signal", wants_end == SIGINT ? "SIGINT" : "SIGTERM"},
+                                       {"sender", sender}};
+    log_line(LOG_LEVEL_INFO, "stopping", fields, ARRAY_LEN(fields));
+    s->stopped_at = clock_ms();
     s->is_stopping = true;
     s->is_replacing = false;
     places_lock_ending(s->lock);
@@ -451,6 +462,8 @@ static void follow(struct supervisor *s) {
 static void kill_late(struct child *c) {
     if (c->pid == 0 || c->kill_at == 0 || clock_ms() < c->kill_at)
         return;
+    log_event(LOG_LEVEL_WARN, "a process that did not end in time is killed", "process", "%d",
+              (int)c->pid);
     (void)kill(c->pid, SIGKILL);
     c->kill_at = 0;
 }
@@ -530,6 +543,8 @@ static void loop(struct supervisor *s) {
         kill_late(&s->launcher);
         kill_late(&s->other);
     }
+    if (s->stopped_at != 0)
+        log_event(LOG_LEVEL_INFO, "stopped", "ms", "%lld", (long long)(clock_ms() - s->stopped_at));
 }
 
 static int prepare(struct supervisor *s, struct cay_error *err) {

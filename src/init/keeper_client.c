@@ -303,7 +303,7 @@ static int take_frame(struct keeper *k, struct client *cl, const struct wire_fra
     case WIRE_SIGNAL:
         if (wire_parse(f->data, f->len, &m) < 0)
             return -EPROTO;
-        if (cl->op == WIRE_OP_SESSION_EXEC && m.number[WIRE_TAG_SIGNAL] - 1 < NSIG - 1)
+        if (cl->follow && m.number[WIRE_TAG_SIGNAL] - 1 < NSIG - 1)
             command_signal(k, c, (int)m.number[WIRE_TAG_SIGNAL]);
         return 0;
     case WIRE_WINDOW:

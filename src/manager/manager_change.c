@@ -106,7 +106,8 @@ static int find_image(struct manager *m, struct sandbox *s, int progress_fd,
                               .engine = s->record.engine,
                               .is_local = s->record.is_local,
                               .progress_fd = progress_fd,
-                              .cancel_fd = s->building != NULL ? s->building->cancel : -1};
+                              .cancel_fd = s->building != NULL ? s->building->cancel : -1,
+                              .client_fd = s->building != NULL ? s->building->client : -1};
     policy_image_owner(m, &s->record, &wish);
     (void)pthread_mutex_lock(&m->lock);
     s->deadline = 0; /* a pull takes what it takes */

@@ -112,12 +112,12 @@ void change_end_creation(struct manager *m, struct sandbox *s) {
 
 /* Makes one. Its turn in the queue has come. */
 static int make_new(struct manager *m, const struct sandbox_record *request, int progress_fd,
-                    struct queue_ticket *ticket, struct sandbox_record *ret,
+                    int client_fd, struct queue_ticket *ticket, struct sandbox_record *ret,
                     struct cay_error *err) {
     struct cay_error here = {0};
     struct sandbox *s = NULL;
     _cleanup_(closep) int cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct building building = {.cancel = cancel};
+    struct building building = {.cancel = cancel, .client = client_fd};
     int r = change_admit(m, request, "", &building, ticket, &s, err);
     if (r != 0)
         return r;
@@ -135,8 +135,8 @@ static int make_new(struct manager *m, const struct sandbox_record *request, int
 }
 
 /* Whoever comes while others wait does not take what they could have had. */
-int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
-                   struct sandbox_record *ret, struct cay_error *err) {
+int manager_create_for(struct manager *m, const struct sandbox_record *request, int progress_fd,
+                       int client_fd, struct sandbox_record *ret, struct cay_error *err) {
     struct queue_ticket ticket;
     bool has_looked = queue_is_empty(m), missed = false;
     int taken = has_looked ? pool_take(m, request, &missed, ret, err) : 0;
@@ -157,7 +157,13 @@ int manager_create(struct manager *m, const struct sandbox_record *request, int 
         taken = pool_take(m, request, &missed, ret, err);
     if (taken == 0 && missed)
         pool_count_miss(m);
-    r = taken == 0 ? make_new(m, request, progress_fd, &ticket, ret, err) : MIN(taken, 0);
+    r = taken == 0 ? make_new(m, request, progress_fd, client_fd, &ticket, ret, err)
+                   : MIN(taken, 0);
     queue_leave(m, &ticket);
     return r;
+}
+
+int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
+                   struct sandbox_record *ret, struct cay_error *err) {
+    return manager_create_for(m, request, progress_fd, -1, ret, err);
 }

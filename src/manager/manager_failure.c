@@ -77,14 +77,20 @@ void failure_resume(const struct manager *m, struct sandbox *s) {
             now + between(r->recover_ms - wall, 0, m->limits.recover_ms << FAILURES_MAX);
 }
 
+static void give_up(const struct sandbox *s, struct cay_error *why) {
+    (void)error_prefix(why, "it failed %d times within %d minutes", FAILURES_MAX + 1,
+                       WINDOW_MS / 60000);
+    log_event(LOG_LEVEL_WARN, "sandbox is not started again", "why", "%s (%s): %s", s->record.id,
+              s->record.name, why->message);
+}
+
 static void plan_start(struct manager *m, struct sandbox *s, struct cay_error *why) {
     (void)pthread_mutex_lock(&m->lock);
     int64_t at = next_start(m, s);
     (void)pthread_mutex_unlock(&m->lock);
     if (at == 0)
-        (void)error_prefix(why, "it failed %d times within %d minutes", FAILURES_MAX + 1,
-                           WINDOW_MS / 60000);
-    turn_fail(m, s, why);
+        give_up(s, why);
+    turn_fail_again(m, s, why);
     (void)pthread_mutex_lock(&m->lock);
     s->recover_at = at;
     if (at != 0) { /* nobody has to do anything */
@@ -103,7 +109,7 @@ void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why) {
     if (s->record.on_failure == FAILURE_RECREATE)
         plan_start(m, s, why);
     else
-        turn_fail(m, s, why);
+        turn_fail_again(m, s, why);
 }
 
 int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err) {

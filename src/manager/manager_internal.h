@@ -33,6 +33,7 @@ struct pressure {
 /* A creation under way, for who wants it to be given up. */
 struct building {
     int cancel; /* an eventfd; -1: nothing to wait for */
+    int client; /* the socket of who waits for it; -1: nobody has to */
     bool given_up;
 };
 
@@ -175,8 +176,10 @@ int turn_become_because(struct manager *m, struct sandbox *s, enum sandbox_state
                         const char *why, permission may, struct cay_error *err);
 int turn_become_for(struct manager *m, struct sandbox *s, enum sandbox_state state,
                     const char *reason, const char *remedy, struct cay_error *err);
-/* SANDBOX_ERROR, with the reason in words. */
+/* SANDBOX_ERROR, with the reason in words, and in the log. */
 void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why);
+/* The same for a reason that was logged before. */
+void turn_fail_again(struct manager *m, struct sandbox *s, const struct cay_error *why);
 /* -CAY_CONFLICT: what it is, that it cannot be `done` ("paused") so, and the remedy. */
 int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err);
 

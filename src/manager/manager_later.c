@@ -9,7 +9,6 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "base/str.h"
 #include "manager/manager_internal.h"
 
@@ -71,8 +70,6 @@ static void finish(const struct later *l, int result, struct cay_error *why) {
         (void)change_remove(l->m, l->s, NULL, NULL); /* the clean-up tries again */
         return;
     }
-    log_event(LOG_LEVEL_WARN, "sandbox could not be made", "why", "%s: %s", l->s->record.id,
-              why->message);
     (void)drive_stop(l->m, l->s->record.id, NULL); /* it may run, if only the answer was lost */
     turn_fail(l->m, l->s, why);
 }
@@ -105,6 +102,7 @@ static struct later *later_new(struct manager *m) {
         return NULL;
     *l = (struct later){.m = m, .progress = {-1, -1}};
     l->building.cancel = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    l->building.client = -1;
     if (pipe2(l->progress, O_CLOEXEC) < 0) /* then there is no progress to see */
         l->progress[0] = l->progress[1] = -1;
     return l;

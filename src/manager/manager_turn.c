@@ -258,18 +258,22 @@ int turn_become_for(struct manager *m, struct sandbox *s, enum sandbox_state sta
     return become(m, s, state, NULL, reason, remedy, err);
 }
 
-void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why) {
+void turn_fail_again(struct manager *m, struct sandbox *s, const struct cay_error *why) {
     char remedy[SANDBOX_TEXT_SIZE];
     (void)snprintf(remedy, sizeof remedy, "%s%sstart it again with: cay start %s", why->remedy,
                    why->remedy[0] != '\0' ? "; then " : "", s->record.id);
     (void)pthread_mutex_lock(&m->lock);
     set_state(m, s, SANDBOX_ERROR, why->message, remedy);
     (void)pthread_mutex_unlock(&m->lock);
-    log_event(LOG_LEVEL_WARN, "sandbox failed", "why", "%s (%s): %s", s->record.id, s->record.name,
-              why->message);
     /* Where even this cannot be written, the row has the state before, which a start repairs. */
     (void)turn_save(m, s, DB_FLUSH, NULL);
     network_close(m, s->record.id);
+}
+
+void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why) {
+    log_event(LOG_LEVEL_WARN, "sandbox failed", "why", "%s (%s): %s", s->record.id, s->record.name,
+              why->message);
+    turn_fail_again(m, s, why);
 }
 
 int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err) {

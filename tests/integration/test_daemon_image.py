@@ -1,12 +1,15 @@
 """Sandboxes that stay, from images: what the image says reaches the commands, and a missing one is
 fetched, with its progress told."""
 
+import contextlib
 import json
+import threading
 
 import pytest
 import registry
 import support
-from daemons import serving
+from daemons import LocalHTTP, children, name_of, serving
+from launching import until
 from test_run_image import Store, base
 
 
@@ -83,3 +86,69 @@ def test_a_missing_image_is_fetched_and_its_progress_told(daemon, folder):
         server.requests.clear()
         daemon.create(image=server.name("box:1"))
         assert server.requests == []  # it is here
+
+
+class Held:
+    """The blobs of a registry, which come when they may."""
+
+    def __init__(self):
+        self.may = threading.Event()
+        self.server = None
+
+    def __call__(self, request):
+        self.may.wait(60)
+        with contextlib.suppress(OSError):  # who hung up does not take them
+            self.server.blob(request)
+
+
+@pytest.fixture
+def held(folder):
+    (folder / "image").mkdir()
+    image = registry.make_image(folder / "image", [base()])
+    blobs = Held()
+    with registry.fake(image, blob=blobs) as server:
+        blobs.server = server
+        server.held = blobs
+        yield server
+        blobs.may.set()
+
+
+def ask_for(daemon, image, **headers):
+    """A client who waits for a sandbox of the image."""
+    client = LocalHTTP(daemon.socket)
+    wishes = {"image": image, **({"tier": "basic"} if support.USER else {})}
+    client.request("POST", "/api/cay/sandbox", json.dumps(wishes), headers)
+    return client
+
+
+def pulls(daemon):
+    return [pid for pid in children(daemon.process.pid) if name_of(pid) == "cay-image"]
+
+
+def is_asked_for_blobs(server):
+    return any("/blobs/" in path for path in server.paths())
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Cay-Progress": "lines"}], ids=["at once", "with progress"])
+def test_who_hangs_up_gives_the_pull_up(daemon, held, headers):
+    client = ask_for(daemon, held.name("slow:1"), **headers)
+    assert until(lambda: is_asked_for_blobs(held) and pulls(daemon), 60)
+    client.sock.close()
+    client.close()
+    assert until(lambda: not pulls(daemon), 60)
+    assert until(lambda: held.name("slow:1") not in [box["image"] for box in daemon.list()], 60)
+
+
+def test_who_hangs_up_leaves_the_pull_to_others(daemon, held):
+    first = ask_for(daemon, held.name("slow:2"))
+    assert until(lambda: is_asked_for_blobs(held) and pulls(daemon), 60)
+    second = ask_for(daemon, held.name("slow:2"))
+    assert until(lambda: len(pulls(daemon)) == 2, 60)
+    first.sock.close()
+    first.close()
+    assert until(lambda: len(pulls(daemon)) == 1, 60)
+    held.held.may.set()
+    answer = second.getresponse()
+    assert answer.status == 200, answer.read()
+    made = json.loads(answer.read())
+    assert daemon.exec(made["id"], "/bin/echo", "here") == (0, "here\n")

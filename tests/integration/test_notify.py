@@ -11,8 +11,9 @@ import time
 
 import pytest
 import support
-from daemons import serving
+from daemons import LocalHTTP, serving
 from launching import until
+from test_truth import record_of
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +98,52 @@ def test_the_line_at_start(folder):
             assert part in first, first
         assert 'adopted="0 of 0 in ' in first
         assert 'adopted="2 of 2 in ' in second
+
+
+def line_of(daemon, event):
+    """The fields of the only line of an event."""
+    line, = (line for line in daemon.log.read_text().splitlines() if f" event={event} " in line)
+    return dict(part.split("=", 1) for part in line.split(" ") if "=" in part)
+
+
+def test_the_lines_of_a_stop(folder):
+    """Who ended it, what became of requests, and how long it took."""
+    with serving(folder) as daemon:
+        box = daemon.create()["id"]
+        slow = LocalHTTP(daemon.socket)
+        slow.request("POST", f"/toolbox/{box}/process/execute", json.dumps({"command": "touch /tmp/begun; sleep 2"}))
+        assert until(lambda: daemon.exec(box, "test", "-e", "/tmp/begun")[0] == 0)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert slow.getresponse().status == 200
+        daemon.stop()
+        stopping, stopped = line_of(daemon, "stopping"), line_of(daemon, "stopped")
+        ended = line_of(daemon, '"serving ended"')
+        assert stopping["signal"] == "SIGTERM" and stopping["sender"] == str(os.getpid())
+        assert (ended["requests"], ended["unfinished"], ended["refused"]) == ("1", "0", "0"), ended
+        assert 0 <= int(ended["ms"]) <= int(stopped["ms"])
+        daemon.start()
+
+
+def test_a_cycle_is_a_line_for_each_request(folder):
+    with serving(folder) as daemon:
+        def lines():
+            return daemon.log.read_text().splitlines()[before:]
+        before = len(daemon.log.read_text().splitlines())
+        box = daemon.create()["id"]
+        daemon.call("POST", f"/toolbox/{box}/process/execute", {"command": "true"})
+        daemon.call("DELETE", f"/api/cay/sandbox/{box}?force=true")
+        assert until(lambda: any("method=DELETE" in line for line in lines()))
+        assert [re.search(r"method=(\w+)", line)[1] for line in lines()] == ["POST", "POST", "DELETE"]
+
+
+def test_a_failure_is_one_line(folder):
+    with serving(folder) as daemon:
+        box = daemon.create(onFailure="keep")["id"]
+        before = len(daemon.log.read_text().splitlines())
+        os.kill(record_of(daemon, box)["pid"], signal.SIGKILL)
+        assert until(lambda: daemon.call("GET", f"/api/cay/sandbox/{box}")["state"] == "error", 60)
+        lines = [line for line in daemon.log.read_text().splitlines()[before:] if "level=warn" in line]
+        assert len(lines) == 1 and "sandbox ended unasked" in lines[0], lines
 
 
 def test_the_log_in_json(folder):

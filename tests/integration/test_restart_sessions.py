@@ -2,6 +2,9 @@
 loses no output, whether the daemon is replaced, stopped and started, or its front is killed."""
 
 import contextlib
+import json
+import signal
+import subprocess
 
 import pytest
 import support
@@ -79,6 +82,64 @@ def test_who_follows_a_session_follows_it_again(daemon, box, way):
     out, err = follower.communicate(timeout=120)
     assert follower.returncode == 0, err
     assert out.decode().split() == NUMBERS  # each once
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_who_waits_for_a_command_gets_its_end(daemon, box, way, output):
+    session = Sessions(daemon, box).make("s")
+    run = session.begin(SHELL, "-o", output)
+    assert until(lambda: session.status() and len(session.logs("1").stdout.split()) > 20, 60)
+    WAYS[way](daemon)
+    out, err = run.communicate(timeout=120)
+    result = json.loads(out) if output == "json" else {"stdout": out.decode(), "exit_code": run.returncode}
+    assert (run.returncode, result["exit_code"]) == (7, 7), err
+    assert result["stdout"].split() == NUMBERS  # each once
+
+
+def test_input_ends_where_the_daemon_did(daemon, box):
+    session = Sessions(daemon, box).make("s")
+    run = session.begin("read line; echo got $line; cat; echo end; (exit 3)", stdin=subprocess.PIPE)
+    run.stdin.write(b"one\n")
+    run.stdin.flush()
+    assert until(lambda: session.status() and session.logs("1").stdout == b"got one\n", 60)
+    crash(daemon)
+    out, err = run.stdout.read(), run.stderr.read()
+    assert run.wait(60) == 3, err
+    assert out == b"got one\nend\n"
+    assert b"its input has ended" in err
+
+
+def test_a_signal_reaches_a_command_that_is_followed_again(daemon, box):
+    session = Sessions(daemon, box).make("s")
+    run = session.begin("trap 'exit 9' USR1; echo ready; while :; do sleep 0.1; done")
+    assert until(lambda: session.status() and session.logs("1").stdout == b"ready\n", 60)
+    crash(daemon)
+    assert until(lambda: run.poll() is not None or run.send_signal(signal.SIGINT), 60)
+    assert run.returncode == 130, run.stderr.read()
+
+
+def test_a_command_whose_sandbox_stops_is_not_waited_for(daemon, box):
+    session = Sessions(daemon, box).make("s")
+    run = session.begin("echo ready; sleep 300")
+    assert until(lambda: session.status() and session.logs("1").stdout == b"ready\n", 60)
+    daemon.call("POST", f"/api/cay/sandbox/{box}/stop?force=true")
+    _, err = run.communicate(timeout=60)
+    assert run.returncode == 125
+    assert b"the sandbox ended before its command did" in err
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_waits_for_code_gets_its_end(daemon, box, way):
+    where = ("--state-dir", str(daemon.state))
+    run = support.start("context", "run", *where, "-o", "json", box, "c", "-c", "open('/tmp/begun', 'w')\n" + PYTHON + "6 * 7\n")
+    assert until(lambda: support.cay("exec", *where, box, "--", "test", "-e", "/tmp/begun").returncode == 0, 60)
+    WAYS[way](daemon)
+    out, err = run.communicate(timeout=120)
+    assert run.returncode == 0, (out, err)
+    result = json.loads(out)
+    assert result["stdout"].split() == NUMBERS
+    assert "42" in json.dumps(result["results"]), result
 
 
 def context_of(daemon, box):
