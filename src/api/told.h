@@ -19,6 +19,6 @@ struct told_work {
     void (*release)(void *user);
 };
 
-/* Begins it; it is done to its end also if the client goes, but a pull is given up. user is taken over, also if this
- * fails. */
+/* Begins it; it is done to its end also if the client goes, but a pull is given up. user is taken
+ * over, also if this fails. */
 int told_begin(struct call *c, const struct told_work *work, void *user, struct cay_error *err);

@@ -75,8 +75,8 @@ struct supervisor {
     bool has_served;   /* once, in which case failures are tried again */
     bool is_stopping;
     int64_t stopped_at; /* when it was told to stop; 0: not yet */
-    bool is_replacing; /* as soon as nothing runs but retired fronts, another program follows */
-    bool has_failed;   /* before it ever served: failure says why */
+    bool is_replacing;  /* as soon as nothing runs but retired fronts, another program follows */
+    bool has_failed;    /* before it ever served: failure says why */
     struct cay_error failure;
 };
 

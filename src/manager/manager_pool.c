@@ -219,11 +219,8 @@ static int describe_target(struct manager *m, const char *image, struct sandbox_
         return error_set(err, CAY_INVALID_ARGUMENT, "pool_images: the name is too long");
     request.auto_stop_minutes = request.auto_delete_minutes = -1;
     int r = request_complete(m, &request, ret, err);
-    struct image_wish wish = {.name = image,
-                              .engine = m->kind,
-                              .progress_fd = -1,
-                              .cancel_fd = -1,
-                              .client_fd = -1};
+    struct image_wish wish = {
+        .name = image, .engine = m->kind, .progress_fd = -1, .cancel_fd = -1, .client_fd = -1};
     if (r == 0 && !str_equal(image, "host"))
         r = m->ensure(m->user, &wish, ret->image, err);
     return r;
