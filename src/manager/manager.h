@@ -62,8 +62,7 @@ struct image_wish {
     enum engine_kind engine;  /* of the sandboxes that it is for */
     bool is_local;            /* it is not fetched: -CAY_NOT_FOUND if it is not there */
     int progress_fd;          /* where lines of progress go, or -1 */
-    int cancel_fd;            /* it is given up when this becomes readable; or -1 */
-    int client_fd;            /* the same when the other end of this socket hangs up */
+    int cancel_fd, client_fd; /* given up when this is readable or that has hung up; or -1 */
 };
 
 /* Makes sure that it is there, and tells its id. May take minutes, in the caller's thread. */
@@ -121,8 +120,7 @@ void manager_close(struct manager *m, int64_t wait_ms);
  * err->sys EAGAIN if too many others wait to be created. *ret is a copy, to be released. */
 int manager_create(struct manager *m, const struct sandbox_record *request, int progress_fd,
                    struct sandbox_record *ret, struct cay_error *err);
-/* The same for the client at the other end of a socket: the pull of its image is given up when it
- * hangs up, unless others wait for the same image. */
+/* The same for a client, whose hanging up ends the pull of its image for it alone. */
 int manager_create_for(struct manager *m, const struct sandbox_record *request, int progress_fd,
                        int client_fd, struct sandbox_record *ret, struct cay_error *err);
 /* In how many seconds one who was refused with EAGAIN has a chance. */

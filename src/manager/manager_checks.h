@@ -80,6 +80,8 @@ void volumes_undo(struct manager *m);
 /* It does not run although it should: stopped if that was in peace, else what its policy says.
  * first: as in reconcile. */
 int failure_note_end(struct manager *m, struct sandbox *s, bool first, struct cay_error *err);
+/* As turn_fail(), for a reason that was logged before. */
+void turn_fail_again(struct manager *m, struct sandbox *s, const struct cay_error *why);
 /* SANDBOX_ERROR; by its policy with a start to come. */
 void failure_plan(struct manager *m, struct sandbox *s, struct cay_error *why);
 /* What was planned when the daemon ended, from the row. */

@@ -32,8 +32,7 @@ struct pressure {
 
 /* A creation under way, for who wants it to be given up. */
 struct building {
-    int cancel; /* an eventfd; -1: nothing to wait for */
-    int client; /* the socket of who waits for it; -1: nobody has to */
+    int cancel, client; /* an eventfd, and the socket of who waits for it; -1: none */
     bool given_up;
 };
 
@@ -178,8 +177,6 @@ int turn_become_for(struct manager *m, struct sandbox *s, enum sandbox_state sta
                     const char *reason, const char *remedy, struct cay_error *err);
 /* SANDBOX_ERROR, with the reason in words, and in the log. */
 void turn_fail(struct manager *m, struct sandbox *s, const struct cay_error *why);
-/* The same for a reason that was logged before. */
-void turn_fail_again(struct manager *m, struct sandbox *s, const struct cay_error *why);
 /* -CAY_CONFLICT: what it is, that it cannot be `done` ("paused") so, and the remedy. */
 int turn_refuse(const struct sandbox *s, const char *done, struct cay_error *err);
 
