@@ -243,9 +243,11 @@ function ownSocket() {
   return `unix://${process.geteuid?.() === 0 ? '/var/lib' : home}/cay/daemon/cay.sock`
 }
 
-/** A daemon, and connections to it. `host`: unix:///path, http://host:port or https://host. */
+/** A daemon, and connections to it. `host`: unix:///path, http://host:port or https://host. `grace`: seconds
+ * beyond the time limit of a command after which a sandbox that ignores it is hung up on. */
 export class Client {
-  constructor({ host, key, caFile, transport } = {}) {
+  constructor({ host, key, caFile, transport, grace = 30 } = {}) {
+    this.grace = grace
     const env = isNode ? process.env : {}
     this.host = host ?? env.CAY_HOST ?? (isNode ? ownSocket() : globalThis.location?.origin ?? '')
     this.key = key ?? env.CAY_API_KEY ?? ''
@@ -267,6 +269,14 @@ export class Client {
       headers: this.headers({ ...(isJson ? { 'Content-Type': 'application/json' } : {}), ...headers }) })
     if (answer.status < 400) return answer
     throw httpError(answer.status, new TextDecoder().decode(await collect(answer.parts)), answer.header('Retry-After'))
+  }
+
+  /** Calls `hangUp` when a command with this time limit is late; a function that tells whether it was, and ends that. */
+  deadline(timeout, hangUp) {
+    if (timeout === undefined) return () => false
+    let isLate = false
+    const timer = setTimeout(() => { isLate = true; hangUp() }, (timeout + this.grace) * 1000)
+    return () => { clearTimeout(timer); return isLate }
   }
 
   /** What a request answers: decoded JSON, or undefined if it has no content. */
@@ -291,12 +301,15 @@ export class Context {
     const socket = await sandbox.client.transport.socket(
       `/toolbox/${sandbox.id}/process/interpreter/execute`, sandbox.client, sandbox.id)
     const done = { stdout: '', stderr: '', error: undefined, results: [], notices: [], exitCode: 0, timedOut: false }
+    const isLate = sandbox.client.deadline(timeout, () => socket.close())
     try {
       socket.send(JSON.stringify({ code, results: true, envs: env ?? {}, contextId: this.id, timeout }))
       for await (const message of socket.messages) Context.#take(JSON.parse(new TextDecoder().decode(message)), done, onOutput)
     } finally {
+      done.timedOut = isLate()
       socket.close()
     }
+    if (done.timedOut) return { ...done, exitCode: 124, text: '', figures: [] }
     if (socket.closeCode === 1008) throw new CayError(socket.closeReason || 'the request was refused', { code: 'invalid_argument' })
     if (socket.closeCode === 1006) throw unreachable(sandbox.client.host, 'the connection ended before the code did')
     done.timedOut = socket.closeCode === 4008
@@ -423,7 +436,16 @@ export class Sandbox {
 
   /** Runs a command by the shell and waits: {exitCode, output, oomKilled}. `output` has both streams in order. */
   async run(command, { cwd, env, timeout, signal } = {}) {
-    const done = await this.tool('POST', '/process/execute', { command, cwd, envs: env, timeout }, { signal })
+    const controller = new AbortController()
+    const stop = () => controller.abort(signal.reason)
+    if (signal?.aborted) stop()
+    signal?.addEventListener('abort', stop)
+    const isLate = this.client.deadline(timeout, () => controller.abort())
+    let late = false
+    const done = await this.tool('POST', '/process/execute', { command, cwd, envs: env, timeout }, { signal: controller.signal })
+      .catch((e) => { if ((late = isLate())) return undefined; throw e })
+      .finally(() => { isLate(); signal?.removeEventListener('abort', stop) })
+    if (late) throw new CayError('the sandbox did not keep the time limit', { code: 'timeout', status: 408 })
     return { exitCode: done.exitCode, output: done.result, oomKilled: done.oomKilled === true }
   }
 

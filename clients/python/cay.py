@@ -33,6 +33,7 @@ import ssl
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -202,15 +203,17 @@ class Client:
     key: an API key; CAY_API_KEY. The unix socket needs none.
     ca_file: certificates to trust instead of the system's.
     timeout: seconds without a byte after which a request fails; None waits.
+    grace: seconds beyond the time limit of a command after which a sandbox that ignores it is hung up on.
     """
 
     def __init__(self, host: str | None = None, key: str | None = None, *,
-                 ca_file: str | None = None, timeout: float | None = None):
+                 ca_file: str | None = None, timeout: float | None = None, grace: float = 30.0):
         given = host or os.environ.get("CAY_HOST")
         self.is_own = given is None
         self.host = given or f"unix://{_state_dir()}/daemon/cay.sock"
         self.key = key if key is not None else os.environ.get("CAY_API_KEY", "")
         self.timeout = timeout
+        self.grace = grace
         self._url = urlsplit(self.host)
         if self._url.scheme not in ("unix", "http", "https"):
             raise InvalidArgumentError(f"invalid host '{self.host}'", code="invalid_argument",
@@ -386,13 +389,41 @@ class _Answer:
         self.client._keep(self.connection, self.response)
 
 
+class _Late(Exception):
+    """The sandbox did not keep a time limit."""
+
+
+class _Deadline:
+    """The host's own end of a command: its time limit and the client's grace; None: there is no limit."""
+
+    def __init__(self, client: Client, timeout: float | None):
+        self.limit = client.timeout
+        self.at = None if timeout is None else time.monotonic() + timeout + client.grace
+
+    def receive(self, sock: socket.socket, size: int) -> bytes:
+        """As recv(), or _Late."""
+        if self.at is None:
+            return sock.recv(size)
+        left = self.at - time.monotonic()
+        if left <= 0:
+            raise _Late
+        sock.settimeout(left if self.limit is None else min(left, self.limit))
+        try:
+            return sock.recv(size)
+        except TimeoutError:
+            if time.monotonic() < self.at:
+                raise
+            raise _Late from None
+
+
 class _WebSocket:
     """A client of RFC 6455."""
 
     TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
     MAX = 64 << 20
 
-    def __init__(self, client: Client, path: str):
+    def __init__(self, client: Client, path: str, timeout: float | None = None):
+        self._deadline = _Deadline(client, timeout)
         key = base64.b64encode(os.urandom(16)).decode()
         self.sock, self.buffer, headers = client.upgrade(path, {
             "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": key})
@@ -405,7 +436,7 @@ class _WebSocket:
 
     def _take(self, count: int) -> bytes:
         while len(self.buffer) < count:
-            data = self.sock.recv(65536)
+            data = self._deadline.receive(self.sock, 65536)
             if not data:
                 raise _error("unavailable", "the daemon closed the connection")
             self.buffer += data
@@ -535,6 +566,7 @@ class Process:
         self._output_max = output_max
         self._changed = threading.Condition()
         self._writing = threading.Lock()
+        self._deadline = _Deadline(client, timeout)
         try:
             self._request(headers, command, cwd, env, user, timeout, output_max, stdin)
         except BaseException:
@@ -594,7 +626,7 @@ class Process:
     def _frame(self) -> tuple[int, bytes]:
         def take(count: int) -> bytes:
             while len(self._buffer) < count:
-                data = self.sock.recv(262144)
+                data = self._deadline.receive(self.sock, 262144)
                 if not data:
                     raise _error("unavailable", "the sandbox or its daemon ended before the command did")
                 self._buffer += data
@@ -615,10 +647,18 @@ class Process:
             self._changed.notify_all()
         self.close()
 
+    def _give_up(self) -> None:
+        with self._changed:
+            self.result = CommandResult(124, timed_out=True)
+        self.close()
+
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         while self.result is None:
             try:
                 kind, payload = self._frame()
+            except _Late:
+                self._give_up()
+                return
             except BaseException:
                 self.close()
                 raise
@@ -770,12 +810,15 @@ class Context:
             request["contextId"] = self.id
         if timeout is not None:
             request["timeout"] = timeout
-        socket_ = _WebSocket(self.sandbox.client, self.sandbox._box("/process/interpreter/execute"))
+        socket_ = _WebSocket(self.sandbox.client, self.sandbox._box("/process/interpreter/execute"), timeout)
         result = PythonResult()
         try:
             socket_.send(json.dumps(request))
             for message in socket_.messages():
                 self._take(json.loads(message), result, on_output)
+        except _Late:
+            result.exit_code, result.timed_out = 124, True
+            return result
         finally:
             socket_.close()
         if socket_.close_code == 1008:

@@ -1,5 +1,6 @@
 """clients/js/cay.mjs: the JavaScript client, in Node, against a real daemon."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from daemons import free_port, serving, serving_tcp
 from support import needs_ids
+from test_client_hostile import Liar
 from test_tls import make_authority, make_certificate, settings
 
 SCRIPT = Path(__file__).with_name("client.mjs")
@@ -36,6 +38,20 @@ def test_the_example_of_the_readme(folder):
         done = subprocess.run(["node", script], capture_output=True, text=True, timeout=300,
                               env={"PATH": "/usr/bin:/bin:/usr/local/bin", "CAY_HOST": f"unix://{daemon.socket}"})
     assert (done.returncode, done.stdout) == (0, "hello\n42\n"), done.stderr
+
+
+def test_a_daemon_that_ignores_the_time_limit(folder):
+    module = (SCRIPT.parents[2] / "clients/js/cay.mjs").as_uri()
+    script = folder / "late.mjs"
+    script.write_text(f"""import {{ Client, Sandbox }} from {json.dumps(module)}
+const box = new Sandbox({{ id: 'box' }}, new Client({{ host: process.env.HOST, grace: 0.3 }}))
+try {{ await box.run('sleep 100', {{ timeout: 0.2 }}) }} catch (e) {{ console.log(e.code) }}
+process.exit(0)
+""")
+    with Liar(folder / "s", lambda sock: sock.recv(1 << 20) and sock.recv(1)) as liar:
+        done = subprocess.run(["node", script], capture_output=True, text=True, timeout=60,
+                              env={"PATH": "/usr/bin:/bin:/usr/local/bin", "HOST": liar.url})
+    assert (done.returncode, done.stdout) == (0, "timeout\n"), done.stderr
 
 
 def test_over_tls(folder):

@@ -1,7 +1,9 @@
 """clients/python/cay.py: the Python client, against a real daemon."""
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import http.server
 import json
 import re
@@ -10,6 +12,8 @@ import socket
 import subprocess
 import sys
 import threading
+import time
+import types
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ import support
 from daemons import end_background, free_port, own_folder, serving, serving_alone, serving_tcp
 from launching import until
 from support import needs_ids
+from test_client_hostile import UPGRADE, Liar
 from test_tls import make_authority, make_certificate, settings
 
 CLIENTS = Path(__file__).resolve().parents[2] / "clients/python"
@@ -113,6 +118,7 @@ def fake_process(frames, output_max=0):
     process.sock, process._buffer, process.result = ours, b"", None
     process._credit, process._output_max = 0, output_max
     process._changed, process._writing = threading.Condition(), threading.Lock()
+    process._deadline = cay._Deadline(cay.Client("unix:///none"), None)
 
     def say():
         with theirs, contextlib.suppress(OSError):  # it may be hung up on
@@ -133,6 +139,55 @@ def test_a_sandbox_that_floods():
     flood = cay._Wire.frame(17, bytes(65536)) * 100
     with pytest.raises(cay.UnavailableError, match="more output"):
         fake_process(flood, output_max=1000).wait()
+
+
+def drip(sock):
+    while True:
+        sock.sendall(cay._Wire.frame(17, b"x"))
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def web_socket(path, serve):
+    """A WebSocket server for one client."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def run():
+            sock, _ = listener.accept()
+            with sock, contextlib.suppress(OSError):
+                head = sock.recv(65536)
+                serve(sock, re.search(rb"Sec-WebSocket-Key: (\S+)", head)[1])
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield f"unix://{path}"
+        thread.join(60)
+
+
+@pytest.mark.parametrize("answer", [lambda sock: sock.recv(1 << 20) and sock.recv(1 << 20), drip], ids=["silent", "dripping"])
+def test_a_sandbox_that_ignores_the_time_limit(folder, answer):
+    def serve(sock):
+        sock.sendall(UPGRADE)
+        answer(sock)
+    with Liar(folder / "s", serve) as liar:
+        began = time.monotonic()
+        done = cay.Process(cay.Client(liar.url, grace=0.3), "box", "sleep 100", timeout=0.2).wait()
+        assert (done.exit_code, done.timed_out) == (124, True)
+        assert 0.4 < time.monotonic() - began < 30
+
+
+def test_code_that_ignores_the_time_limit(folder):
+    def serve(sock, key):
+        proof = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+        sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                     b"Sec-WebSocket-Accept: " + proof + b"\r\n\r\n")
+        while sock.recv(65536):
+            pass
+    with web_socket(folder / "s", serve) as url:
+        box = types.SimpleNamespace(client=cay.Client(url, grace=0.3), _box=lambda path: "/toolbox/box" + path)
+        done = cay.Context(box, None).run("while True: pass", timeout=0.2)
+        assert (done.exit_code, done.timed_out) == (124, True)
 
 
 def test_sessions(box):
