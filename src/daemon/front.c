@@ -117,13 +117,6 @@ static void key_gone(void *user) {
         log_event(LOG_LEVEL_WARN, "connections of a removed key may go on", "errno", "%d", -r);
 }
 
-/* When a state folder had one engine, what lay in it told which. */
-static enum engine_kind unmarked(const struct settings *s) {
-    if (s->holds[ENGINE_NATIVE] != s->holds[ENGINE_DOCKER])
-        return s->holds[ENGINE_NATIVE] ? ENGINE_NATIVE : ENGINE_DOCKER;
-    return s->engine;
-}
-
 static enum engine_kind other_kind(const struct front *f) {
     return f->options->settings->engine == ENGINE_NATIVE ? ENGINE_DOCKER : ENGINE_NATIVE;
 }
@@ -164,7 +157,6 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .user = f,
         .no_disk_limits = s->no_disk_limits,
         .engine = s->engine,
-        .unmarked = unmarked(s),
         .best_tier = {[ENGINE_NATIVE] = front_best_tier(s),
                       [ENGINE_DOCKER] = docker_runtime_tier(f->config->docker.runtime)},
     };

@@ -15,18 +15,9 @@
 
 enum { BUSY_MS = 5000 };
 
+/* Those of sandboxes are made by db_row.c. */
 static const char *const query_texts[DB_QUERIES] = {
-    [DB_ADD] = "INSERT INTO sandbox (" DB_COLUMNS ") VALUES"
-               " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-               " ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34,"
-               " ?35, ?36, ?37)",
-    [DB_UPDATE] =
-        "UPDATE sandbox SET (" DB_COLUMNS ") ="
-        " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,"
-        " ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34,"
-        " ?35, ?36, ?37) WHERE id = ?1",
     [DB_REMOVE] = "DELETE FROM sandbox WHERE id = ?1",
-    [DB_LIST] = "SELECT " DB_COLUMNS " FROM sandbox ORDER BY number",
     [DB_KEY_ADD] = "INSERT INTO key (" DB_KEY_COLUMNS ") VALUES"
                    " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,"
                    " ?17, ?18, ?19, ?20, ?21, ?22)",
@@ -131,6 +122,19 @@ static int check_whole(sqlite3 *sql, const char *path, struct cay_error *err) {
     return result;
 }
 
+static int prepare_query(struct db *db, enum db_query which, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf made = BUF_INIT(4096);
+    const char *text = query_texts[which];
+    if (text == NULL) {
+        db_row_query(which, &made);
+        text = buf_text(&made);
+    }
+    return sqlite3_prepare_v3(db->sql, text, -1, SQLITE_PREPARE_PERSISTENT, &db->queries[which],
+                              NULL) == SQLITE_OK
+               ? 0
+               : db_fail(db->sql, err, "preparing the database");
+}
+
 static int prepare(struct db *db, struct cay_error *err) {
     int r = db_run(db->sql,
                    /* what has to be on the disk at once is brought there by db_flush.c */
@@ -144,10 +148,10 @@ static int prepare(struct db *db, struct cay_error *err) {
         r = check_whole(db->sql, path, err);
     if (r == 0)
         r = db_migrate(db->sql, path, &db_layout, err);
-    for (int i = 0; r == 0 && i < DB_QUERIES; i++)
-        if (sqlite3_prepare_v3(db->sql, query_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
-                               &db->queries[i], NULL) != SQLITE_OK)
-            r = db_fail(db->sql, err, "preparing the database");
+    if (r == 0)
+        r = db_add_columns(db->sql, err);
+    for (enum db_query i = 0; r == 0 && i < DB_QUERIES; i++)
+        r = prepare_query(db, i, err);
     if (r == 0)
         r = db_audit_open(db, err);
     return r < 0 ? r : db_flush_open(db, path, err);
@@ -284,7 +288,7 @@ void db_end(struct db *db) {
 /* With the lock held. */
 static int try_writing(struct db *db, struct cay_error *err) {
     char text[64];
-    (void)snprintf(text, sizeof text, "PRAGMA user_version = %d", db_layout.count);
+    (void)snprintf(text, sizeof text, "PRAGMA user_version = %d", db_layout_last(&db_layout));
     int r = db_run(db->sql, text, "writing to the database", err);
     db->has_failed = r < 0;
     return r;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "base/buf.h"
 #include "manager/db.h"
 #include "manager/hash.h"
 
@@ -81,21 +82,26 @@ void db_flush_close(struct db *db);
 /* A change was written to the log, and is not on the disk yet. With the lock held. */
 void db_flush_owe(struct db *db);
 
-/* The layouts: steps[n] leads from version n to n + 1, each in a transaction of its own. */
+/* The layouts: steps[0] makes layout `first` of an empty file, each further one the next number;
+ * each in its own transaction. */
 struct db_steps {
     const char *const *steps;
     int count;
+    int first;
 };
+static inline int db_layout_last(const struct db_steps *s) {
+    return s->first + s->count - 1;
+}
 extern const struct db_steps db_layout;
 int db_migrate(sqlite3 *sql, const char *path, const struct db_steps *to, struct cay_error *err);
 
-/* The columns of a sandbox, in the order of db_columns. */
-#define DB_COLUMNS                                                                                 \
-    "id, name, state, reason, remedy, image_name, image, user, work_dir, memory_bytes, "           \
-    "disk_bytes, cpu_quota_us, pids, tier, profile, read_only, env, labels, volumes, "             \
-    "created_ms, updated_ms, active_ms, auto_stop_minutes, auto_delete_minutes, "                  \
-    "auto_archive_minutes, owner, on_failure, pooled, archive_bytes, is_public, destroy_ms, "      \
-    "failures, failed_ms, recover_ms, network, engine, made_by"
+/* ---- db_row.c ---- */
+/* The columns of a sandbox, in the order in which the next ones bind and read them. */
+void db_row_columns(struct buf *b);
+/* The text of DB_ADD, DB_UPDATE or DB_LIST. */
+void db_row_query(enum db_query which, struct buf *ret);
+/* Adds the columns of a sandbox that the file does not have. */
+int db_add_columns(sqlite3 *sql, struct cay_error *err);
 int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r);
 int db_read_record(sqlite3_stmt *q, struct sandbox_record *ret, struct cay_error *err);
 

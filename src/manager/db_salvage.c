@@ -128,15 +128,20 @@ static const struct check {
     const char *table, *columns;
     bool (*is)(sqlite3_stmt *q);
 } checks[] = {
-    {"sandbox", DB_COLUMNS, is_sandbox},
+    {"sandbox", NULL, is_sandbox},
     {"key", DB_KEY_COLUMNS, is_key},
     {"volume", DB_VOLUME_COLUMNS, is_volume},
 };
 
 /* One that the manager would refuse to start with is as good as lost. */
 static int drop_nonsense(const struct salvage *v, const struct check *c, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf columns = BUF_INIT(QUERY_MAX);
+    if (c->columns != NULL)
+        (void)buf_puts(&columns, c->columns);
+    else
+        db_row_columns(&columns);
     _cleanup_(finalizep) sqlite3_stmt *q =
-        prepare(v->to, "SELECT %s, rowid FROM %s", c->columns, c->table);
+        prepare(v->to, "SELECT %s, rowid FROM %s", buf_text(&columns), c->table);
     char text[128];
     if (q == NULL)
         return db_fail(v->to, err, "reading what was saved");
@@ -204,11 +209,13 @@ static int open_new(const char *path, int version, sqlite3 **ret, struct cay_err
     _cleanup_(closep) int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0 || sqlite3_open_v2(file, ret, FLAGS, NULL) != SQLITE_OK)
         return error_errno(err, "making '%s'", file);
-    struct db_steps layout = {db_layout.steps, version};
+    struct db_steps layout = {db_layout.steps, version - db_layout.first + 1, db_layout.first};
     int r =
         db_run(*ret, "PRAGMA synchronous = OFF", "making a database", err); /* once, at the end */
     if (r == 0)
         r = db_migrate(*ret, file, &layout, err);
+    if (r == 0)
+        r = db_add_columns(*ret, err);
     (void)sqlite3_db_config(*ret, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL); /* events are copied */
     return r;
 }
@@ -216,7 +223,9 @@ static int open_new(const char *path, int version, sqlite3 **ret, struct cay_err
 static int version_of(sqlite3 *sql) {
     _cleanup_(finalizep) sqlite3_stmt *q = prepare(sql, "PRAGMA user_version");
     int version = q != NULL && sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int(q, 0) : 0;
-    return version > 0 && version <= db_layout.count ? version : db_layout.count;
+    return version >= db_layout.first && version <= db_layout_last(&db_layout)
+               ? version
+               : db_layout_last(&db_layout);
 }
 
 static int fill(const struct salvage *v, const char *path, struct cay_error *err) {

@@ -45,20 +45,8 @@ static int open_folder(struct manager *m, const char *folder, struct cay_error *
     return rescue_open(m, folder, err);
 }
 
-/* A row from before there were several engines in one database gets its mark at once: later nobody
- * could tell. */
-static void mark_engine(struct manager *m, enum engine_kind unmarked, struct sandbox_record *r) {
-    struct cay_error err;
-    if (r->engine != ENGINE_UNSAID)
-        return;
-    r->engine = unmarked != ENGINE_UNSAID ? unmarked : m->kind;
-    if (!m->is_rescue && db_update(m->db, r, DB_FLUSH_LATER, &err) < 0)
-        log_event(LOG_LEVEL_WARN, "the engine of a sandbox is not noted", "why", "%s: %s", r->id,
-                  err.message);
-}
-
 /* On success every row is in the table; on failure the caller releases what is there. */
-static int load(struct manager *m, enum engine_kind unmarked, struct cay_error *err) {
+static int load(struct manager *m, struct cay_error *err) {
     struct sandbox_record *rows = NULL;
     size_t count = 0;
     int r = db_list(m->db, &rows, &count, err);
@@ -70,7 +58,8 @@ static int load(struct manager *m, enum engine_kind unmarked, struct cay_error *
             continue;
         }
         s->record = rows[i];
-        mark_engine(m, unmarked, &s->record);
+        if (s->record.engine == ENGINE_UNSAID)
+            s->record.engine = m->kind;
         s->saved_active_ms = rows[i].active_ms;
         failure_resume(m, s);
         backup_load(m, s);
@@ -127,7 +116,7 @@ int manager_open(const struct manager_options *options, struct manager **ret,
     if (r == 0)
         r = open_folder(m, options->folder, err);
     if (r == 0)
-        r = load(m, options->unmarked, err);
+        r = load(m, err);
     if (r == 0)
         r = keys_load(m, err);
     if (r == 0)

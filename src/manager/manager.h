@@ -79,7 +79,6 @@ struct manager_options {
     struct manager_limits limits;
     struct sandbox_record defaults; /* for what a request leaves open */
     enum engine_kind engine;        /* of sandboxes that do not say; 0 is native */
-    enum engine_kind unmarked;      /* of those that were made when there was one for all */
     bool has_left[ENGINE_KINDS];    /* there is something of this engine, whatever is known of it */
     /* What sandboxes of each engine get if tiers are left open. */
     enum tier best_tier[ENGINE_KINDS];

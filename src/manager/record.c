@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/auto.h"
+#include "manager/fields.h"
 
 static const char *const state_names[] = {
 #define STATE_NAME(id, name) [id] = name,
@@ -48,14 +49,17 @@ const char *backup_state_name(enum backup_state state) {
     return names[state];
 }
 
+static struct strv *list_in(const struct field *f, struct sandbox_record *r) {
+    return field_is_list(f) ? field_in(f, r) : NULL;
+}
+
 void sandbox_record_free(struct sandbox_record *r) {
-    strv_free(&r->env);
-    strv_free(&r->labels);
-    strv_free(&r->volumes);
+    for (size_t i = 0; i < fields_count; i++)
+        if (list_in(&fields[i], r) != NULL)
+            strv_free(list_in(&fields[i], r));
 }
 
 static int copy_words(const struct strv *from, struct strv *to) {
-    *to = (struct strv){0};
     for (size_t i = 0; i < from->len; i++) {
         int r = strv_push(to, from->v[i]);
         if (r < 0)
@@ -64,17 +68,22 @@ static int copy_words(const struct strv *from, struct strv *to) {
     return 0;
 }
 
+void sandbox_record_disown(struct sandbox_record *r) {
+    for (size_t i = 0; i < fields_count; i++)
+        if (list_in(&fields[i], r) != NULL)
+            *list_in(&fields[i], r) = (struct strv){0};
+}
+
 int sandbox_record_copy(const struct sandbox_record *from, struct sandbox_record *to) {
     struct sandbox_record copy = *from;
-    copy.env = copy.labels = copy.volumes = (struct strv){0};
-    int r = copy_words(&from->env, &copy.env);
-    if (r == 0)
-        r = copy_words(&from->labels, &copy.labels);
-    if (r == 0)
-        r = copy_words(&from->volumes, &copy.volumes);
-    if (r < 0) {
-        sandbox_record_free(&copy);
-        return r;
+    sandbox_record_disown(&copy);
+    for (size_t i = 0; i < fields_count; i++) {
+        struct strv *list = list_in(&fields[i], &copy);
+        int r = list == NULL ? 0 : copy_words(field_of(&fields[i], from), list);
+        if (r < 0) {
+            sandbox_record_free(&copy);
+            return r;
+        }
     }
     *to = copy;
     return 0;

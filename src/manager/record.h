@@ -59,6 +59,7 @@ enum { OWNER_SIZE = 17 }; /* the id of a key or an organisation */
 
 enum { SANDBOX_TEXT_SIZE = 512, SANDBOX_PATH_SIZE = 1024 };
 
+/* Each member has a row in fields.c. */
 struct sandbox_record {
     char id[ID_SIZE];
     char owner[OWNER_SIZE];      /* a key or an organisation; "" for who may do everything */
@@ -105,4 +106,6 @@ static inline const char *sandbox_record_key(const struct sandbox_record *r) {
 }
 
 void sandbox_record_free(struct sandbox_record *r); /* its strings, not itself */
+/* Forgets its lists, which are another record's. */
+void sandbox_record_disown(struct sandbox_record *r);
 int sandbox_record_copy(const struct sandbox_record *from, struct sandbox_record *to);

@@ -215,31 +215,6 @@ def test_what_nobody_knows_is_removed(engine, make):
     assert list((engine.daemon.state / "docker").glob("0*")) == []
 
 
-# What the steps of db_migrate.c from the engine's on have added.
-STEPS = [["sandbox.engine"],
-         ["key.max_" + name for name in ("pids", "commands", "python_runs", "pulls", "builds", "connections",
-                                         "proxy_connections", "event_viewers")],
-         ["volume.size_bytes", "volume.is_made"]]
-
-
-@pytest.mark.parametrize("default", ["native", "docker"])
-def test_a_database_from_before(engine, make, default):
-    """It has no word of engines: what lies in the state folder tells."""
-    box = make(engine=default, image="host" if default == "native" else engine.main)
-    engine.daemon.kill()
-    with sqlite3.connect(engine.daemon.state / "daemon/cay.db") as db:
-        for step in STEPS:
-            for column in step:
-                table, name = column.split(".")
-                db.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
-        version, = db.execute("PRAGMA user_version").fetchone()
-        db.execute(f"PRAGMA user_version = {version - len(STEPS)}")
-    engine.daemon.start()
-    assert rows(engine)[box.id]["engine"] == default
-    assert box.says("echo found") == "found\n"
-    box.remove()
-
-
 def test_the_other_way_round(engine, make):
     """Docker unless a sandbox says otherwise."""
     engine.begin("docker")

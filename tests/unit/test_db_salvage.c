@@ -472,33 +472,6 @@ static void a_log_from_before_this_boot_is_not_judged(void **state) {
     files_free(&f);
 }
 
-/* Of an older layout: its columns are those of then, and it is brought up to date. */
-static void an_older_layout(void **state) {
-    struct place *p = *state;
-    struct cay_error err = {0};
-    sqlite3 *sql = NULL;
-    int keys;
-    const struct db_steps old = {db_layout.steps, 1};
-    assert_int_equal(sqlite3_open(p->file, &sql), SQLITE_OK);
-    assert_int_equal(db_migrate(sql, p->file, &old, &err), 0);
-    assert_int_equal(db_run(sql, "BEGIN", "adding rows", &err), 0);
-    for (int i = 0; i < ROWS; i++) {
-        char text[512];
-        (void)snprintf(
-            text, sizeof text,
-            "INSERT INTO sandbox VALUES (%d, '%016x', 'n%d', 'stopped', '', '', 'host', "
-            "'', '', '/', 1, 1, 1, 1, 'full', 'strict', 0, x'', x'', x'', 1, 1, 1, 1, 1)",
-            i + 1, i, i);
-        assert_int_equal(db_run(sql, text, "adding a row", &err), 0);
-    }
-    assert_int_equal(db_run(sql, "COMMIT", "adding rows", &err), 0);
-    assert_int_equal(sqlite3_close(sql), SQLITE_OK);
-    read_file(p->file, &p->good);
-    put_junk(p->file, (off_t)(p->good.len - PAGE), PAGE);
-    size_t rows = salvage(p, &keys);
-    assert_in_range(rows, ROWS - ROWS_OF_A_PAGE, ROWS);
-}
-
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -514,7 +487,6 @@ int main(void) {
         TEST(a_log_that_is_cut_is_a_loss),
         TEST(junk_in_the_log),
         TEST(a_log_from_before_this_boot_is_not_judged),
-        TEST(an_older_layout),
     };
     return cmocka_run_group_tests_name("db_salvage", tests, NULL, NULL);
 }
