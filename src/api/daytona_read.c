@@ -4,16 +4,12 @@
 #include <strings.h>
 
 #include "api/contexts.h"
+#include "api/fields_json.h"
 #include "api/shape_value.h"
 #include "base/clock.h"
 #include "base/error.h"
 
-enum {
-    CPU_QUOTA_US = 100000,
-    CPUS_MAX = 4096,
-    GIB_MAX = 1024 * 1024,
-    TTL_MAX = 10 * 366 * 24 * 60
-};
+enum { TTL_MAX = 10 * 366 * 24 * 60 };
 
 /* ---- FROM ---- */
 
@@ -147,6 +143,13 @@ static int read_network(const struct json *at, char network[static NETWORK_TEXT_
                         struct cay_error *err) {
     struct json value;
     bool blocks = false, is_said = json_child(at, "networkBlockAll", &value);
+    struct json list_value;
+    bool is_listed =
+        asks(at, "networkAllowList", &list_value) || asks(at, "domainAllowList", &list_value);
+    if (network[0] != '\0' && (is_said || is_listed)) {
+        error_set(err, CAY_INVALID_ARGUMENT, "network and Daytona's lists exclude each other");
+        return error_remedy(err, "send network, or networkBlockAll and the lists");
+    }
     _cleanup_(buf_free) struct buf list = BUF_INIT(NETWORK_TEXT_SIZE);
     int r = json_get_bool(at, "networkBlockAll", JSON_OPTIONAL, &blocks, err);
     if (r == 0)
@@ -182,22 +185,6 @@ static int check_create(const struct json *at, struct cay_error *err) {
 }
 
 /* ---- values ---- */
-
-static int read_gib(const struct json *at, const char *key, uint64_t *ret, struct cay_error *err) {
-    int64_t gib = 0;
-    int r = json_get_integer(at, key, JSON_OPTIONAL, 1, GIB_MAX, &gib, err);
-    if (r == 0 && gib > 0)
-        *ret = (uint64_t)gib << 30;
-    return r;
-}
-
-static int read_cpus(const struct json *at, uint32_t *ret, struct cay_error *err) {
-    int64_t cpus = 0;
-    int r = json_get_integer(at, "cpu", JSON_OPTIONAL, 1, CPUS_MAX, &cpus, err);
-    if (r == 0 && cpus > 0)
-        *ret = (uint32_t)cpus * CPU_QUOTA_US;
-    return r;
-}
 
 void daytona_build_free(struct daytona_build *b) {
     free(b->dockerfile);
@@ -264,45 +251,27 @@ static int read_ttl(const struct json *at, int64_t *ret, struct cay_error *err) 
     return r;
 }
 
-static int read_texts(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
-    int r = value_text(at, "name", ret->name, sizeof ret->name, err);
-    if (r == 0 && ret->name[0] != '\0')
-        r = id_check_name("name", ret->name, err);
-    if (r == 0)
-        r = value_text(at, "user", ret->user, sizeof ret->user, err);
-    return r;
-}
-
-/* A snapshot is what is here: one of another name is not looked for elsewhere. */
+/* A snapshot is what is here: one of another name is not looked for elsewhere.
+ */
 static int read_origin(const struct json *at, struct sandbox_record *ret,
                        struct daytona_build *ret_build, struct cay_error *err) {
     struct json ignored;
     ret->is_local = asks(at, "snapshot", &ignored);
-    return read_image(at, "snapshot", ret->image_name, ret_build, err);
-}
-
-static int read_limits(const struct json *at, uint64_t *memory, uint64_t *disk, uint32_t *cpu,
-                       struct cay_error *err) {
-    int r = read_cpus(at, cpu, err);
-    if (r == 0)
-        r = read_gib(at, "memory", memory, err);
-    return r < 0 ? r : read_gib(at, "disk", disk, err);
+    int r = read_image(at, "snapshot", ret->image_name, ret_build, err);
+    if (r < 0 || !asks(at, "image", &ignored))
+        return r;
+    if (ret->image_name[0] == '\0' && ret_build->dockerfile == NULL)
+        return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "image, snapshot and buildInfo exclude each other");
+    return error_remedy(err, "send one of them");
 }
 
 static int read_create(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {
-    int r = read_texts(at, ret, err);
-    if (r == 0)
-        r = read_limits(at, &ret->memory_bytes, &ret->disk_bytes, &ret->cpu_quota_us, err);
-    if (r == 0)
-        r = value_pairs(at, "env", VALUE_PAIRS_MAX, &ret->env, err);
-    if (r == 0)
-        r = value_pairs(at, "labels", SPEC_LABELS_MAX, &ret->labels, err);
+    int r = fields_json_read(at, FIELD_CREATE, ret, NULL, err);
+    if (r == 0 && ret->name[0] != '\0')
+        r = id_check_name("name", ret->name, err);
     if (r == 0)
         r = value_volumes(at, &ret->volumes, err);
-    if (r == 0)
-        r = value_intervals(at, ret, err);
-    if (r == 0)
-        r = json_get_bool(at, "public", JSON_OPTIONAL, &ret->is_public, err);
     if (r == 0)
         r = read_network(at, ret->network, err);
     return r < 0 ? r : read_ttl(at, &ret->destroy_ms, err);
@@ -322,24 +291,81 @@ int daytona_read_create(const struct buf *body, struct sandbox_record *ret,
     return r < 0 ? r : read_create(&root, ret, err);
 }
 
-int daytona_read_resize(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
-    _cleanup_(json_freep) struct json_document *doc = NULL;
-    struct json root;
-    int r = value_parse(body, &doc, &root, err);
-    return r < 0
-               ? r
-               : read_limits(&root, &ret->memory_bytes, &ret->disk_bytes, &ret->cpu_quota_us, err);
+/* A label that is null is removed. */
+static int read_label_changes(const struct json *at, struct manager_update *ret,
+                              struct cay_error *err) {
+    struct json pairs, pair;
+    void *iterator = NULL;
+    int r = json_get_object(at, "labels", JSON_OPTIONAL, &pairs, err);
+    if (r < 0 || pairs.value == NULL)
+        return r;
+    while (json_next(&pairs, &iterator, &pair)) {
+        const char *text;
+        if (json_kind(&pair) == JSON_KIND_NULL) {
+            r = strv_push(&ret->unlabel, pair.key);
+        } else {
+            r = json_as_string(&pair, &text, err);
+            if (r < 0)
+                return r;
+            r = strv_pushf(&ret->to.labels, "%s=%s", pair.key, text);
+        }
+        if (r < 0)
+            return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    }
+    return 0;
 }
 
-int daytona_read_network(const struct buf *body, struct manager_update *ret,
-                         struct cay_error *err) {
+static int read_new_network(const struct json *at, struct manager_update *ret,
+                            struct cay_error *err) {
     static const struct lack lacks[] = {{"outboundProxyUrl", no_upstream}};
+    int r = check_lacks(at, lacks, ARRAY_LEN(lacks), err);
+    if (r == 0)
+        r = read_network(at, ret->to.network, err);
+    FIELD_IN(&ret->set, network) = ret->to.network[0] != '\0';
+    return r;
+}
+
+static int read_new_ttl(const struct json *at, struct manager_update *ret, struct cay_error *err) {
+    struct json value;
+    if (!json_child(at, "ttlMinutes", &value))
+        return 0;
+    FIELD_IN(&ret->set, destroy_ms) = true;
+    return read_ttl(at, &ret->to.destroy_ms, err);
+}
+
+int daytona_read_update(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
+    const char *known[FIELDS_MAX] = {"ttlMinutes", "networkBlockAll", "networkAllowList",
+                                     "domainAllowList", "outboundProxyUrl"};
+    enum { OTHER_WAYS = 5 };
+    size_t count = OTHER_WAYS + fields_json_names(FIELD_UPDATE, known + OTHER_WAYS,
+                                                  ARRAY_LEN(known) - OTHER_WAYS);
     _cleanup_(json_freep) struct json_document *doc = NULL;
     struct json root;
     int r = value_parse(body, &doc, &root, err);
     if (r == 0)
-        r = check_lacks(&root, lacks, ARRAY_LEN(lacks), err);
-    return r < 0 ? r : read_network(&root, ret->network, err);
+        r = value_check_keys(&root, known, count, err);
+    if (r == 0)
+        r = fields_json_read(&root, FIELD_UPDATE, &ret->to, &ret->set, err);
+    if (r == 0)
+        r = read_label_changes(&root, ret, err);
+    if (r == 0)
+        r = read_new_network(&root, ret, err);
+    return r < 0 ? r : read_new_ttl(&root, ret, err);
+}
+
+int daytona_read_resize(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
+    return r < 0 ? r : fields_json_read(&root, FIELD_LIMIT, &ret->to, &ret->set, err);
+}
+
+int daytona_read_network(const struct buf *body, struct manager_update *ret,
+                         struct cay_error *err) {
+    _cleanup_(json_freep) struct json_document *doc = NULL;
+    struct json root;
+    int r = value_parse(body, &doc, &root, err);
+    return r < 0 ? r : read_new_network(&root, ret, err);
 }
 
 static int check_given(const char *name, const char *key, struct cay_error *err) {

@@ -18,7 +18,11 @@ void daytona_build_free(struct daytona_build *b);
  * The Dockerfile is set, and image_name is not, if the image has to be built. */
 int daytona_read_create(const struct buf *body, struct sandbox_record *ret,
                         struct daytona_build *ret_build, struct cay_error *err);
-/* Limits: processors, and GiB of memory and disk. */
+/* Whatever can be changed, by our names or Daytona's; an unknown member is
+ * refused. The caller releases ret also after a failure; so with the next two.
+ */
+int daytona_read_update(const struct buf *body, struct manager_update *ret, struct cay_error *err);
+/* Limits alone. */
 int daytona_read_resize(const struct buf *body, struct manager_update *ret, struct cay_error *err);
 /* network-settings. */
 int daytona_read_network(const struct buf *body, struct manager_update *ret, struct cay_error *err);

@@ -203,10 +203,20 @@ static int change(struct call *c, const struct manager_update *u, struct cay_err
     return after(c, manager_update(c->manager, c->who, u, err), err);
 }
 
-static int resize(struct call *c, struct cay_error *err) {
-    struct manager_update u = MANAGER_UPDATE_INIT;
-    int r = daytona_read_resize(&c->body, &u, err);
+typedef int (*reader)(const struct buf *body, struct manager_update *ret, struct cay_error *err);
+
+static int read_and_change(struct call *c, reader read, struct cay_error *err) {
+    _cleanup_(manager_update_free) struct manager_update u = MANAGER_UPDATE_INIT;
+    int r = read(&c->body, &u, err);
     return r < 0 ? r : change(c, &u, err);
+}
+
+static int update(struct call *c, struct cay_error *err) {
+    return read_and_change(c, daytona_read_update, err);
+}
+
+static int resize(struct call *c, struct cay_error *err) {
+    return read_and_change(c, daytona_read_resize, err);
 }
 
 static int set_interval(struct call *c, struct cay_error *err) {
@@ -223,7 +233,7 @@ static int set_ttl(struct call *c, struct cay_error *err) {
         error_set(err, CAY_INVALID_ARGUMENT, "'%.40s' is no number of minutes", c->args.v[1]);
         return error_remedy(err, "give a number; 0 is never");
     }
-    u.destroy_ms = minutes == 0 ? 0 : clock_wall_ms() + minutes * 60 * 1000;
+    UPDATE_SET(&u, destroy_ms, minutes == 0 ? 0 : clock_wall_ms() + minutes * 60 * 1000);
     return change(c, &u, err);
 }
 
@@ -234,14 +244,12 @@ static int set_public(struct call *c, struct cay_error *err) {
         error_set(err, CAY_INVALID_ARGUMENT, "'%.40s' is neither true nor false", c->args.v[1]);
         return error_remedy(err, "end the path with /public/true or /public/false");
     }
-    u.is_public = is_true ? WISH_YES : WISH_NO;
+    UPDATE_SET(&u, is_public, is_true);
     return change(c, &u, err);
 }
 
 static int set_network(struct call *c, struct cay_error *err) {
-    struct manager_update u = MANAGER_UPDATE_INIT;
-    int r = daytona_read_network(&c->body, &u, err);
-    return r < 0 ? r : change(c, &u, err);
+    return read_and_change(c, daytona_read_network, err);
 }
 
 static int set_labels(struct call *c, struct cay_error *err) {
@@ -284,6 +292,7 @@ static const struct route routes[] = {
     {"POST", "/api/sandbox", create, .needs_space = true},
     {"GET", "/api/sandbox/paginated", daytona_pages_handle},
     {"GET", "/api/sandbox/{box}", get},
+    {"PATCH", "/api/sandbox/{who}", update},
     {"DELETE", "/api/sandbox/{who}", remove_it},
     {"POST", "/api/sandbox/{who}/start", start},
     {"POST", "/api/sandbox/{who}/stop", stop},

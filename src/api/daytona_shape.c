@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "api/builds.h"
+#include "api/fields_json.h"
 #include "api/shape.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "manager/volume.h"
 
-enum { CPU_QUOTA_US = 100000, URL_MAX = 1024, KEY_MAX = 1024 * 1024 };
+enum { URL_MAX = 1024, KEY_MAX = 1024 * 1024 };
 
 static const uint64_t gib = UINT64_C(1024) * 1024 * 1024;
 
@@ -72,44 +73,162 @@ const char *daytona_state(const struct sandbox_record *r) {
     return sandbox_state_name(r->state);
 }
 
-static void put_state(struct jsonw *w, const struct sandbox_record *r,
+/* ---- what is derived from several members ---- */
+
+static void put_if(struct jsonw *w, const char *key, bool is_there, const char *text) {
+    if (is_there && text[0] != '\0')
+        jsonw_put_string(w, key, text);
+}
+
+static bool rests(const struct sandbox_record *r) {
+    return r->state == SANDBOX_STOPPING || r->state == SANDBOX_STOPPED;
+}
+
+/* Our one list as Daytona's two: ranges, and the rest. */
+static void put_entries(struct jsonw *w, const char *key, const char *network, bool are_ranges) {
+    _cleanup_(buf_free) struct buf list = BUF_INIT(NETWORK_TEXT_SIZE);
+    if (!str_starts(network, "allow="))
+        return;
+    for (const char *at = strchr(network, '=') + 1; *at != '\0';) {
+        size_t len = strcspn(at, ",");
+        if (network_is_range(at, len) == are_ranges) {
+            if (list.len > 0)
+                (void)buf_putc(&list, ',');
+            (void)buf_append(&list, at, len);
+        }
+        at += len + (at[len] == ',');
+    }
+    if (list.len > 0)
+        jsonw_put_string(w, key, buf_text(&list));
+}
+
+static void put_organization(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                             const struct daytona_view *view) {
+    (void)view;
+    jsonw_put_string(w, key, r->made_by[0] != '\0' ? r->owner : DAYTONA_ORGANIZATION);
+}
+
+static void put_state(struct jsonw *w, const char *key, const struct sandbox_record *r,
                       const struct daytona_view *view) {
-    bool has_failed = r->state == SANDBOX_ERROR;
+    jsonw_put_string(w, key, view->state != NULL ? view->state : daytona_state(r));
+}
+
+static void put_desired(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                        const struct daytona_view *view) {
     bool is_gone = str_equal(view->state, "destroyed");
-    jsonw_put_string(w, "state", view->state != NULL ? view->state : daytona_state(r));
-    jsonw_put_string(w, "desiredState", is_gone ? view->state : desired(r->state));
-    if (has_failed)
-        jsonw_put_string(w, "errorReason", r->reason);
-    jsonw_put_bool(w, "recoverable", has_failed);
+    jsonw_put_string(w, key, is_gone ? view->state : desired(r->state));
+}
+
+static void put_progress(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                         const struct daytona_view *view) {
+    (void)view;
+    put_if(w, key, r->state == SANDBOX_CREATING, r->reason);
+}
+
+static void put_stop_reason(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                            const struct daytona_view *view) {
+    (void)view;
+    put_if(w, key, rests(r), r->reason);
+}
+
+static void put_error_reason(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                             const struct daytona_view *view) {
+    (void)view;
+    put_if(w, key, !rests(r) && r->state != SANDBOX_CREATING, r->reason);
+}
+
+static void put_recoverable(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                            const struct daytona_view *view) {
+    (void)view;
+    jsonw_put_bool(w, key, r->state == SANDBOX_ERROR);
+}
+
+static void put_snapshot(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                         const struct daytona_view *view) {
+    (void)view;
+    put_if(w, key, !builds_is_name(r->image_name), r->image_name);
+}
+
+static void put_archive(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                        const struct daytona_view *view) {
+    (void)view;
+    if (r->state == SANDBOX_ARCHIVED && r->archive_bytes > 0)
+        jsonw_put_integer(w, key, r->archive_bytes);
+}
+
+static void put_none(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                     const struct daytona_view *view) {
+    (void)r;
+    (void)view;
+    jsonw_put_integer(w, key, 0);
+}
+
+static void put_unkept(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                       const struct daytona_view *view) {
+    (void)view;
+    put_if(w, key, true, shape_describe_unkept(r));
+}
+
+static void put_closed(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                       const struct daytona_view *view) {
+    (void)view;
+    jsonw_put_bool(w, key, !str_starts(r->network, "allow=") && !network_is_bridge(r->network));
+}
+
+static void put_ranges(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                       const struct daytona_view *view) {
+    (void)view;
+    put_entries(w, key, r->network, true);
+}
+
+static void put_domains(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                        const struct daytona_view *view) {
+    (void)view;
+    put_entries(w, key, r->network, false);
+}
+
+static void put_backup(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                       const struct daytona_view *view) {
+    (void)view;
     bool is_archived = r->state == SANDBOX_ARCHIVED; /* which is a copy too */
-    jsonw_put_string(w, "backupState",
-                     backup_state_name(is_archived ? BACKUP_COMPLETED : r->backup));
-    if (r->backup_ms > 0)
-        daytona_put_time(w, "backupCreatedAt", r->backup_ms);
+    jsonw_put_string(w, key, backup_state_name(is_archived ? BACKUP_COMPLETED : r->backup));
 }
 
-static void put_resources(struct jsonw *w, const struct sandbox_record *r) {
-    jsonw_put_integer(w, "cpu", daytona_cpus(r));
-    jsonw_put_integer(w, "gpu", 0);
-    jsonw_put_integer(w, "memory", daytona_gib(shape_memory(r)));
-    jsonw_put_integer(w, "disk", daytona_gib(r->disk_bytes));
+static void put_target(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                       const struct daytona_view *view) {
+    (void)r;
+    (void)view;
+    jsonw_put_string(w, key, DAYTONA_REGION);
 }
 
-static void put_times(struct jsonw *w, const struct sandbox_record *r) {
-    jsonw_put_integer(w, "autoStopInterval", MAX(r->auto_stop_minutes, 0));
-    jsonw_put_integer(w, "autoPauseInterval", 0);
-    jsonw_put_integer(w, "autoArchiveInterval", MAX(r->auto_archive_minutes, 0));
-    jsonw_put_integer(w, "autoDeleteInterval", MAX(r->auto_delete_minutes, -1));
-    if (r->destroy_ms > 0)
-        daytona_put_time(w, "autoDestroyAt", r->destroy_ms);
-    daytona_put_time(w, "createdAt", r->created_ms);
-    daytona_put_time(w, "updatedAt", r->updated_ms);
-    daytona_put_time(w, "lastActivityAt", r->active_ms);
+static void put_class(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                      const struct daytona_view *view) {
+    (void)r;
+    (void)view;
+    jsonw_put_string(w, key, "container");
+}
+
+static void put_version(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                        const struct daytona_view *view) {
+    (void)r;
+    (void)view;
+    jsonw_put_string(w, key, cay_version());
+}
+
+static void put_toolbox(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                        const struct daytona_view *view) {
+    (void)r;
+    _cleanup_(buf_free) struct buf url = BUF_INIT(URL_MAX);
+    (void)buf_printf(&url, "%s/toolbox", view->origin);
+    jsonw_put_string(w, key, buf_text(&url));
 }
 
 /* Folders of the host are no volumes that a client could name. */
-static void put_volumes(struct jsonw *w, const struct strv *volumes) {
-    jsonw_key(w, "volumes");
+static void put_volumes(struct jsonw *w, const char *key, const struct sandbox_record *r,
+                        const struct daytona_view *view) {
+    (void)view;
+    const struct strv *volumes = &r->volumes;
+    jsonw_key(w, key);
     jsonw_begin_array(w);
     for (size_t i = 0; i < volumes->len; i++) {
         const char *text = volumes->v[i], *colon = strchr(text, ':');
@@ -131,57 +250,44 @@ static void put_volumes(struct jsonw *w, const struct strv *volumes) {
     jsonw_end_array(w);
 }
 
-static void put_toolbox(struct jsonw *w, const char *origin) {
-    _cleanup_(buf_free) struct buf url = BUF_INIT(URL_MAX);
-    (void)buf_printf(&url, "%s/toolbox", origin);
-    jsonw_put_string(w, "toolboxProxyUrl", buf_text(&url));
-}
-
-/* Our one list as Daytona's two: ranges, and the rest. */
-static void put_network(struct jsonw *w, const char *network) {
-    bool is_open = str_starts(network, "allow=");
-    _cleanup_(buf_free) struct buf ranges = BUF_INIT(NETWORK_TEXT_SIZE);
-    _cleanup_(buf_free) struct buf domains = BUF_INIT(NETWORK_TEXT_SIZE);
-    jsonw_put_bool(w, "networkBlockAll", !is_open && !network_is_bridge(network));
-    if (!is_open)
-        return;
-    for (const char *at = strchr(network, '=') + 1; *at != '\0';) {
-        size_t len = strcspn(at, ",");
-        struct buf *to = network_is_range(at, len) ? &ranges : &domains;
-        if (to->len > 0)
-            (void)buf_putc(to, ',');
-        (void)buf_append(to, at, len);
-        at += len + (at[len] == ',');
-    }
-    if (ranges.len > 0)
-        jsonw_put_string(w, "networkAllowList", buf_text(&ranges));
-    if (domains.len > 0)
-        jsonw_put_string(w, "domainAllowList", buf_text(&domains));
-}
+static void (*const derived[DERIVED_COUNT])(struct jsonw *w, const char *key,
+                                            const struct sandbox_record *r,
+                                            const struct daytona_view *view) = {
+    [DERIVED_ORGANIZATION] = put_organization,
+    [DERIVED_STATE] = put_state,
+    [DERIVED_DESIRED_STATE] = put_desired,
+    [DERIVED_PROGRESS] = put_progress,
+    [DERIVED_STOP_REASON] = put_stop_reason,
+    [DERIVED_ERROR_REASON] = put_error_reason,
+    [DERIVED_RECOVERABLE] = put_recoverable,
+    [DERIVED_SNAPSHOT] = put_snapshot,
+    [DERIVED_ARCHIVE] = put_archive,
+    [DERIVED_GPU] = put_none,
+    [DERIVED_UNKEPT] = put_unkept,
+    [DERIVED_VOLUMES] = put_volumes,
+    [DERIVED_NETWORK_CLOSED] = put_closed,
+    [DERIVED_RANGES] = put_ranges,
+    [DERIVED_DOMAINS] = put_domains,
+    [DERIVED_AUTO_PAUSE] = put_none,
+    [DERIVED_BACKUP] = put_backup,
+    [DERIVED_TARGET] = put_target,
+    [DERIVED_CLASS] = put_class,
+    [DERIVED_VERSION] = put_version,
+    [DERIVED_TOOLBOX] = put_toolbox,
+};
 
 void daytona_write_sandbox(struct jsonw *w, const struct sandbox_record *r,
                            const struct daytona_view *view) {
     jsonw_begin_object(w);
-    jsonw_put_string(w, "id", r->id);
-    jsonw_put_string(w, "organizationId", r->made_by[0] != '\0' ? r->owner : DAYTONA_ORGANIZATION);
-    jsonw_put_string(w, "name", r->name);
-    if (!builds_is_name(r->image_name))
-        jsonw_put_string(w, "snapshot", r->image_name);
-    jsonw_put_string(w, "user", r->user[0] != '\0' ? r->user : "root");
-    if (!view->is_item) {
-        daytona_put_pairs(w, "env", &r->env);
-        put_volumes(w, &r->volumes);
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        const struct field *f = &sandbox_fields[i];
+        if ((f->flags & FIELD_SHOW) == 0 || (view->is_item && (f->flags & FIELD_SECRET) != 0))
+            continue;
+        if (f->kind == FIELD_DERIVED)
+            derived[f->derived](w, f->json, r, view);
+        else
+            fields_json_put(w, f, r);
     }
-    daytona_put_pairs(w, "labels", &r->labels);
-    jsonw_put_bool(w, "public", r->is_public);
-    put_network(w, r->network);
-    jsonw_put_string(w, "target", DAYTONA_REGION);
-    jsonw_put_string(w, "sandboxClass", "container");
-    jsonw_put_string(w, "daemonVersion", cay_version());
-    put_resources(w, r);
-    put_state(w, r, view);
-    put_times(w, r);
-    put_toolbox(w, view->origin);
     jsonw_end_object(w);
 }
 

@@ -16,6 +16,7 @@ static const struct openapi_call calls[] = {
     {"POST", "/api/sandbox", "CreateSandbox", "200 Sandbox"},
     {"GET", "/api/sandbox/paginated", NULL, "200 SandboxPage"},
     {"GET", BOX, NULL, "200 Sandbox"},
+    {"PATCH", BOX, "UpdateSandbox", "200 Sandbox"},
     {"DELETE", BOX, NULL, "200 Sandbox"},
     {"POST", BOX "/start", NULL, "200 Sandbox"},
     {"POST", BOX "/stop", NULL, "200 Sandbox"},

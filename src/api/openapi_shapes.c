@@ -6,33 +6,27 @@
 
 #include "base/auto.h"
 #include "base/str.h"
+#include "manager/fields.h"
+
+enum { SHAPE_MAX = 8192 };
 
 static const struct openapi_shape shapes[] = {
     /* ---- Daytona's control plane ---- */
     {"Error", "statusCode:i! message:s! code:s error:s remedy:s path:s timestamp:t source:s "
               "method:s errors:[o] result:s outputTruncated:b outputFile:s?"},
-    {"Sandbox",
-     "id:s! organizationId:s! name:s! snapshot:s user:s! env:m! volumes:[SandboxVolume] labels:m! "
-     "public:b! networkBlockAll:b! networkAllowList:s domainAllowList:s target:s! sandboxClass:s "
-     "daemonVersion:s cpu:i! gpu:i! "
-     "memory:i! disk:i! state:s! desiredState:s errorReason:s recoverable:b backupState:s "
-     "backupCreatedAt:t "
-     "autoStopInterval:i autoPauseInterval:i autoArchiveInterval:i autoDeleteInterval:i "
-     "autoDestroyAt:t createdAt:t updatedAt:t lastActivityAt:t toolboxProxyUrl:s!"},
-    {"SandboxListItem",
-     "id:s! organizationId:s! name:s! snapshot:s user:s! labels:m! public:b! networkBlockAll:b! "
-     "networkAllowList:s domainAllowList:s target:s! cpu:i! gpu:i! memory:i! disk:i! state:s! "
-     "desiredState:s errorReason:s "
-     "recoverable:b createdAt:t updatedAt:t lastActivityAt:t toolboxProxyUrl:s!"},
+    {"Sandbox", "", .of_sandbox = FIELD_SHOW},
+    {"SandboxListItem", "", .of_sandbox = FIELD_SHOW, .but_not = FIELD_SECRET},
     {"SandboxVolume", "volumeId:s! mountPath:s! subpath:s"},
     {"BuildInfo", "dockerfileContent:s! contextHashes:[s]"},
     {"CreateSandbox",
-     "name:s snapshot:s buildInfo:BuildInfo user:s env:m labels:m public:b target:s cpu:i gpu:i "
-     "memory:i disk:i autoStopInterval:i autoArchiveInterval:i autoDeleteInterval:i ttlMinutes:i "
-     "volumes:[SandboxVolume] networkBlockAll:b networkAllowList:s domainAllowList:s"},
+     "snapshot:s buildInfo:BuildInfo target:s gpu:i ttlMinutes:i volumes:[SandboxVolume] "
+     "networkBlockAll:b networkAllowList:s domainAllowList:s",
+     .of_sandbox = FIELD_CREATE},
+    {"UpdateSandbox", "ttlMinutes:i networkBlockAll:b networkAllowList:s domainAllowList:s",
+     .of_sandbox = FIELD_UPDATE},
     {"SandboxList", "items:[SandboxListItem]! nextCursor:s!?"},
     {"SandboxPage", "items:[Sandbox]! total:i! page:i! totalPages:i!"},
-    {"ResizeSandbox", "cpu:i memory:i disk:i"},
+    {"ResizeSandbox", "", .of_sandbox = FIELD_LIMIT},
     {"Labels", "labels:m!"},
     {"NetworkSettings", "networkBlockAll:b networkAllowList:s domainAllowList:s"},
     {"Name", "name:s!"},
@@ -223,19 +217,19 @@ static void put_type(struct jsonw *w, const char *type, size_t len, bool may_be_
 
 /* ---- shapes ---- */
 
-struct field {
+struct member {
     const char *name, *type;
     size_t name_len, type_len;
     bool is_required, may_be_null;
 };
 
 /* The next of a shape's fields; false at the end. */
-static bool next_field(const char **at, struct field *ret) {
+static bool next_member(const char **at, struct member *ret) {
     const char *p = *at + strspn(*at, " ");
     size_t len = strcspn(p, " "), name = strcspn(p, ":");
     if (len == 0)
         return false;
-    *ret = (struct field){.name = p, .name_len = name, .type = p + name + 1};
+    *ret = (struct member){.name = p, .name_len = name, .type = p + name + 1};
     ret->type_len = strcspn(ret->type, "!? ");
     const char *marks = ret->type + ret->type_len;
     ret->is_required = marks[0] == '!';
@@ -244,10 +238,10 @@ static bool next_field(const char **at, struct field *ret) {
     return true;
 }
 
-static void put_required(struct jsonw *w, const char *fields) {
-    struct field f;
+static void put_required(struct jsonw *w, const char *members) {
+    struct member f;
     bool any = false;
-    while (next_field(&fields, &f)) {
+    while (next_member(&members, &f)) {
         if (!f.is_required)
             continue;
         if (!any) {
@@ -261,16 +255,51 @@ static void put_required(struct jsonw *w, const char *fields) {
         jsonw_end_array(w);
 }
 
+static const char *type_of(const struct field *f) {
+    switch (f->kind) {
+    case FIELD_DERIVED:
+        return f->type;
+    case FIELD_FLAG:
+        return "b";
+    case FIELD_NUMBER:
+        return f->unit == UNIT_TIME ? "t" : f->unit == UNIT_CPUS ? "n" : "i";
+    case FIELD_WORDS:
+        return "[s]";
+    case FIELD_PAIRS:
+        return "m";
+    default:
+        return "s";
+    }
+}
+
+/* The attributes of a sandbox that belong to a shape, in the same notation. */
+static void put_attributes(struct buf *b, const struct openapi_shape *s) {
+    for (size_t i = 0; s->of_sandbox != 0 && i < sandbox_field_count; i++) {
+        const struct field *f = &sandbox_fields[i];
+        if ((f->flags & s->of_sandbox) == 0 || (f->flags & s->but_not) != 0)
+            continue;
+        bool is_answer = s->of_sandbox == FIELD_SHOW;
+        const char *mark = is_answer && (f->flags & FIELD_SPARSE) == 0 ? "!" : "";
+        (void)buf_printf(b, " %s:%s%s", f->json, type_of(f), mark);
+        if (f->daytona != NULL)
+            (void)buf_printf(b, " %s:i%s", f->daytona, mark);
+    }
+}
+
 static void put_shape(struct jsonw *w, const struct openapi_shape *s) {
-    const char *rest = s->fields;
-    struct field f;
+    _cleanup_(buf_free) struct buf all = BUF_INIT(SHAPE_MAX);
+    (void)buf_puts(&all, s->fields);
+    put_attributes(&all, s);
+    w->failed |= all.failed;
+    const char *rest = buf_text(&all);
+    struct member f;
     jsonw_key(w, s->name);
     jsonw_begin_object(w);
     jsonw_put_string(w, "type", "object");
-    put_required(w, s->fields);
+    put_required(w, rest);
     jsonw_key(w, "properties");
     jsonw_begin_object(w);
-    while (next_field(&rest, &f)) {
+    while (next_member(&rest, &f)) {
         char name[64];
         (void)snprintf(name, sizeof name, "%.*s", (int)f.name_len, f.name);
         jsonw_key(w, name);

@@ -11,6 +11,8 @@
 
 struct openapi_shape {
     const char *name, *fields; /* "id:s! labels:m parts:[Part]!" */
+    unsigned of_sandbox;       /* and attributes of a sandbox with one of these flags */
+    unsigned but_not;          /* and none of these: manager/fields.h */
 };
 
 /* One method of a path. */

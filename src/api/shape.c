@@ -14,27 +14,30 @@ void shape_use_engine(const struct engine *native) {
     native_engine = native;
 }
 
-static bool is_unkept(const struct sandbox_record *r, uint32_t limit) {
+bool shape_is_unkept(const struct sandbox_record *r, uint32_t limit) {
     return native_engine != NULL && r->engine == ENGINE_NATIVE &&
            (__atomic_load_n(&native_engine->unkept, __ATOMIC_RELAXED) & limit) != 0;
 }
 
 uint64_t shape_memory(const struct sandbox_record *r) {
-    return is_unkept(r, ENGINE_UNKEPT_MEMORY) ? 0 : r->memory_bytes;
+    return shape_is_unkept(r, ENGINE_UNKEPT_MEMORY) ? 0 : r->memory_bytes;
 }
 
 uint32_t shape_cpu_quota(const struct sandbox_record *r) {
-    return is_unkept(r, ENGINE_UNKEPT_CPUS) ? 0 : r->cpu_quota_us;
+    return shape_is_unkept(r, ENGINE_UNKEPT_CPUS) ? 0 : r->cpu_quota_us;
 }
 
-static const char *describe_unkept(const struct sandbox_record *r) {
-    bool memory = is_unkept(r, ENGINE_UNKEPT_MEMORY), cpus = is_unkept(r, ENGINE_UNKEPT_CPUS);
+const char *shape_describe_unkept(const struct sandbox_record *r) {
+    bool memory = shape_is_unkept(r, ENGINE_UNKEPT_MEMORY),
+         cpus = shape_is_unkept(r, ENGINE_UNKEPT_CPUS);
     if (!memory && !cpus)
         return "";
-    return memory && cpus
-               ? "memory and cpus: the daemon has no control groups for them; see 'cay doctor'"
-           : memory ? "memory: the daemon has no control group for it; see 'cay doctor'"
-                    : "cpus: the daemon has no control group for them; see 'cay doctor'";
+    return memory && cpus ? "memory and cpus: the daemon has no control groups "
+                            "for them; see 'cay doctor'"
+           : memory       ? "memory: the daemon has no control group for it; see 'cay "
+                            "doctor'"
+                          : "cpus: the daemon has no control group for them; see 'cay "
+                            "doctor'";
 }
 
 static void write_sandbox(struct sheet *s, const void *row) {
@@ -70,7 +73,7 @@ static void write_sandbox(struct sheet *s, const void *row) {
     sheet_optional(s, "stopReason", rests ? r->reason : "");
     sheet_optional(s, "errorReason", rests || r->state == SANDBOX_CREATING ? "" : r->reason);
     sheet_optional(s, "errorRemedy", r->remedy);
-    sheet_optional(s, "limitsNotKept", describe_unkept(r));
+    sheet_optional(s, "limitsNotKept", shape_describe_unkept(r));
 }
 
 const struct sheet_kind shape_sandbox = {write_sandbox, sizeof(struct sandbox_record), &no_sandbox};

@@ -10,6 +10,11 @@ struct volume_request;
 /* The native engine, which knows what limits are not kept on this host: none of those is shown.
  * NULL until there is one. */
 void shape_use_engine(const struct engine *native);
+/* True if the engine does not keep this limit (ENGINE_UNKEPT_…) of a sandbox.
+ */
+bool shape_is_unkept(const struct sandbox_record *r, uint32_t limit);
+/* Which limits are not kept, and why; "" if all are. */
+const char *shape_describe_unkept(const struct sandbox_record *r);
 /* The limits of a sandbox as far as they are kept; 0: none. */
 uint64_t shape_memory(const struct sandbox_record *r);
 uint32_t shape_cpu_quota(const struct sandbox_record *r);

@@ -312,10 +312,14 @@ static int read_new_limits(const struct json *at, struct manager_update *ret,
     int e = read_limits(at, &r, err);
     if (e == 0)
         e = value_cpus(at, "cpu", &r.cpu_quota_us, err);
-    ret->memory_bytes = r.memory_bytes;
-    ret->disk_bytes = r.disk_bytes;
-    ret->cpu_quota_us = r.cpu_quota_us;
-    ret->pids = r.pids;
+    if (r.memory_bytes != 0)
+        UPDATE_SET(ret, memory_bytes, r.memory_bytes);
+    if (r.disk_bytes != 0)
+        UPDATE_SET(ret, disk_bytes, r.disk_bytes);
+    if (r.cpu_quota_us != 0)
+        UPDATE_SET(ret, cpu_quota_us, r.cpu_quota_us);
+    if (r.pids != 0)
+        UPDATE_SET(ret, pids, r.pids);
     return e;
 }
 
@@ -345,7 +349,7 @@ static int read_label_changes(const struct json *at, struct manager_update *ret,
             r = json_as_string(&pair, &text, err);
             if (r < 0)
                 return r;
-            r = strv_pushf(&ret->labels, "%s=%s", pair.key, text);
+            r = strv_pushf(&ret->to.labels, "%s=%s", pair.key, text);
         }
         if (r < 0)
             return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -354,9 +358,10 @@ static int read_label_changes(const struct json *at, struct manager_update *ret,
 }
 
 static int read_new_interval(const struct json *at, const char *key, int64_t min, int64_t *ret,
-                             struct cay_error *err) {
+                             bool *ret_set, struct cay_error *err) {
     struct json value;
-    return json_child(at, key, &value) ? json_as_integer(&value, min, INT32_MAX, ret, err) : 0;
+    *ret_set = json_child(at, key, &value);
+    return *ret_set ? json_as_integer(&value, min, INT32_MAX, ret, err) : 0;
 }
 
 int shape_read_update(const struct buf *body, struct manager_update *ret, struct cay_error *err) {
@@ -381,14 +386,21 @@ int shape_read_update(const struct buf *body, struct manager_update *ret, struct
     if (r == 0)
         r = read_new_limits(&root, ret, err);
     if (r == 0)
-        r = value_text(&root, "network", ret->network, sizeof ret->network, err);
+        r = value_text(&root, "network", ret->to.network, sizeof ret->to.network, err);
+    FIELD_IN(&ret->set, network) = ret->to.network[0] != '\0';
     if (r == 0)
         r = read_label_changes(&root, ret, err);
     if (r == 0)
-        r = read_new_interval(&root, "autoStopInterval", 0, &ret->auto_stop_minutes, err);
+        r = read_new_interval(&root, "autoStopInterval", 0, &ret->to.auto_stop_minutes,
+                              &FIELD_IN(&ret->set, auto_stop_minutes), err);
     if (r == 0)
-        r = read_new_interval(&root, "autoArchiveInterval", 0, &ret->auto_archive_minutes, err);
+        r = read_new_interval(&root, "autoArchiveInterval", 0, &ret->to.auto_archive_minutes,
+                              &FIELD_IN(&ret->set, auto_archive_minutes), err);
     if (r == 0)
-        r = read_new_interval(&root, "autoDeleteInterval", -1, &ret->auto_delete_minutes, err);
-    return r < 0 ? r : read_on_failure(&root, &ret->on_failure, err);
+        r = read_new_interval(&root, "autoDeleteInterval", -1, &ret->to.auto_delete_minutes,
+                              &FIELD_IN(&ret->set, auto_delete_minutes), err);
+    if (r == 0)
+        r = read_on_failure(&root, &ret->to.on_failure, err);
+    FIELD_IN(&ret->set, on_failure) = ret->to.on_failure != FAILURE_DEFAULT;
+    return r;
 }

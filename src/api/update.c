@@ -38,11 +38,16 @@ int update_handle(struct call *c, struct cay_error *err) {
 int interval_read(const struct call *c, struct manager_update *ret, struct cay_error *err) {
     const char *kind = c->target.segment[c->target.segments - 2], *minutes = c->args.v[1];
     bool deletes = str_equal(kind, "autodelete");
-    int64_t *to = deletes                          ? &ret->auto_delete_minutes
-                  : str_equal(kind, "autoarchive") ? &ret->auto_archive_minutes
-                                                   : &ret->auto_stop_minutes;
-    if (str_to_i64(minutes, deletes ? -1 : 0, INT32_MAX, to) == 0)
+    int64_t value;
+    if (str_to_i64(minutes, deletes ? -1 : 0, INT32_MAX, &value) == 0) {
+        if (deletes)
+            UPDATE_SET(ret, auto_delete_minutes, value);
+        else if (str_equal(kind, "autoarchive"))
+            UPDATE_SET(ret, auto_archive_minutes, value);
+        else
+            UPDATE_SET(ret, auto_stop_minutes, value);
         return 0;
+    }
     error_set(err, CAY_INVALID_ARGUMENT, "'%.40s' is no number of minutes", minutes);
     return error_remedy(err, deletes ? "give a number; 0 is at once, -1 is never"
                                      : "give a number; 0 is never");

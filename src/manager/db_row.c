@@ -15,10 +15,10 @@ enum { WORDS_MAX = 16 * 1024 * 1024 };
 
 void db_row_columns(struct buf *b) {
     const char *comma = "";
-    for (size_t i = 0; i < fields_count; i++) {
-        if (fields[i].column == NULL)
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        if (sandbox_fields[i].column == NULL)
             continue;
-        (void)buf_printf(b, "%s%s", comma, fields[i].column);
+        (void)buf_printf(b, "%s%s", comma, sandbox_fields[i].column);
         comma = ", ";
     }
 }
@@ -26,8 +26,8 @@ void db_row_columns(struct buf *b) {
 /* One for each column: the first is the id. */
 static void put_places(struct buf *b) {
     const char *comma = "";
-    for (size_t i = 0; i < fields_count; i++) {
-        if (fields[i].column == NULL)
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        if (sandbox_fields[i].column == NULL)
             continue;
         (void)buf_printf(b, "%s?", comma);
         comma = ", ";
@@ -80,11 +80,13 @@ static int has_column(sqlite3 *sql, const char *column, bool *ret, struct cay_er
 }
 
 int db_add_columns(sqlite3 *sql, struct cay_error *err) {
-    for (size_t i = 0; i < fields_count; i++) {
+    for (size_t i = 0; i < sandbox_field_count; i++) {
         bool is_there = true;
-        int r = fields[i].column == NULL ? 0 : has_column(sql, fields[i].column, &is_there, err);
+        int r = sandbox_fields[i].column == NULL
+                    ? 0
+                    : has_column(sql, sandbox_fields[i].column, &is_there, err);
         if (r == 0 && !is_there)
-            r = add_column(sql, &fields[i], err);
+            r = add_column(sql, &sandbox_fields[i], err);
         if (r < 0)
             return r;
     }
@@ -120,8 +122,9 @@ static int bind_field(sqlite3_stmt *q, int at, const struct field *f,
 
 int db_bind_record(sqlite3_stmt *q, const struct sandbox_record *r) {
     int at = 0;
-    for (size_t i = 0; i < fields_count; i++) {
-        int e = fields[i].column == NULL ? SQLITE_OK : bind_field(q, ++at, &fields[i], r);
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        int e = sandbox_fields[i].column == NULL ? SQLITE_OK
+                                                 : bind_field(q, ++at, &sandbox_fields[i], r);
         if (e != SQLITE_OK)
             return e;
     }
@@ -165,8 +168,8 @@ static int read_field(sqlite3_stmt *q, int at, const struct field *f, struct san
 
 static int read_fields(sqlite3_stmt *q, struct sandbox_record *r) {
     int at = 0;
-    for (size_t i = 0; i < fields_count; i++) {
-        int e = fields[i].column == NULL ? 0 : read_field(q, at++, &fields[i], r);
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        int e = sandbox_fields[i].column == NULL ? 0 : read_field(q, at++, &sandbox_fields[i], r);
         if (e < 0)
             return e;
     }

@@ -6,7 +6,6 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "engine/engine.h"
-#include "manager/manager.h"
 
 /* ---- names of choices ---- */
 
@@ -39,10 +38,10 @@ static const struct field_names profiles = {name_profile, PROFILE_STRICT, PROFIL
 #define KEPT(m)    .column = #m, .offset = MEMBER(m)
 #define PASSING(m) .offset = MEMBER(m)
 
-#define DERIVED(name, t) .kind = FIELD_DERIVED, .json = name, .type = t
-#define CHOICE(n)        .kind = FIELD_CHOICE, .names = &(n)
-#define NUMBER(u)        .kind = FIELD_NUMBER, .unit = UNIT_##u
-#define SIGNED(u)        NUMBER(u), .is_signed = true
+#define DERIVED(d, name, t) .kind = FIELD_DERIVED, .derived = DERIVED_##d, .json = name, .type = t
+#define CHOICE(n)           .kind = FIELD_CHOICE, .names = &(n)
+#define NUMBER(u)           .kind = FIELD_NUMBER, .unit = UNIT_##u
+#define SIGNED(u)           NUMBER(u), .is_signed = true
 
 #define AT_CREATE (FIELD_CREATE | FIELD_SHOW)
 #define ANY_TIME  (FIELD_CREATE | FIELD_UPDATE | FIELD_SHOW)
@@ -58,41 +57,43 @@ enum {
 /* clang-format off: a matrix */
 
 /* In the order in which `cay info` and answers show them. */
-const struct field fields[] = {
+const struct field sandbox_fields[] = {
     {KEPT(id), .json = "id", .title = "id", .flags = FIELD_SHOW},
     {KEPT(owner)},
     {KEPT(made_by)},
-    {DERIVED("organizationId", "s"), .flags = FIELD_SHOW},
+    {DERIVED(ORGANIZATION, "organizationId", "s"), .flags = FIELD_SHOW},
     {KEPT(name), .json = "name", .title = "name", .flags = AT_CREATE},
-    {DERIVED("state", "s"), .title = "state", .flags = FIELD_SHOW},
+    {DERIVED(STATE, "state", "s"), .title = "state", .flags = FIELD_SHOW},
     {KEPT(state), CHOICE(states)},
-    {DERIVED("desiredState", "s"), .flags = FIELD_SHOW},
-    {KEPT(reason)}, /* why it is in error or was stopped, or how far its creation is: */
-    {DERIVED("progress", "s"), .title = "progress", .flags = SOMETIMES},
-    {DERIVED("stopReason", "s"), .title = "reason", .flags = SOMETIMES},
-    {DERIVED("errorReason", "s"), .title = "reason", .flags = SOMETIMES},
+    {DERIVED(DESIRED_STATE, "desiredState", "s"), .flags = FIELD_SHOW},
+    {KEPT(reason)}, /* why it is in error or was stopped, or how far its
+                       creation is: */
+    {DERIVED(PROGRESS, "progress", "s"), .title = "progress", .flags = SOMETIMES},
+    {DERIVED(STOP_REASON, "stopReason", "s"), .title = "reason", .flags = SOMETIMES},
+    {DERIVED(ERROR_REASON, "errorReason", "s"), .title = "reason", .flags = SOMETIMES},
     {KEPT(remedy), .json = "errorRemedy", .title = "remedy", .flags = SOMETIMES},
-    {DERIVED("recoverable", "b"), .flags = FIELD_SHOW},
+    {DERIVED(RECOVERABLE, "recoverable", "b"), .flags = FIELD_SHOW},
     {KEPT(image_name), .json = "image", .title = "image", .flags = AT_CREATE | FIELD_DEFAULT},
-    {DERIVED("snapshot", "s"), .flags = SOMETIMES},
+    {DERIVED(SNAPSHOT, "snapshot", "s"), .flags = SOMETIMES},
     {KEPT(image)},
     {KEPT(user), .json = "user", .title = "user", .flags = AT_CREATE | FIELD_DEFAULT,
      .otherwise = "root"},
     {KEPT(work_dir), .json = "workDir", .title = "work folder", .flags = AT_CREATE | FIELD_DEFAULT},
     {KEPT(memory_bytes), NUMBER(BYTES), .json = "memoryBytes", .daytona = "memory",
-     .title = "memory", .flags = ANY_TIME | FIELD_DEFAULT, .min = 1, .max = INT64_MAX,
+     .title = "memory", .flags = ANY_TIME | FIELD_LIMIT | FIELD_DEFAULT, .min = 1, .max = INT64_MAX,
      .unkept = ENGINE_UNKEPT_MEMORY},
     {KEPT(disk_bytes), NUMBER(BYTES), .json = "diskBytes", .daytona = "disk", .title = "disk",
-     .flags = ANY_TIME, .min = 1, .max = INT64_MAX},
+     .flags = ANY_TIME | FIELD_LIMIT, .min = 1, .max = INT64_MAX},
     {KEPT(archive_bytes), SIGNED(BYTES)},
-    {DERIVED("archiveBytes", "i"), .title = "archive", .unit = UNIT_BYTES, .flags = SOMETIMES},
+    {DERIVED(ARCHIVE, "archiveBytes", "i"), .title = "archive", .unit = UNIT_BYTES,
+     .flags = SOMETIMES},
     {KEPT(cpu_quota_us), NUMBER(CPUS), .json = "cpus", .daytona = "cpu", .title = "cpus",
-     .flags = ANY_TIME | FIELD_DEFAULT, .min = CPU_QUOTA_US / 100,
+     .flags = ANY_TIME | FIELD_LIMIT | FIELD_DEFAULT, .min = CPU_QUOTA_US / 100,
      .max = (int64_t)CPUS_MAX * CPU_QUOTA_US, .unkept = ENGINE_UNKEPT_CPUS},
-    {DERIVED("gpu", "i"), .flags = FIELD_SHOW},
+    {DERIVED(GPU, "gpu", "i"), .flags = FIELD_SHOW},
     {KEPT(pids), NUMBER(NONE), .json = "pidsLimit", .title = "pids",
-     .flags = ANY_TIME | FIELD_DEFAULT, .min = 1, .max = PIDS_MAX},
-    {DERIVED("limitsNotKept", "s"), .title = "not kept", .flags = SOMETIMES},
+     .flags = ANY_TIME | FIELD_LIMIT | FIELD_DEFAULT, .min = 1, .max = PIDS_MAX},
+    {DERIVED(UNKEPT, "limitsNotKept", "s"), .title = "not kept", .flags = SOMETIMES},
     {KEPT(engine), CHOICE(engines), .json = "engine", .title = "engine", .flags = AT_CREATE},
     {KEPT(tier), CHOICE(tiers), .json = "tier", .title = "tier",
      .flags = AT_CREATE | FIELD_DEFAULT},
@@ -105,13 +106,13 @@ const struct field fields[] = {
      .flags = ANY_TIME | FIELD_DEFAULT, .max = SPEC_LABELS_MAX},
     {KEPT(env), .kind = FIELD_PAIRS, .json = "env",
      .flags = AT_CREATE | FIELD_SECRET | FIELD_DEFAULT, .max = PAIRS_MAX},
-    {DERIVED("volumes", "[SandboxVolume]"), .flags = FIELD_SHOW | FIELD_SECRET},
+    {DERIVED(VOLUMES, "volumes", "[SandboxVolume]"), .flags = FIELD_SHOW | FIELD_SECRET},
     {KEPT(volumes), .kind = FIELD_WORDS, .json = "mounts", .title = "volumes",
      .flags = AT_CREATE | FIELD_SECRET | FIELD_DEFAULT, .max = SPEC_MOUNTS_MAX},
     {KEPT(network), .json = "network", .title = "network", .flags = ANY_TIME},
-    {DERIVED("networkBlockAll", "b"), .flags = FIELD_SHOW},
-    {DERIVED("networkAllowList", "s"), .flags = SOMETIMES},
-    {DERIVED("domainAllowList", "s"), .flags = SOMETIMES},
+    {DERIVED(NETWORK_CLOSED, "networkBlockAll", "b"), .flags = FIELD_SHOW},
+    {DERIVED(RANGES, "networkAllowList", "s"), .flags = SOMETIMES},
+    {DERIVED(DOMAINS, "domainAllowList", "s"), .flags = SOMETIMES},
     {KEPT(is_public), .kind = FIELD_FLAG, .json = "public", .flags = ANY_TIME},
     {KEPT(created_ms), SIGNED(TIME), .json = "createdAt", .title = "created", .flags = FIELD_SHOW},
     {KEPT(updated_ms), SIGNED(TIME), .json = "updatedAt", .title = "updated", .flags = FIELD_SHOW},
@@ -119,7 +120,7 @@ const struct field fields[] = {
      .flags = FIELD_SHOW},
     {KEPT(auto_stop_minutes), SIGNED(MINUTES), .json = "autoStopInterval", .title = "auto-stop",
      .flags = ANY_TIME, .max = DECADE_MINUTES, .zero = -1},
-    {DERIVED("autoPauseInterval", "i"), .flags = FIELD_SHOW},
+    {DERIVED(AUTO_PAUSE, "autoPauseInterval", "i"), .flags = FIELD_SHOW},
     {KEPT(auto_archive_minutes), SIGNED(MINUTES), .json = "autoArchiveInterval",
      .title = "auto-archive", .flags = ANY_TIME, .max = DECADE_MINUTES, .zero = -1},
     {KEPT(auto_delete_minutes), SIGNED(MINUTES), .json = "autoDeleteInterval",
@@ -133,21 +134,21 @@ const struct field fields[] = {
     {KEPT(failed_ms), SIGNED(TIME)},
     {KEPT(recover_ms), SIGNED(TIME)},
     {PASSING(backup), .kind = FIELD_CHOICE},
-    {DERIVED("backupState", "s"), .flags = FIELD_SHOW},
+    {DERIVED(BACKUP, "backupState", "s"), .flags = FIELD_SHOW},
     {PASSING(backup_ms), SIGNED(TIME), .json = "backupCreatedAt", .flags = SOMETIMES},
     {PASSING(backup_bytes), SIGNED(BYTES)},
-    {DERIVED("target", "s"), .flags = FIELD_SHOW},
-    {DERIVED("sandboxClass", "s"), .flags = FIELD_SHOW},
-    {DERIVED("daemonVersion", "s"), .flags = FIELD_SHOW},
-    {DERIVED("toolboxProxyUrl", "s"), .flags = FIELD_SHOW},
+    {DERIVED(TARGET, "target", "s"), .flags = FIELD_SHOW},
+    {DERIVED(CLASS, "sandboxClass", "s"), .flags = FIELD_SHOW},
+    {DERIVED(VERSION, "daemonVersion", "s"), .flags = FIELD_SHOW},
+    {DERIVED(TOOLBOX, "toolboxProxyUrl", "s"), .flags = FIELD_SHOW},
 };
 /* clang-format on */
-const size_t fields_count = ARRAY_LEN(fields);
-_Static_assert(ARRAY_LEN(fields) <= FIELDS_MAX, "a field_set has room for each");
+const size_t sandbox_field_count = ARRAY_LEN(sandbox_fields);
+_Static_assert(ARRAY_LEN(sandbox_fields) <= FIELDS_MAX, "a field_set has room for each");
 
 size_t field_index(size_t offset) {
     size_t i = 0;
-    while (fields[i].kind == FIELD_DERIVED || fields[i].offset != offset)
+    while (sandbox_fields[i].kind == FIELD_DERIVED || sandbox_fields[i].offset != offset)
         i++; /* each member has a row */
     return i;
 }
@@ -204,8 +205,8 @@ bool field_is_zero(const struct field *f, const struct sandbox_record *r) {
 
 void fields_swap(unsigned flags, struct sandbox_record *a, struct sandbox_record *b) {
     char kept[NETWORK_TEXT_SIZE];
-    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
-        const struct field *f = &fields[i];
+    for (size_t i = 0; i < ARRAY_LEN(sandbox_fields); i++) {
+        const struct field *f = &sandbox_fields[i];
         if ((f->flags & flags) != flags || f->kind == FIELD_DERIVED)
             continue;
         memcpy(kept, field_of(f, a), f->size);
@@ -219,7 +220,23 @@ _Static_assert(sizeof((struct sandbox_record *)0)->network == NETWORK_TEXT_SIZE 
 
 void fields_put(const struct field_set *set, const struct sandbox_record *from,
                 struct sandbox_record *to) {
-    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
-        if (set->has[i] && !field_is_list(&fields[i]))
-            memcpy(field_in(&fields[i], to), field_of(&fields[i], from), fields[i].size);
+    for (size_t i = 0; i < ARRAY_LEN(sandbox_fields); i++)
+        if (set->has[i] && !field_is_list(&sandbox_fields[i]))
+            memcpy(field_in(&sandbox_fields[i], to), field_of(&sandbox_fields[i], from),
+                   sandbox_fields[i].size);
+}
+
+bool fields_has(const struct field_set *set, unsigned flags) {
+    for (size_t i = 0; i < ARRAY_LEN(sandbox_fields); i++)
+        if (set->has[i] && (sandbox_fields[i].flags & flags) != 0)
+            return true;
+    return false;
+}
+
+void fields_take_defaults(const struct sandbox_record *from, struct sandbox_record *to) {
+    for (size_t i = 0; i < ARRAY_LEN(sandbox_fields); i++) {
+        const struct field *f = &sandbox_fields[i];
+        if ((f->flags & FIELD_DEFAULT) != 0 && !field_is_list(f) && field_is_zero(f, to))
+            memcpy(field_in(f, to), field_of(f, from), f->size);
+    }
 }

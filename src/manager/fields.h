@@ -19,7 +19,34 @@ enum field_kind {
     FIELD_DERIVED /* no member: the API makes it from others (api/daytona_shape.c) */
 };
 
-/* What a number counts. A field with a Daytona name is there in Daytona's unit as well. */
+/* What the API makes from other members. */
+enum field_derived {
+    DERIVED_ORGANIZATION,
+    DERIVED_STATE,
+    DERIVED_DESIRED_STATE,
+    DERIVED_PROGRESS,
+    DERIVED_STOP_REASON,
+    DERIVED_ERROR_REASON,
+    DERIVED_RECOVERABLE,
+    DERIVED_SNAPSHOT,
+    DERIVED_ARCHIVE,
+    DERIVED_GPU,
+    DERIVED_UNKEPT,
+    DERIVED_VOLUMES,
+    DERIVED_NETWORK_CLOSED,
+    DERIVED_RANGES,
+    DERIVED_DOMAINS,
+    DERIVED_AUTO_PAUSE,
+    DERIVED_BACKUP,
+    DERIVED_TARGET,
+    DERIVED_CLASS,
+    DERIVED_VERSION,
+    DERIVED_TOOLBOX,
+    DERIVED_COUNT
+};
+
+/* What a number counts. A field with a Daytona name is there in Daytona's unit
+ * as well. */
 enum field_unit {
     UNIT_NONE,
     UNIT_BYTES, /* in requests also "512m"; Daytona: GiB, rounded up */
@@ -31,12 +58,14 @@ enum field_unit {
 enum { CPU_QUOTA_US = 100000 };
 
 enum field_flags {
-    FIELD_CREATE = 1,  /* a request to create may set it, */
-    FIELD_UPDATE = 2,  /* and one to update */
-    FIELD_SHOW = 4,    /* it is a member of a sandbox in JSON */
-    FIELD_SPARSE = 8,  /* which is omitted while it is zero or empty */
-    FIELD_SECRET = 16, /* not in lists and tables */
-    FIELD_DEFAULT = 32 /* a new sandbox that does not set it takes it from the configuration */
+    FIELD_CREATE = 1,   /* a request to create may set it, */
+    FIELD_UPDATE = 2,   /* and one to update */
+    FIELD_SHOW = 4,     /* it is a member of a sandbox in JSON */
+    FIELD_SPARSE = 8,   /* which is omitted while it is zero or empty */
+    FIELD_SECRET = 16,  /* not in lists and tables */
+    FIELD_DEFAULT = 32, /* a new sandbox that does not set it takes it from the
+                           configuration */
+    FIELD_LIMIT = 64,   /* the engine has to follow a change */
 };
 
 /* The names of an enum. */
@@ -60,11 +89,12 @@ struct field {
     const struct field_names *names; /* of a choice */
     uint32_t unkept;                 /* ENGINE_UNKEPT_… if the engine may not keep this limit */
     const char *otherwise;           /* shown for an empty text */
-    const char *type;                /* of what is derived, as api/openapi_shapes.h has it */
+    enum field_derived derived;      /* of FIELD_DERIVED: which, */
+    const char *type;                /* and its type, as api/openapi_shapes.h has it */
 };
 
-extern const struct field fields[];
-extern const size_t fields_count;
+extern const struct field sandbox_fields[];
+extern const size_t sandbox_field_count;
 
 /* ---- some of them ---- */
 enum { FIELDS_MAX = 128 };
@@ -98,6 +128,11 @@ static inline bool field_is_list(const struct field *f) {
 /* ---- several ---- */
 /* Exchanges the members with these flags; lists with what they hold. */
 void fields_swap(unsigned flags, struct sandbox_record *a, struct sandbox_record *b);
+/* True if one of the set has one of these flags. */
+bool fields_has(const struct field_set *set, unsigned flags);
+/* What is zero in `to` and has the flag FIELD_DEFAULT becomes what `from` has;
+ * not lists. */
+void fields_take_defaults(const struct sandbox_record *from, struct sandbox_record *to);
 /* Copies the members of a set that are no lists. */
 void fields_put(const struct field_set *set, const struct sandbox_record *from,
                 struct sandbox_record *to);

@@ -13,6 +13,7 @@
 #include "manager/archive_ops.h"
 #include "manager/audit.h"
 #include "manager/budget.h"
+#include "manager/fields.h"
 #include "manager/key.h"
 #include "manager/manager_list.h"
 #include "manager/manager_totals.h"
@@ -110,9 +111,6 @@ void manager_drain(struct manager *m, int64_t wait_ms);
  * ends does not need it. */
 void manager_close(struct manager *m, int64_t wait_ms);
 
-/* In a request, where 0 takes the default: auto_delete_minutes, when it stops. */
-#define INTERVAL_AT_ONCE INT64_MAX
-
 /* A new sandbox from what is set in request (zeros and empty texts take the defaults; a negative
  * interval means never), started. It is in the state "creating" until it runs, and gone again if
  * that fails. -CAY_LIMIT_REACHED "Maximum number of sandboxes (N) reached"; the same class with
@@ -187,24 +185,15 @@ int manager_label(struct manager *m, const char *who, const struct strv *labels,
  * "K=V" in `set`. */
 int manager_change_env(struct manager *m, const char *who, const struct strv *set,
                        const struct strv *unset, struct cay_error *err);
-enum wish { WISH_NONE, WISH_YES, WISH_NO };
-/* What is to be changed of a sandbox; see MANAGER_UPDATE_INIT for what stays. */
+/* What is to be changed of a sandbox: the members of `to` that are in `set`. */
 struct manager_update {
-    uint64_t memory_bytes, disk_bytes; /* 0: as it is; a disk does not shrink */
-    uint32_t cpu_quota_us, pids;
-    int64_t auto_stop_minutes, auto_archive_minutes, auto_delete_minutes; /* as in a record */
-    enum on_failure on_failure;
-    int64_t destroy_ms; /* as in a record */
-    enum wish is_public;
-    char network[NETWORK_TEXT_SIZE]; /* "": as it is */
-    struct strv labels, unlabel;     /* "K=V" that are set, keys that are taken away */
+    struct sandbox_record to; /* its labels are set beside those that are there */
+    struct field_set set;
+    struct strv unlabel; /* keys of labels that are removed */
 };
-#define INTERVAL_AS_IT_IS INT64_MIN
-#define MANAGER_UPDATE_INIT                                                                        \
-    ((struct manager_update){.auto_stop_minutes = INTERVAL_AS_IT_IS,                               \
-                             .auto_archive_minutes = INTERVAL_AS_IT_IS,                            \
-                             .auto_delete_minutes = INTERVAL_AS_IT_IS,                             \
-                             .destroy_ms = INTERVAL_AS_IT_IS})
+#define MANAGER_UPDATE_INIT ((struct manager_update){0})
+#define UPDATE_SET(u, member, value)                                                               \
+    ((void)((u)->to.member = (value)), (void)(FIELD_IN(&(u)->set, member) = true))
 void manager_update_free(struct manager_update *u); /* its strings */
 
 /* The proxy was started anew, and knows nothing: tells it of every sandbox, in a thread. */

@@ -58,7 +58,7 @@ int request_labels(const struct strv *labels, struct strv *ret, struct cay_error
 int request_env(const struct strv *env, struct cay_error *err);
 int request_name(const char *name, struct cay_error *err);
 /* Minutes that are not too many; what names them in the error. */
-int request_interval(const char *what, int64_t minutes, struct cay_error *err);
+int request_intervals(const struct sandbox_record *r, struct cay_error *err);
 /* The caller releases spec->mounts. */
 int request_spec(const struct manager *m, const struct sandbox_record *r, struct sandbox_spec *ret,
                  struct cay_error *err);

@@ -107,33 +107,31 @@ int request_name(const char *name, struct cay_error *err) {
     return error_remedy(err, "choose another name");
 }
 
-int request_interval(const char *what, int64_t minutes, struct cay_error *err) {
+static int check_interval(const char *what, int64_t minutes, struct cay_error *err) {
     if (minutes <= MINUTES_MAX)
         return 0;
     error_set(err, CAY_INVALID_ARGUMENT, "%s: %lld minutes are too many", what, (long long)minutes);
     return error_remedy(err, "use at most %d, or a negative number for never", MINUTES_MAX);
 }
 
+int request_intervals(const struct sandbox_record *r, struct cay_error *err) {
+    int e = check_interval("auto-stop", r->auto_stop_minutes, err);
+    if (e == 0)
+        e = check_interval("auto-archive", r->auto_archive_minutes, err);
+    return e < 0 ? e : check_interval("auto-delete", r->auto_delete_minutes, err);
+}
+
+static int64_t interval(int64_t wish, int64_t otherwise, int64_t never) {
+    int64_t minutes = wish == 0 ? otherwise : wish == INTERVAL_AT_ONCE ? 0 : wish;
+    return MAX(minutes, never);
+}
+
 static int take_intervals(const struct sandbox_record *d, struct sandbox_record *r,
                           struct cay_error *err) {
-    if (r->auto_stop_minutes == 0)
-        r->auto_stop_minutes = d->auto_stop_minutes;
-    if (r->auto_stop_minutes < 0)
-        r->auto_stop_minutes = 0;
-    if (r->auto_archive_minutes == 0)
-        r->auto_archive_minutes = d->auto_archive_minutes;
-    if (r->auto_archive_minutes < 0)
-        r->auto_archive_minutes = 0;
-    if (r->auto_delete_minutes == 0)
-        r->auto_delete_minutes = d->auto_delete_minutes;
-    else if (r->auto_delete_minutes == INTERVAL_AT_ONCE)
-        r->auto_delete_minutes = 0;
-    if (r->auto_delete_minutes < 0)
-        r->auto_delete_minutes = -1;
-    int e = request_interval("auto-stop", r->auto_stop_minutes, err);
-    if (e == 0)
-        e = request_interval("auto-archive", r->auto_archive_minutes, err);
-    return e < 0 ? e : request_interval("auto-delete", r->auto_delete_minutes, err);
+    r->auto_stop_minutes = interval(r->auto_stop_minutes, d->auto_stop_minutes, 0);
+    r->auto_archive_minutes = interval(r->auto_archive_minutes, d->auto_archive_minutes, 0);
+    r->auto_delete_minutes = interval(r->auto_delete_minutes, d->auto_delete_minutes, -1);
+    return request_intervals(r, err);
 }
 
 /* False with the reason. Docker has them where it is asked for them and can: no default counts. */
@@ -158,28 +156,13 @@ static void take_defaults(const struct manager *m, const struct sandbox_record *
         r->engine = m->kind;
     if (r->disk_bytes == 0 && has_disk_limits(m, r->engine, &why))
         r->disk_bytes = d->disk_bytes;
-    take_text(r->image_name, d->image_name[0] != '\0' ? d->image_name : "host",
-              sizeof r->image_name);
-    take_text(r->user, d->user, sizeof r->user);
-    take_text(r->work_dir, d->work_dir, sizeof r->work_dir);
     if (!r->pooled) /* whoever takes it says what it reaches */
         take_text(r->network, d->network, sizeof r->network);
     take_text(r->network, "none", sizeof r->network);
-    if (r->memory_bytes == 0)
-        r->memory_bytes = d->memory_bytes;
-    if (r->cpu_quota_us == 0)
-        r->cpu_quota_us = d->cpu_quota_us;
-    if (r->pids == 0)
-        r->pids = d->pids;
-    if (r->tier == TIER_NONE)
-        r->tier = d->tier;
+    fields_take_defaults(d, r);
+    take_text(r->image_name, "host", sizeof r->image_name);
     if (r->tier == TIER_NONE)
         r->tier = m->best_tier[r->engine];
-    if (r->profile == PROFILE_STRICT)
-        r->profile = d->profile;
-    if (r->on_failure == FAILURE_DEFAULT)
-        r->on_failure = d->on_failure;
-    r->read_only = r->read_only || d->read_only;
 }
 
 static int take_words(struct manager *m, const struct sandbox_record *request,
@@ -251,7 +234,7 @@ static int complete(struct manager *m, const struct sandbox_record *request,
                     struct sandbox_record *ret, struct cay_error *err) {
     struct sandbox_record r = *request;
     struct sandbox_spec spec = {0};
-    r.env = r.labels = r.volumes = (struct strv){0};
+    sandbox_record_disown(&r);
     r.reason[0] = r.remedy[0] = r.image[0] = '\0';
     r.archive_bytes = r.backup_ms = r.backup_bytes = 0;
     r.backup = BACKUP_NONE;

@@ -8,7 +8,7 @@
 #include "manager/manager_internal.h"
 
 void manager_update_free(struct manager_update *u) {
-    strv_free(&u->labels);
+    sandbox_record_free(&u->to);
     strv_free(&u->unlabel);
 }
 
@@ -19,8 +19,8 @@ static bool has_key(const char *pair, const char *key, size_t len) {
 }
 
 static bool is_replaced(const struct manager_update *u, const char *pair) {
-    for (size_t i = 0; i < u->labels.len; i++)
-        if (has_key(pair, u->labels.v[i], strcspn(u->labels.v[i], "=")))
+    for (size_t i = 0; i < u->to.labels.len; i++)
+        if (has_key(pair, u->to.labels.v[i], strcspn(u->to.labels.v[i], "=")))
             return true;
     for (size_t i = 0; i < u->unlabel.len; i++)
         if (has_key(pair, u->unlabel.v[i], strlen(u->unlabel.v[i])))
@@ -35,8 +35,8 @@ static int merge_labels(const struct manager_update *u, struct strv *labels,
     int r = 0;
     for (size_t i = 0; r == 0 && i < labels->len; i++)
         r = is_replaced(u, labels->v[i]) ? 0 : strv_push(&all, labels->v[i]);
-    for (size_t i = 0; r == 0 && i < u->labels.len; i++)
-        r = strv_push(&all, u->labels.v[i]);
+    for (size_t i = 0; r == 0 && i < u->to.labels.len; i++)
+        r = strv_push(&all, u->to.labels.v[i]);
     if (r < 0)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     r = request_labels(&all, &sorted, err);
@@ -47,106 +47,66 @@ static int merge_labels(const struct manager_update *u, struct strv *labels,
     return 0;
 }
 
-static int take_interval(const char *what, int64_t wish, int64_t never, int64_t *ret,
-                         struct cay_error *err) {
-    if (wish == INTERVAL_AS_IT_IS)
-        return 0;
-    *ret = wish < 0 ? never : wish;
-    return request_interval(what, *ret, err);
+static bool changes_limits(const struct manager_update *u) {
+    return fields_has(&u->set, FIELD_LIMIT);
 }
 
-static int take_intervals(const struct manager_update *u, struct sandbox_record *r,
-                          struct cay_error *err) {
-    int e = take_interval("auto-stop", u->auto_stop_minutes, 0, &r->auto_stop_minutes, err);
-    if (e == 0)
-        e = take_interval("auto-archive", u->auto_archive_minutes, 0, &r->auto_archive_minutes,
-                          err);
-    return e < 0 ? e
-                 : take_interval("auto-delete", u->auto_delete_minutes, -1, &r->auto_delete_minutes,
-                                 err);
+static bool changes_network(const struct manager_update *u) {
+    return FIELD_IN(&u->set, network);
 }
 
-static int take_disk(uint64_t wish, struct sandbox_record *r, struct cay_error *err) {
+static int check_disk(uint64_t wish, const struct sandbox_record *r, struct cay_error *err) {
     char want[32], have[32];
-    if (wish == 0)
+    if (wish >= r->disk_bytes)
         return 0;
-    if (wish < r->disk_bytes) {
-        error_set(err, CAY_INVALID_ARGUMENT, "a disk of %s cannot shrink to %s",
-                  str_bytes(r->disk_bytes, have), str_bytes(wish, want));
-        return error_remedy(err, "give it more, or make another sandbox with less");
-    }
-    r->disk_bytes = wish;
-    return 0;
+    error_set(err, CAY_INVALID_ARGUMENT, "a disk of %s cannot shrink to %s",
+              str_bytes(r->disk_bytes, have), str_bytes(wish, want));
+    return error_remedy(err, "give it more, or make another sandbox with less");
 }
 
-static int take_limits(const struct manager *m, const struct manager_update *u,
-                       struct sandbox_record *r, struct cay_error *err) {
+static int check_limits(const struct manager *m, const struct sandbox_record *r,
+                        struct cay_error *err) {
     struct sandbox_spec spec = {0};
-    if (u->memory_bytes != 0)
-        r->memory_bytes = u->memory_bytes;
-    if (u->cpu_quota_us != 0)
-        r->cpu_quota_us = u->cpu_quota_us;
-    if (u->pids != 0)
-        r->pids = u->pids;
-    int e = take_disk(u->disk_bytes, r, err);
-    if (e == 0)
-        e = request_spec(m, r, &spec, err);
+    int e = request_spec(m, r, &spec, err);
     spec_free_mounts(&spec);
     return e;
 }
 
-static bool changes_limits(const struct manager_update *u) {
-    return u->memory_bytes != 0 || u->cpu_quota_us != 0 || u->pids != 0 || u->disk_bytes != 0;
-}
-
+/* What is there becomes what is asked for; a negative interval is never. */
 static int apply(struct manager *m, const struct manager_update *u, struct sandbox_record *r,
                  struct cay_error *err) {
-    int e = take_intervals(u, r, err);
+    int e = FIELD_IN(&u->set, disk_bytes) ? check_disk(u->to.disk_bytes, r, err) : 0;
+    if (e == 0 && changes_network(u))
+        e = network_check_change(r, u->to.network, err);
+    if (e < 0)
+        return e;
+    fields_put(&u->set, &u->to, r);
+    r->auto_stop_minutes = MAX(r->auto_stop_minutes, 0);
+    r->auto_archive_minutes = MAX(r->auto_archive_minutes, 0);
+    r->auto_delete_minutes = MAX(r->auto_delete_minutes, -1);
+    r->destroy_ms = MAX(r->destroy_ms, 0);
+    r->updated_ms = clock_wall_ms();
+    e = request_intervals(r, err);
     if (e == 0 && changes_limits(u))
-        e = take_limits(m, u, r, err);
+        e = check_limits(m, r, err);
     if (e == 0)
         e = merge_labels(u, &r->labels, err);
-    if (e == 0 && u->network[0] != '\0')
-        e = network_check_change(r, u->network, err);
-    if (u->network[0] != '\0')
-        memcpy(r->network, u->network, sizeof r->network);
-    if (e == 0 && u->network[0] != '\0')
+    if (e == 0 && changes_network(u))
         e = network_check(m, r, err);
-    if (u->on_failure != FAILURE_DEFAULT)
-        r->on_failure = u->on_failure;
-    if (u->destroy_ms != INTERVAL_AS_IT_IS)
-        r->destroy_ms = MAX(u->destroy_ms, 0);
-    if (u->is_public != WISH_NONE)
-        r->is_public = u->is_public == WISH_YES;
-    if (e == 0 && (u->destroy_ms != INTERVAL_AS_IT_IS || u->is_public == WISH_YES))
+    bool is_opened = FIELD_IN(&u->set, is_public) && r->is_public;
+    if (e == 0 && (FIELD_IN(&u->set, destroy_ms) || is_opened))
         e = policy_limit(m, r, err);
-    r->updated_ms = clock_wall_ms();
     return e;
 }
 
 /* ---- making it so ---- */
 
-static void put_values(const struct sandbox_record *from, struct sandbox_record *to) {
-    to->memory_bytes = from->memory_bytes;
-    to->disk_bytes = from->disk_bytes;
-    to->cpu_quota_us = from->cpu_quota_us;
-    to->pids = from->pids;
-    to->auto_stop_minutes = from->auto_stop_minutes;
-    to->auto_archive_minutes = from->auto_archive_minutes;
-    to->auto_delete_minutes = from->auto_delete_minutes;
-    to->on_failure = from->on_failure;
-    to->destroy_ms = from->destroy_ms;
-    to->is_public = from->is_public;
-    memcpy(to->network, from->network, sizeof to->network);
-    to->labels = from->labels;
-    to->updated_ms = from->updated_ms;
-}
-
 /* Only what an update changes: the rest may have another hand on it. */
 static void swap_values(struct sandbox_record *a, struct sandbox_record *b) {
-    struct sandbox_record before = *a;
-    put_values(b, a);
-    put_values(&before, b);
+    int64_t updated_ms = a->updated_ms;
+    a->updated_ms = b->updated_ms;
+    b->updated_ms = updated_ms;
+    fields_swap(FIELD_UPDATE, a, b);
 }
 
 static int write_values(struct manager *m, struct sandbox *s, struct sandbox_record *wanted,
@@ -192,17 +152,17 @@ static int make_so(struct manager *m, struct sandbox *s, const struct manager_up
                    struct sandbox_record *wanted, struct cay_error *err) {
     struct cay_error here = {0};
     int r = write_values(m, s, wanted, err); /* wanted is what it was from now on */
-    if (r == 0 && u->network[0] != '\0')
+    if (r == 0 && changes_network(u))
         r = network_change(m, s, &here);
     else if (r < 0)
         return r;
     if (r == 0 && changes_limits(u))
-        r = drive_limits(m, s, &s->record, u->disk_bytes != 0, &here);
+        r = drive_limits(m, s, &s->record, FIELD_IN(&u->set, disk_bytes), &here);
     if (r == 0)
         return 0;
     (void)drive_limits(m, s, wanted, false, NULL); /* some may have changed before it failed */
     (void)write_values(m, s, wanted, NULL);        /* a row of before counts from the next start */
-    if (u->network[0] != '\0')
+    if (changes_network(u))
         (void)network_change(m, s, NULL);
     if (err != NULL)
         *err = here;

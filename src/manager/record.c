@@ -54,9 +54,9 @@ static struct strv *list_in(const struct field *f, struct sandbox_record *r) {
 }
 
 void sandbox_record_free(struct sandbox_record *r) {
-    for (size_t i = 0; i < fields_count; i++)
-        if (list_in(&fields[i], r) != NULL)
-            strv_free(list_in(&fields[i], r));
+    for (size_t i = 0; i < sandbox_field_count; i++)
+        if (list_in(&sandbox_fields[i], r) != NULL)
+            strv_free(list_in(&sandbox_fields[i], r));
 }
 
 static int copy_words(const struct strv *from, struct strv *to) {
@@ -69,17 +69,17 @@ static int copy_words(const struct strv *from, struct strv *to) {
 }
 
 void sandbox_record_disown(struct sandbox_record *r) {
-    for (size_t i = 0; i < fields_count; i++)
-        if (list_in(&fields[i], r) != NULL)
-            *list_in(&fields[i], r) = (struct strv){0};
+    for (size_t i = 0; i < sandbox_field_count; i++)
+        if (list_in(&sandbox_fields[i], r) != NULL)
+            *list_in(&sandbox_fields[i], r) = (struct strv){0};
 }
 
 int sandbox_record_copy(const struct sandbox_record *from, struct sandbox_record *to) {
     struct sandbox_record copy = *from;
     sandbox_record_disown(&copy);
-    for (size_t i = 0; i < fields_count; i++) {
-        struct strv *list = list_in(&fields[i], &copy);
-        int r = list == NULL ? 0 : copy_words(field_of(&fields[i], from), list);
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        struct strv *list = list_in(&sandbox_fields[i], &copy);
+        int r = list == NULL ? 0 : copy_words(field_of(&sandbox_fields[i], from), list);
         if (r < 0) {
             sandbox_record_free(&copy);
             return r;

@@ -55,6 +55,9 @@ enum backup_state {
 };
 const char *backup_state_name(enum backup_state state);
 
+/* In a request, where 0 takes the default: auto_delete_minutes, when it stops. */
+#define INTERVAL_AT_ONCE INT64_MAX
+
 enum { OWNER_SIZE = 17 }; /* the id of a key or an organisation */
 
 enum { SANDBOX_TEXT_SIZE = 512, SANDBOX_PATH_SIZE = 1024 };

@@ -24,8 +24,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
         abort();
     daytona_build_free(&build);
     sandbox_record_free(&r);
+    (void)daytona_read_update(&body, &update, &err);
     (void)daytona_read_resize(&body, &update, &err);
     (void)daytona_read_network(&body, &update, &err);
+    sandbox_record_free(&update.to);
+    strv_free(&update.unlabel);
     if (daytona_read_snapshot(&body, &snapshot, &err) == 0 &&
         (snapshot.build.dockerfile == NULL) == (snapshot.image[0] == '\0'))
         abort();

@@ -80,9 +80,9 @@ static void test_pids_of_a_key(void **state) {
     assert_int_equal(used(w, &k, BUDGET_PIDS), 60);
     assert_int_equal(left(w, &k, BUDGET_PIDS), 40);
     struct manager_update u = MANAGER_UPDATE_INIT;
-    u.pids = 101;
+    UPDATE_SET(&u, pids, 101);
     assert_int_equal(manager_update(w->m, "a", &u, &err), -CAY_LIMIT_REACHED);
-    u.pids = 100;
+    UPDATE_SET(&u, pids, 100);
     assert_int_equal(manager_update(w->m, "a", &u, &err), 0);
     assert_int_equal(used(w, &k, BUDGET_PIDS), 100);
     assert_int_equal(manager_remove(w->m, "a", true, &err), 0);
@@ -110,7 +110,7 @@ static void test_the_host_keeps_a_reserve(void **state) {
     assert_non_null(strstr(err.remedy, "memory_reserve"));
     assert_int_equal(make(w, &k, "a", &fits, &err), 0);
     struct manager_update u = MANAGER_UPDATE_INIT;
-    u.pids = 1001;
+    UPDATE_SET(&u, pids, 1001);
     assert_int_equal(manager_update(w->m, "a", &u, &err), -CAY_INVALID_ARGUMENT);
 }
 

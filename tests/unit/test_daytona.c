@@ -160,14 +160,18 @@ static void test_create(void **state) {
     (void)state;
     struct sandbox_record r;
     assert_int_equal(
-        read_create("{\"name\": \"lab\", \"buildInfo\": {\"dockerfileContent\": \"FROM x:1\\n\"}, "
-                    "\"env\": {\"A\": \"b\"}, \"labels\": {\"code-toolbox-language\": \"python\"}, "
-                    "\"public\": true, \"cpu\": 2, \"gpu\": 0, \"memory\": 4, \"disk\": 5, "
+        read_create("{\"name\": \"lab\", \"buildInfo\": {\"dockerfileContent\": \"FROM "
+                    "x:1\\n\"}, "
+                    "\"env\": {\"A\": \"b\"}, \"labels\": {\"code-toolbox-language\": "
+                    "\"python\"}, "
+                    "\"public\": true, \"cpu\": 2, \"gpu\": 0, \"memory\": 4, \"disk\": "
+                    "5, "
                     "\"autoStopInterval\": 0, \"autoArchiveInterval\": 1440, "
                     "\"autoDeleteInterval\": 0, \"ttlMinutes\": 2, \"target\": \"us\", "
                     "\"user\": \"daytona\", \"secrets\": [], \"networkAllowList\": \"\", "
                     "\"volumes\": [{\"volumeId\": \"data\", \"mountPath\": \"/data\"}, "
-                    "{\"volumeId\": \"data\", \"mountPath\": \"/b\", \"subpath\": \"a/b\"}], "
+                    "{\"volumeId\": \"data\", \"mountPath\": \"/b\", \"subpath\": "
+                    "\"a/b\"}], "
                     "\"somethingNew\": {\"a\": 1}}",
                     &r, NULL),
         0);
@@ -200,7 +204,8 @@ static void test_bad_creates(void **state) {
         {"{", CAY_INVALID_ARGUMENT},
         {"{\"name\": 1}", CAY_INVALID_ARGUMENT},
         {"{\"name\": \"-x\"}", CAY_INVALID_ARGUMENT},
-        {"{\"snapshot\": \"a\", \"buildInfo\": {\"dockerfileContent\": \"FROM b\"}}",
+        {"{\"snapshot\": \"a\", \"buildInfo\": {\"dockerfileContent\": \"FROM "
+         "b\"}}",
          CAY_INVALID_ARGUMENT},
         {"{\"buildInfo\": {}}", CAY_INVALID_ARGUMENT},
         {"{\"buildInfo\": \"FROM b\"}", CAY_INVALID_ARGUMENT},
@@ -212,9 +217,11 @@ static void test_bad_creates(void **state) {
         {"{\"public\": \"yes\"}", CAY_INVALID_ARGUMENT},
         {"{\"ttlMinutes\": -1}", CAY_INVALID_ARGUMENT},
         {"{\"volumes\": [{\"volumeId\": \"a\"}]}", CAY_INVALID_ARGUMENT},
-        {"{\"volumes\": [{\"volumeId\": \"a\", \"mountPath\": \"/a\", \"subpath\": \"/b\"}]}",
+        {"{\"volumes\": [{\"volumeId\": \"a\", \"mountPath\": \"/a\", "
+         "\"subpath\": \"/b\"}]}",
          CAY_INVALID_ARGUMENT},
-        {"{\"volumes\": [{\"volumeId\": \"a\", \"mountPath\": \"/a\", \"subpath\": \"b:c\"}]}",
+        {"{\"volumes\": [{\"volumeId\": \"a\", \"mountPath\": \"/a\", "
+         "\"subpath\": \"b:c\"}]}",
          CAY_INVALID_ARGUMENT},
         {"{\"gpu\": 1}", CAY_UNSUPPORTED},
         {"{\"networkAllowList\": \"a.com\"}", CAY_INVALID_ARGUMENT},
@@ -253,8 +260,9 @@ static void test_network(void **state) {
         {"{\"networkBlockAll\": true, \"domainAllowList\": \"a.com\"}", CAY_OK, "none"},
         {"{\"networkAllowList\": \"1.2.3.4/32, 10.0.0.0/8\"}", CAY_OK,
          "allow=1.2.3.4/32,10.0.0.0/8"},
-        {"{\"networkAllowList\": \"1.2.3.4\", \"domainAllowList\": \"a.com,*.b.org\"}", CAY_OK,
-         "allow=1.2.3.4,a.com,*.b.org"},
+        {"{\"networkAllowList\": \"1.2.3.4\", \"domainAllowList\": "
+         "\"a.com,*.b.org\"}",
+         CAY_OK, "allow=1.2.3.4,a.com,*.b.org"},
         {"{\"networkBlockAll\": 1}", CAY_INVALID_ARGUMENT, ""},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -263,7 +271,8 @@ static void test_network(void **state) {
         struct cay_error err = {0};
         struct manager_update u = MANAGER_UPDATE_INIT;
         assert_int_equal(daytona_read_network(&body, &u, &err), -(int)rows[i].code);
-        assert_string_equal(u.network, rows[i].network);
+        assert_string_equal(u.to.network, rows[i].network);
+        assert_int_equal(FIELD_IN(&u.set, network), rows[i].network[0] != '\0');
     }
 }
 

@@ -63,10 +63,11 @@ static void run_sql(const struct place *p, const char *text) {
 static void test_each_member_has_a_row(void **state) {
     (void)state;
     static bool is_covered[sizeof(struct sandbox_record)];
-    for (size_t i = 0; i < fields_count; i++) {
-        if (fields[i].kind == FIELD_DERIVED)
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        if (sandbox_fields[i].kind == FIELD_DERIVED)
             continue;
-        for (size_t at = fields[i].offset; at < fields[i].offset + fields[i].size; at++) {
+        for (size_t at = sandbox_fields[i].offset;
+             at < sandbox_fields[i].offset + sandbox_fields[i].size; at++) {
             assert_false(is_covered[at]); /* nor two */
             is_covered[at] = true;
         }
@@ -81,9 +82,9 @@ static void test_each_member_has_a_row(void **state) {
 
 static void test_rows_make_sense(void **state) {
     (void)state;
-    assert_string_equal(fields[0].column, "id"); /* WHERE id = ?1 */
-    for (size_t i = 0; i < fields_count; i++) {
-        const struct field *f = &fields[i];
+    assert_string_equal(sandbox_fields[0].column, "id"); /* WHERE id = ?1 */
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        const struct field *f = &sandbox_fields[i];
         if ((f->flags & (FIELD_CREATE | FIELD_UPDATE | FIELD_SHOW)) != 0)
             assert_non_null(f->json);
         if (f->title != NULL)
@@ -94,9 +95,9 @@ static void test_rows_make_sense(void **state) {
             assert_true(f->min < f->max);
         assert_true((f->kind == FIELD_DERIVED) == (f->type != NULL));
         for (size_t k = 0; k < i; k++) { /* each name once */
-            assert_false(f->column != NULL && str_equal(f->column, fields[k].column));
-            assert_false(f->json != NULL && str_equal(f->json, fields[k].json));
-            assert_false(f->json != NULL && str_equal(f->json, fields[k].daytona));
+            assert_false(f->column != NULL && str_equal(f->column, sandbox_fields[k].column));
+            assert_false(f->json != NULL && str_equal(f->json, sandbox_fields[k].json));
+            assert_false(f->json != NULL && str_equal(f->json, sandbox_fields[k].daytona));
         }
     }
 }
@@ -105,8 +106,8 @@ static void test_rows_make_sense(void **state) {
 
 /* Something that no other column has. */
 static void fill(struct sandbox_record *r) {
-    for (size_t i = 0; i < fields_count; i++) {
-        const struct field *f = &fields[i];
+    for (size_t i = 0; i < sandbox_field_count; i++) {
+        const struct field *f = &sandbox_fields[i];
         if (f->column == NULL)
             continue;
         if (f->kind == FIELD_TEXT) {
@@ -145,9 +146,9 @@ static void assert_kept(struct db *db, const struct sandbox_record *r) {
     struct cay_error err = {0};
     assert_int_equal(db_list(db, &found, &count, &err), 0);
     assert_int_equal(count, 1);
-    for (size_t i = 0; i < fields_count; i++)
-        if (fields[i].column != NULL)
-            assert_same(&fields[i], r, &found[0]);
+    for (size_t i = 0; i < sandbox_field_count; i++)
+        if (sandbox_fields[i].column != NULL)
+            assert_same(&sandbox_fields[i], r, &found[0]);
     sandbox_record_free(&found[0]);
     free(found);
 }
@@ -175,14 +176,15 @@ static void test_copies(void **state) {
     struct sandbox_record r = {0}, copy = {0}, other = {0};
     fill(&r);
     assert_int_equal(sandbox_record_copy(&r, &copy), 0);
-    for (size_t i = 0; i < fields_count; i++)
-        if (fields[i].column != NULL)
-            assert_same(&fields[i], &r, &copy);
+    for (size_t i = 0; i < sandbox_field_count; i++)
+        if (sandbox_fields[i].column != NULL)
+            assert_same(&sandbox_fields[i], &r, &copy);
     assert_ptr_not_equal(r.env.v, copy.env.v);
     fields_swap(FIELD_UPDATE, &copy, &other);
-    for (size_t i = 0; i < fields_count; i++)
-        if (fields[i].column != NULL)
-            assert_same(&fields[i], &r, (fields[i].flags & FIELD_UPDATE) != 0 ? &other : &copy);
+    for (size_t i = 0; i < sandbox_field_count; i++)
+        if (sandbox_fields[i].column != NULL)
+            assert_same(&sandbox_fields[i], &r,
+                        (sandbox_fields[i].flags & FIELD_UPDATE) != 0 ? &other : &copy);
     sandbox_record_free(&r);
     sandbox_record_free(&copy);
     sandbox_record_free(&other);

@@ -312,21 +312,21 @@ static void test_update(void **state) {
     open_manager(w);
     const char *id = make_with(w, FAILURE_KEEP);
     struct manager_update u = MANAGER_UPDATE_INIT;
-    u.memory_bytes = 128 * MEGABYTE;
-    u.auto_stop_minutes = 7;
-    u.auto_delete_minutes = 0;
-    u.on_failure = FAILURE_RECREATE;
-    u.is_public = WISH_YES;
-    u.destroy_ms = INT64_MAX;
-    assert_int_equal(strv_push(&u.labels, "a=1"), 0);
-    assert_int_equal(strv_push(&u.labels, "b=2"), 0);
+    UPDATE_SET(&u, memory_bytes, 128 * MEGABYTE);
+    UPDATE_SET(&u, auto_stop_minutes, 7);
+    UPDATE_SET(&u, auto_delete_minutes, 0);
+    UPDATE_SET(&u, on_failure, FAILURE_RECREATE);
+    UPDATE_SET(&u, is_public, true);
+    UPDATE_SET(&u, destroy_ms, INT64_MAX);
+    assert_int_equal(strv_push(&u.to.labels, "a=1"), 0);
+    assert_int_equal(strv_push(&u.to.labels, "b=2"), 0);
     assert_int_equal(manager_update(w->m, id, &u, &err), 0);
     assert_true(w->fake.resized.memory_bytes == 128 * MEGABYTE);
     manager_update_free(&u);
 
     u = MANAGER_UPDATE_INIT;
     assert_int_equal(strv_push(&u.unlabel, "a"), 0);
-    assert_int_equal(strv_push(&u.labels, "b=3"), 0);
+    assert_int_equal(strv_push(&u.to.labels, "b=3"), 0);
     assert_int_equal(manager_update(w->m, id, &u, &err), 0);
     manager_update_free(&u);
     reopen_manager(w); /* and it is remembered */
@@ -357,13 +357,13 @@ static void test_destroyed_at_a_time(void **state) {
     end(w, fd, op);
 
     const char *id = make_with(w, FAILURE_KEEP);
-    now.destroy_ms = clock_wall_ms();
+    UPDATE_SET(&now, destroy_ms, clock_wall_ms());
     assert_int_equal(manager_update(w->m, id, &now, &err), 0);
     await_state(w, id, "gone");
 
     id = make_with(w, FAILURE_KEEP);
-    now.destroy_ms = clock_wall_ms() + 3600 * 1000;
-    never.destroy_ms = 0;
+    UPDATE_SET(&now, destroy_ms, clock_wall_ms() + 3600 * 1000);
+    UPDATE_SET(&never, destroy_ms, 0);
     assert_int_equal(manager_update(w->m, id, &now, &err), 0);
     assert_int_equal(manager_update(w->m, id, &never, &err), 0);
     assert_int_equal(manager_get(w->m, id, &r, &err), 0);
@@ -401,19 +401,20 @@ static void test_bad_updates(void **state) {
     const char *id = make_with(w, FAILURE_KEEP);
     const struct manager_update start = MANAGER_UPDATE_INIT;
     struct manager_update cases[5] = {start, start, start, start, start};
-    cases[0].memory_bytes = 1;
-    cases[1].memory_bytes = UINT64_MAX;
-    cases[2].cpu_quota_us = UINT32_MAX;
-    cases[3].pids = UINT32_MAX;
-    cases[4].auto_stop_minutes = INT64_MAX;
+    UPDATE_SET(&cases[0], memory_bytes, 1);
+    UPDATE_SET(&cases[1], memory_bytes, UINT64_MAX);
+    UPDATE_SET(&cases[2], cpu_quota_us, UINT32_MAX);
+    UPDATE_SET(&cases[3], pids, UINT32_MAX);
+    UPDATE_SET(&cases[4], auto_stop_minutes, INT64_MAX);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         if (i > 0) /* nothing of it is done */
-            cases[i].memory_bytes = MAX(cases[i].memory_bytes, (uint64_t)65 * MEGABYTE);
+            UPDATE_SET(&cases[i], memory_bytes,
+                       MAX(cases[i].to.memory_bytes, (uint64_t)65 * MEGABYTE));
         assert_int_equal(manager_update(w->m, id, &cases[i], &err), -CAY_INVALID_ARGUMENT);
         assert_memory(w, id, 64 * MEGABYTE);
     }
     struct manager_update u = MANAGER_UPDATE_INIT;
-    u.memory_bytes = 128 * MEGABYTE;
+    UPDATE_SET(&u, memory_bytes, 128 * MEGABYTE);
     set_knob(&w->fake, &w->fake.fail_resize, CAY_CONFLICT);
     assert_int_equal(manager_update(w->m, id, &u, &err), -CAY_CONFLICT);
     assert_memory(w, id, 64 * MEGABYTE);
