@@ -20,7 +20,10 @@ static void put_number(struct jsonw *w, const struct field *f, const struct sand
             jsonw_put_integer(w, f->daytona, daytona_gib((uint64_t)number));
         return;
     case UNIT_CPUS:
-        jsonw_put_number(w, f->json, (double)number / CPU_QUOTA_US);
+        if (number % CPU_QUOTA_US == 0) /* a fraction takes longer to write */
+            jsonw_put_integer(w, f->json, number / CPU_QUOTA_US);
+        else
+            jsonw_put_number(w, f->json, (double)number / CPU_QUOTA_US);
         jsonw_put_integer(w, f->daytona, (number + CPU_QUOTA_US - 1) / CPU_QUOTA_US);
         return;
     case UNIT_TIME:
