@@ -352,7 +352,7 @@ static int close_level(struct parser *p) {
     const struct level *l = &p->levels[--p->depth];
     size_t len = p->stack.len - l->begin;
     bool is_object = l->end == '}';
-    if (is_object) {
+    if (is_object && len > 0) { /* an empty stack has no address to add to */
         int r = has_duplicate(p->stack.v + l->begin, len / 2);
         if (r != 0)
             return r < 0 ? r : wrong(p, "duplicate key in the object that ends here");

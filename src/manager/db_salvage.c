@@ -35,7 +35,7 @@ static void finalizep(sqlite3_stmt **q) {
     (void)sqlite3_finalize(*q);
 }
 
-static sqlite3_stmt *prepare(sqlite3 *sql, const char *format, ...) {
+_printf_(2, 3) static sqlite3_stmt *prepare(sqlite3 *sql, const char *format, ...) {
     char text[QUERY_MAX];
     va_list args;
     va_start(args, format);

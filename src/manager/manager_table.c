@@ -195,6 +195,8 @@ struct table_rows table_rows_of(const struct manager *m, const struct key *calle
 
 struct table_rows table_rows_of_owner(const struct manager *m, const char *owner) {
     struct table_rows all = index_rows(m, TABLE_BY_OWNER);
+    if (all.count == 0)
+        return all;
     struct index_key first = {.owner = owner, .created_ms = INT64_MIN, .id = ""};
     struct index_key last = {.owner = owner, .created_ms = INT64_MAX, .id = "~"};
     size_t from = index_search(&all, TABLE_BY_OWNER, &first);
