@@ -16,12 +16,16 @@ test:
 	scripts/build build
 	scripts/test
 
-# What tests do a part of, in full: 3,000 kills, 10,000 cycles, 100,000 bad requests. About an hour.
+# What tests do a part of, in full: 3,000 kills, 10,000 cycles, 100,000 bad requests, every fuzz target for a
+# minute. About two hours.
 stress: all
 	scripts/setup --test
 	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/integration/test_daemon_kills.py tests/integration/test_restart.py \
 	  tests/integration/test_capacity.py tests/integration/test_daemon_stress.py tests/integration/test_load.py tests/integration/test_storm.py
+	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/hostile/test_layers.py
 	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/vm/test_cases.py -k capacity
+	scripts/setup --fuzz
+	scripts/fuzz 60
 	scripts/tsan
 
 install: all
