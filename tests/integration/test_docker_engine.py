@@ -12,6 +12,7 @@ import socketserver
 import subprocess
 import threading
 
+import hostile_shell
 import pytest
 import registry
 import support
@@ -45,6 +46,10 @@ def test_a_container_is_hardened(engine, make):
     assert about["Config"]["Labels"]["cay.id"] == box.id
     assert about["Config"]["Labels"]["cay.home"] == str(engine.daemon.state)
     assert all(not m["RW"] for m in about["Mounts"]), about["Mounts"]
+
+
+def test_attacks_from_inside(make):
+    assert hostile_shell.succeeded(make()) == set()
 
 
 def test_the_way_in_is_closed(engine, make):

@@ -7,6 +7,7 @@ import platform
 import shutil
 import subprocess
 
+import hostile_shell
 import pytest
 import support
 from dockerd import RuntimesDocker
@@ -114,6 +115,11 @@ def test_a_kernel_of_its_own(gvisor, box):
     host = container(gvisor, box)["HostConfig"]
     assert (host["Runtime"], host["NetworkMode"], host["Privileged"]) == ("runsc", "none", False)
     assert platform.release() not in box.says("cat /proc/version; uname -r")
+
+
+def test_attacks_from_inside(box):
+    """A separate kernel has few of the things that they look for."""
+    assert hostile_shell.succeeded(box) == set()
 
 
 def test_commands_have_no_rights(box):
