@@ -24,7 +24,8 @@ static void put_number(struct jsonw *w, const struct field *f, const struct sand
             jsonw_put_integer(w, f->json, number / CPU_QUOTA_US);
         else
             jsonw_put_number(w, f->json, (double)number / CPU_QUOTA_US);
-        jsonw_put_integer(w, f->daytona, (number + CPU_QUOTA_US - 1) / CPU_QUOTA_US);
+        if (f->daytona != NULL)
+            jsonw_put_integer(w, f->daytona, (number + CPU_QUOTA_US - 1) / CPU_QUOTA_US);
         return;
     case UNIT_TIME:
         daytona_put_time(w, f->json, number);

@@ -253,6 +253,25 @@ def test_changes(sdk):
     assert url == {"url": sdk.look(who)["toolboxProxyUrl"]}
 
 
+def test_own_attributes(sdk):
+    """What Daytona has no word for, at create and by PATCH: everything that is asked for, or nothing."""
+    box = sdk.make(memoryBytes="200m", cpus=0.5, pidsLimit=77, onFailure="recreate", readOnly=True, workDir="/tmp",
+                   labels={"a": "1", "b": "2"})
+    who = box["id"]
+    assert (box["memoryBytes"], box["memory"], box["cpus"], box["cpu"]) == (200 << 20, 1, 0.5, 1)
+    assert (box["pidsLimit"], box["onFailure"], box["readOnly"], box["workDir"]) == (77, "recreate", True, "/tmp")
+    assert (box["engine"], box["network"], box["mounts"]) == ("native", "none", [])
+    changes = {"cpus": 1.5, "memory": 1, "onFailure": "keep", "autoStopInterval": 5, "ttlMinutes": 60, "public": True,
+               "labels": {"a": None, "c": "3"}}
+    box = sdk.call("PATCH", f"/sandbox/{who}", changes)
+    assert (box["cpus"], box["memoryBytes"], box["onFailure"], box["autoStopInterval"]) == (1.5, 1 << 30, "keep", 5)
+    assert box["labels"] == {"b": "2", "c": "3"} and box["public"] and "autoDestroyAt" in box
+    assert (box["pidsLimit"], box["autoDeleteInterval"]) == (77, -1)  # as they were
+    refusal(sdk, 400, "pidsLimit")("PATCH", f"/sandbox/{who}", {"onFailure": "remove", "pidsLimit": 0})
+    refusal(sdk, 400, "'memory'")("PATCH", f"/sandbox/{who}", {"onFailure": "remove", "memmory": 1})
+    assert sdk.look(who)["onFailure"] == "keep"
+
+
 def test_resize(sdk):
     who = sdk.make(cpu=1, memory=1)["id"]
     changed = sdk.post(who, "/resize", {"cpu": 2, "memory": 2})

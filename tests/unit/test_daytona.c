@@ -13,6 +13,7 @@
 #include "api/daytona_gone.h"
 #include "api/daytona_read.h"
 #include "api/daytona_shape.h"
+#include "api/fields_json.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -276,6 +277,106 @@ static void test_network(void **state) {
     }
 }
 
+/* ---- attributes ---- */
+
+/* Something that no other field has, and that its range allows. */
+static void put_value(const struct field *f, size_t i, struct sandbox_record *r) {
+    if (f->kind == FIELD_TEXT)
+        assert_int_equal(str_format(field_in(f, r), f->size, "text-%zu", i), 0);
+    else if (field_is_list(f))
+        assert_int_equal(strv_pushf(field_in(f, r), "key-%zu=value", i), 0);
+    else if (f->kind == FIELD_CHOICE)
+        assert_int_equal(field_set_number(f, r, f->names->end - 1), 0);
+    else
+        assert_int_equal(field_set_number(f, r, f->kind == FIELD_FLAG ? 1 : 2000 + (int)i), 0);
+}
+
+static void assert_same(const struct field *f, const struct sandbox_record *a,
+                        const struct sandbox_record *b) {
+    if (f->kind == FIELD_TEXT) {
+        assert_string_equal(field_of(f, a), field_of(f, b));
+    } else if (field_is_list(f)) {
+        const struct strv *x = field_of(f, a), *y = field_of(f, b);
+        assert_int_equal(x->len, y->len);
+        for (size_t i = 0; i < x->len; i++)
+            assert_string_equal(x->v[i], y->v[i]);
+    } else {
+        assert_int_equal(field_number(f, a), field_number(f, b));
+    }
+}
+
+/* A row in the table is all that an attribute needs: what is written as JSON is read from it. */
+static void test_each_attribute_there_and_back(void **state) {
+    (void)state;
+    static const enum field_flags ways[] = {FIELD_CREATE, FIELD_UPDATE, FIELD_LIMIT};
+    for (size_t way = 0; way < ARRAY_LEN(ways); way++) {
+        for (size_t i = 0; i < sandbox_field_count; i++) {
+            struct field alone = sandbox_fields[i];
+            const struct field *f = &sandbox_fields[i];
+            if ((f->flags & ways[way]) == 0 || (ways[way] == FIELD_UPDATE && field_is_list(f)))
+                continue;
+            struct sandbox_record r = {0}, found = {0};
+            struct field_set set = {0};
+            struct cay_error err = {0};
+            _cleanup_(buf_free) struct buf out = BUF_INIT(65536);
+            _cleanup_(json_freep) struct json_document *doc = NULL;
+            struct jsonw w = JSONW_INIT(&out);
+            alone.daytona = NULL;
+            put_value(f, i, &r);
+            jsonw_begin_object(&w);
+            fields_json_put(&w, &alone, &r);
+            jsonw_end_object(&w);
+            assert_int_equal(json_parse("request", out.data, out.len, &doc, NULL), 0);
+            struct json root = json_root(doc, "");
+            if (fields_json_read(&root, ways[way], &found, &set, &err) < 0)
+                fail_msg("%s: %s", f->json, err.message);
+            for (size_t k = 0; k < sandbox_field_count; k++) {
+                assert_int_equal(set.has[k], k == i);
+                if (sandbox_fields[k].kind != FIELD_DERIVED)
+                    assert_same(&sandbox_fields[k], &r, &found);
+            }
+            sandbox_record_free(&r);
+            sandbox_record_free(&found);
+        }
+    }
+}
+
+/* The error names the member, and what it may be. */
+static void test_bad_attributes(void **state) {
+    (void)state;
+    static const struct {
+        const char *body, *word, *more;
+    } rows[] = {
+        {"{\"pidsLimit\": 0}", "pidsLimit", "between 1 and 4194304"},
+        {"{\"cpus\": 5000}", "cpus", "between 0.01 and 4096"},
+        {"{\"cpu\": 1.5}", "cpu", "integer"},
+        {"{\"cpu\": 1, \"cpus\": 1}", "cpus and cpu", "exclude"},
+        {"{\"memoryBytes\": \"much\"}", "memoryBytes", "size"},
+        {"{\"memory\": 0}", "memory", "between 1"},
+        {"{\"autoStopInterval\": -1}", "autoStopInterval", "between 0 and"},
+        {"{\"autoDeleteInterval\": -2}", "autoDeleteInterval", "between -1 and"},
+        {"{\"onFailure\": \"explode\"}", "onFailure", "keep, recreate, remove"},
+        {"{\"onFailure\": 1}", "onFailure", "string"},
+        {"{\"public\": \"yes\"}", "public", "boolean"},
+        {"{\"labels\": {\"a\": 1}}", "labels.a", "string"},
+        {"{\"autoDestroyAt\": \"soon\"}", "autoDestroyAt", "time"},
+        {"{\"network\": \"none\", \"networkBlockAll\": true}", "network", "exclude"},
+        {"{\"tier\": \"full\"}", "tier", "no key"}, /* only at create */
+        {"{\"memoryByte\": 1}", "memoryByte", "memoryBytes"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        _cleanup_(buf_free) struct buf body = BUF_INIT(1024);
+        struct manager_update u = MANAGER_UPDATE_INIT;
+        struct cay_error err = {0};
+        assert_int_equal(buf_puts(&body, rows[i].body), 0);
+        assert_int_equal(daytona_read_update(&body, &u, &err), -CAY_INVALID_ARGUMENT);
+        if (strstr(err.message, rows[i].word) == NULL ||
+            (strstr(err.message, rows[i].more) == NULL && strstr(err.remedy, rows[i].more) == NULL))
+            fail_msg("%s: %s; %s", rows[i].body, err.message, err.remedy);
+        manager_update_free(&u);
+    }
+}
+
 /* ---- answers ---- */
 
 static void check_text(const struct json *at, const char *key, const char *wanted) {
@@ -448,6 +549,8 @@ int main(void) {
         cmocka_unit_test(test_build_states),
         cmocka_unit_test(test_bad_creates),
         cmocka_unit_test(test_network),
+        cmocka_unit_test(test_each_attribute_there_and_back),
+        cmocka_unit_test(test_bad_attributes),
         cmocka_unit_test(test_sandbox),
         cmocka_unit_test(test_list_item),
         cmocka_unit_test(test_gone),
