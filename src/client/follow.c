@@ -75,12 +75,21 @@ static int ask_again(const struct follow *f, struct exec_streams *s, bool had_in
     return wire_session_logs(f->call, f->session, number, f->stream, f->offset, true, &ignored);
 }
 
+/* What the inside got of the request is not known. */
+static int fail_unknown(struct cay_error *err) {
+    error_set(err, CAY_UNAVAILABLE, "the connection ended before the session answered");
+    return error_remedy(err, "the command may have begun: look at the session's status before it "
+                             "is run again");
+}
+
 /* A command that is not found again was lost with its sandbox: the first error says so. */
 int follow_command(const struct follow *f, struct exec_streams *s, struct exec_outcome *ret,
                    struct cay_error *err) {
     bool had_input = s->in >= 0;
     int r = exec_carry(f->call->fd, s, f->deadline_ms, ret, err);
-    for (unsigned i = 0; r == -CAY_UNAVAILABLE && ret->number != 0 && i < SILENT_TRIES_MAX; i++) {
+    if (ret->lost && !ret->started)
+        return fail_unknown(err);
+    for (unsigned i = 0; r < 0 && ret->lost && ret->number != 0 && i < SILENT_TRIES_MAX; i++) {
         struct exec_outcome again;
         struct cay_error why = {0};
         uint64_t before = s->written[0] + s->written[1];
@@ -93,7 +102,7 @@ int follow_command(const struct follow *f, struct exec_streams *s, struct exec_o
         int result = exec_carry(f->call->fd, s, f->deadline_ms, &again, &why);
         if (s->written[0] + s->written[1] > before)
             i = 0;
-        if (result == -CAY_UNAVAILABLE)
+        if (again.lost)
             continue;
         if (result < 0 && !again.started)
             return r;

@@ -299,7 +299,7 @@ static void read_sandbox(struct carry *c) {
     int n = wire_reader_fill(&c->reader, c->fd);
     if (n > 0 || c->ended)
         return;
-    c->ended = true;
+    c->ended = c->ret->lost = true;
     c->ret->exit_code = 125;
     if (!c->ret->started) {
         error_set(c->err, CAY_UNAVAILABLE, "the sandbox ended before the command began");

@@ -59,6 +59,7 @@ enum { EXEC_CHANGES_MAX = 1000, EXEC_FILE_SIZE = 64 };
 
 struct exec_outcome {
     bool started;
+    bool lost; /* the connection ended before the command did */
     int exit_code;
     int signal;
     enum wire_reason reason;

@@ -117,6 +117,19 @@ def test_an_endless_answer_ends(folder):
     refused(done, "too long", code=10)
 
 
+@pytest.mark.parametrize("words", [("session", "exec"), ("context", "run")], ids=lambda w: w[0])
+def test_a_connection_that_ends_early_promises_nothing(folder, words):
+    """Whether the command has begun is not known."""
+    def hang_up(sock):
+        sock.sendall(UPGRADE)
+        sock.recv(1 << 16)
+
+    with Liar(folder / "s", hang_up) as liar:
+        what = ("-c", "1") if words[0] == "context" else ("--", "true")
+        done = cay(*words, "--state-dir", folder, "--host", liar.url, "box", "s", *what, timeout=60)
+    refused(done, "the command may have begun", code=125)
+
+
 # ---- files that come out ----
 
 def stream(*members):

@@ -11,7 +11,7 @@ import time
 
 import pytest
 import support
-from daemons import LocalHTTP, serving
+from daemons import LocalHTTP, end_background, serving
 from launching import until
 from test_truth import record_of
 
@@ -144,6 +144,25 @@ def test_a_failure_is_one_line(folder):
         assert until(lambda: daemon.call("GET", f"/api/cay/sandbox/{box}")["state"] == "error", 60)
         lines = [line for line in daemon.log.read_text().splitlines()[before:] if "level=warn" in line]
         assert len(lines) == 1 and "sandbox ended unasked" in lines[0], lines
+
+
+def test_the_log_in_the_background_is_bounded(folder):
+    """What is older is in log.1, once; that of a stop stands in it too."""
+    state = folder / "state"
+    state.mkdir()
+    support.own(state)
+    log = state / "daemon" / "log"
+    try:
+        support.ok(support.cay("ls", "--state-dir", state))
+        end_background(state)
+        assert " event=stopping " in log.read_text() and " event=stopped " in log.read_text()
+        with open(log, "ab") as f:
+            f.write(b"x" * (17 << 20) + b"\n")
+        support.ok(support.cay("ls", "--state-dir", state))
+        assert until(lambda: log.stat().st_size < 1 << 20, 60)
+        assert (state / "daemon" / "log.1").stat().st_size > 17 << 20
+    finally:
+        end_background(state)
 
 
 def test_the_log_in_json(folder):
