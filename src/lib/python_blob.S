@@ -1,8 +1,8 @@
 /* What runs Python programs, as bytes: texts with a NUL behind, and what freezes an interpreter. */
     .section .rodata
 
-    .global python_runner, python_extras, python_freezer, python_parquet
-    .hidden python_runner, python_extras, python_freezer, python_parquet
+    .global python_runner, python_extras, python_freezer
+    .hidden python_runner, python_extras, python_freezer
 python_runner:
     .incbin CAY_PYTHON_RUNNER
     .byte 0
@@ -11,10 +11,6 @@ python_extras:
     .byte 0
 python_freezer:
     .incbin CAY_PYTHON_FREEZER
-    .byte 0
-python_parquet:
-    .incbin CAY_PYTHON_PARQUET_BYTES
-    .incbin CAY_PYTHON_PARQUET
     .byte 0
 
     .global python_freeze_begin, python_freeze_end, python_thaw_begin, python_thaw_end

@@ -1,10 +1,8 @@
 
 
-# What a program can ask for beside its code: packages that pip installs before it begins, something
-# that reads Parquet (its source follows an empty line), and a look at the report that it leaves.
-# watched and undo: what is to be called when a module is there, and in the end. Returns what is to
-# be called when the program has ended.
-def _cay_extras(options, put, watched, undo):
+# What a program can ask for beside its code: packages that pip installs before it begins, and a look
+# at the report that it leaves. Returns what is to be called when the program has ended.
+def _cay_extras(options, put):
     import os
     import sys
 
@@ -12,7 +10,6 @@ def _cay_extras(options, put, watched, undo):
     TEXTS = ".md", ".txt", ".rst", ".html", ".htm"
     WORDS_MIN, SECTIONS_MIN, TEXT_MAX, LIST_MAX, FILES_MAX = 50, 3, 1 << 20, 64, 20000
     asked = {}
-    options, _, parquet = options.partition(b"\n\n")
     for line in options.decode("utf-8", "surrogateescape").split("\n"):
         name, _, value = line.partition(" ")
         asked.setdefault(name, []).append(value)
@@ -102,27 +99,6 @@ def _cay_extras(options, put, watched, undo):
         more = os.environ.get("PYTHONPATH")
         os.environ["PYTHONPATH"] = folder + (":" + more if more else "")
         importlib.invalidate_caches()
-
-    # ---- Parquet ----
-
-    def read_parquet(pandas):
-        """What pandas finds reads it; we do where it finds nothing, and nothing was asked for."""
-        get_engine = pandas.get_engine
-
-        def get_any_engine(engine):
-            try:
-                return get_engine(engine)
-            except ImportError as error:
-                if engine != "auto" or pandas.get_option("io.parquet.engine") != "auto":
-                    raise
-                missing = error
-            if "Engine" not in reader:
-                exec(compile(parquet, "<cay parquet>", "exec", dont_inherit=True), reader)
-            return reader["Engine"](missing)
-
-        reader = {"__name__": "cay_parquet"}
-        pandas.get_engine = get_any_engine
-        undo.append(lambda: setattr(pandas, "get_engine", get_engine))
 
     # ---- the report ----
 
@@ -220,8 +196,6 @@ def _cay_extras(options, put, watched, undo):
 
     if "package" in asked:
         install(asked["package"])
-    if parquet:
-        watched["pandas.io.parquet"] = read_parquet
     if "report" not in asked:
         return None
     work = os.path.realpath(os.getcwd())

@@ -43,8 +43,7 @@ bool python_remedy(const struct cay_python_result *r, char out[static PYTHON_REM
                    "there is no module %s: install its package (--package, or packages in a "
                    "request), which needs a network or a folder of wheels, or use an image that "
                    "has it%s",
-                   module,
-                   parquet ? "; code of type process or report reads Parquet without it" : "");
+                   module, parquet ? "; the image cay/data reads Parquet without it" : "");
     return true;
 }
 

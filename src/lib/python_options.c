@@ -8,8 +8,6 @@
 #include "base/str.h"
 #include "lib/python_package.h"
 
-extern const char python_parquet[];
-
 const char *const python_types[] = {"others", "process", "report", NULL};
 
 /* ---- asking ---- */
@@ -63,14 +61,13 @@ static int put_install(const struct cay_python *p, struct buf *b, struct cay_err
     return r < 0 ? r : put_value("links", p->find_links, b, err);
 }
 
-/* What the runner itself looks for comes first. What reads Parquet is for programs that are there
- * for data: others have what python3 would have, and nothing to carry. */
+/* What the runner itself looks for comes first. */
 int python_put_options(const struct cay_python *p, struct buf *b, struct cay_error *err) {
     if (p->svg)
         (void)buf_puts(b, "svg\n");
     int r = put_install(p, b, err);
     if (r == 0 && p->type != CAY_PYTHON_OTHERS)
-        (void)buf_printf(b, "%s\n\n%s", python_types[p->type], python_parquet);
+        (void)buf_printf(b, "%s\n", python_types[p->type]);
     if (r == 0 && b->failed)
         r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory for the program");
     return r;

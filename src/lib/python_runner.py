@@ -245,9 +245,7 @@ def _cay_run(end=None):
         else:
             sys.orig_argv = ["python3"] + sys.argv
         if options:
-            before = list(watched)
-            check = tools["_cay_extras"](options, report, watched, undo)
-            attempt(watch_loaded, [name for name in watched if name not in before])
+            check = tools["_cay_extras"](options, report)
         failure = trace = None
         try:
             if b"\0" in code:

@@ -1,4 +1,4 @@
-"""What reads Parquet for pandas (src/lib/python_parquet*.py): files by Arrow's writer and another, and
+"""What reads Parquet for pandas in the image cay/data (images/data/cay_parquet): files by Arrow's writer and another, and
 files that are not what they say."""
 
 import datetime as dt
@@ -22,6 +22,10 @@ pytest.importorskip("pandas", reason="pandas is not installed: apt-get install p
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
+sys.path.insert(0, str(ROOT / "images/data"))
+from cay_parquet.tables import Engine  # noqa: E402
+from cay_parquet.values import ParquetError  # noqa: E402
+
 FILES = Path(__file__).parent / "parquet"  # made by make.mjs there
 N = 100
 DAY = dt.timedelta(days=1)
@@ -29,22 +33,10 @@ EPOCH = dt.datetime(1970, 1, 1)
 MUTATIONS = 600
 
 
-def load():
-    space = {"__name__": "cay_parquet"}
-    text = b"".join((ROOT / "src/lib" / name).read_bytes()
-                    for name in ("python_parquet_bytes.py", "python_parquet.py"))
-    exec(compile(text, "python_parquet", "exec"), space)
-    return space
-
-
-READER = load()
-ParquetError = READER["ParquetError"]
-
-
 def read(source, **options):
     if isinstance(source, bytes):
         source = io.BytesIO(source)
-    return READER["Engine"](ImportError("nothing else")).read(source, **options)
+    return Engine(ImportError("nothing else")).read(source, **options)
 
 
 def refuses(source, *parts, **options):
@@ -239,7 +231,7 @@ def test_what_it_does_not_do(tmp_path):
     refuses(FILES / "plain.parquet", "filters= is not known here", filters=[("i8", ">", 1)])
     assert len(read(FILES / "plain.parquet", storage_options=None, use_nullable_dtypes=False)) == N
     with pytest.raises(ImportError, match="nothing else"):
-        READER["Engine"](ImportError("nothing else")).write(None, tmp_path / "x")
+        Engine(ImportError("nothing else")).write(None, tmp_path / "x")
     with pytest.raises(FileNotFoundError):
         read(tmp_path / "none.parquet")
 

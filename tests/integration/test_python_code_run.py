@@ -6,7 +6,7 @@ from support import needs_ids
 from test_daytona_files import Box
 from test_python_packages import pytestmark as needs_pip
 from test_python_packages import wheel
-from test_python_report import EXAMPLE, GOOD, PARQUET, needs_our_reader
+from test_python_report import EXAMPLE, GOOD, needs_our_reader
 
 pytestmark = needs_ids
 
@@ -41,8 +41,8 @@ def download(box, path):
 def test_from_a_file_to_a_report_with_charts(box):
     needs_our_reader()
     place = run(box, "import os; print(os.getcwd())")["result"].strip()
-    box.put(f"{place}/sales.parquet", (PARQUET / "sales.parquet").read_bytes())
-    told = run(box, (EXAMPLE / "report.py").read_text(), argv=["sales.parquet"], code_type="report", timeout=120)
+    box.put(f"{place}/sales.csv", (EXAMPLE / "sales.csv").read_bytes())
+    told = run(box, (EXAMPLE / "report.py").read_text(), argv=["sales.csv"], code_type="report", timeout=120)
     assert (told["exitCode"], told["problems"], told["code_type"]) == (0, [], "report"), told
     assert told["report"]["figures"] == ["regions.png", "weeks.png"]
     assert {f["path"] for f in told["files"]} == {"report.md", "regions.png", "weeks.png"}

@@ -124,9 +124,11 @@ def test_the_example_from_data_to_a_report_with_charts(folder, kind):
         rows = [dict(zip(lines[0], line[:3] + [float(n) for n in line[3:]])) for line in lines[1:]]
         (folder / "sales.json").write_text(json.dumps(rows))
     shutil.copy(PARQUET / "sales.parquet", folder)
+    program = folder.parent / "report.py"
+    program.write_text((READER if kind == "parquet" else "") + (EXAMPLE / "report.py").read_text())
     done = cay("python", *TIER, "-o", "json", "--code-type", "report", "--memory", "1g",
-               "-e", "MATPLOTLIBRC=/usr/share/matplotlib/mpl-data/matplotlibrc",
-               "-v", f"{folder}:/workspace", EXAMPLE / "report.py", f"sales.{kind}", timeout=120)
+               "-e", "MATPLOTLIBRC=/usr/share/matplotlib/mpl-data/matplotlibrc", *MODULES,
+               "-v", f"{folder}:/workspace", program, f"sales.{kind}", timeout=120)
     told = json.loads(done.stdout)
     assert (told["exit_code"], told["problems"]) == (0, []), told["stderr"]
     assert told["report"]["sections"] == ["Sales report", "Overview", "Regions", "Over time", "Outliers",
@@ -135,6 +137,11 @@ def test_the_example_from_data_to_a_report_with_charts(folder, kind):
     assert "270 rows" in told["stdout"] and "| 2026-02-11 00:00:00 | west |" in told["stdout"]
     assert {f["path"] for f in told["files"]} == {"report.md", "regions.png", "weeks.png"}
     assert (folder / "report.md").read_text() == told["report"]["text"]
+
+
+# As in the image cay/data: its modules, and what its .pth does when an interpreter starts.
+MODULES = "-v", f"{ROOT}/images/data:/opt/data:ro"
+READER = "import sys; sys.path.insert(0, '/opt/data'); import cay_parquet; cay_parquet.install()\n"
 
 
 def needs_our_reader():
@@ -152,13 +159,13 @@ def table(code, *options):
 
 
 @pytest.mark.parametrize("options", [[], ["--cold"]])
-def test_parquet_is_read_where_data_is_what_it_is_about(folder, options):
+def test_parquet_is_read_by_the_module_of_the_image(folder, options):
     needs_our_reader()
     folder.chmod(0o777)
     shutil.copy(PARQUET / "sales.parquet", folder)
-    told = table("data = pd.read_parquet('sales.parquet', columns=['region', 'units'])\n"
+    told = table(READER + "data = pd.read_parquet('sales.parquet', columns=['region', 'units'])\n"
                  "data.groupby('region').sum().to_csv('sums.csv')\nprint(len(data), *data.columns)",
-                 "--code-type", "process", "-v", f"{folder}:/workspace", *options)
+                 "--code-type", "process", "-v", f"{folder}:/workspace", *MODULES, *options)
     assert (told["exit_code"], told["stdout"]) == (0, "270 region units\n"), told["stderr"]
     assert [f["path"] for f in told["files"]] == ["sums.csv"]
     assert (folder / "sums.csv").read_text().startswith("region,units\n")
@@ -167,16 +174,16 @@ def test_parquet_is_read_where_data_is_what_it_is_about(folder, options):
 def test_parquet_that_is_none_or_cannot_be_written(folder):
     needs_our_reader()
     (folder / "a.parquet").write_bytes(b"PAR1, or so it says")
-    told = table("try:\n    pd.read_parquet('a.parquet')\nexcept ValueError as error:\n    print(type(error), error)\n"
+    told = table(READER + "try:\n    pd.read_parquet('a.parquet')\nexcept ValueError as error:\n    print(type(error), error)\n"
                  "pd.DataFrame({'a': [1]}).to_parquet('b.parquet')",
-                 "--code-type", "process", "-v", f"{folder}:/workspace:ro")
-    assert told["stdout"] == ("<class 'cay_parquet.ParquetError'> a.parquet: it is no Parquet file, or not all of "
+                 "--code-type", "process", "-v", f"{folder}:/workspace:ro", *MODULES)
+    assert told["stdout"] == ("<class 'cay_parquet.values.ParquetError'> a.parquet: it is no Parquet file, or not all of "
                               "one\n"), told["stderr"]
     assert told["exit_code"] == 1 and told["exception"]["type"] == "ImportError", told
     assert "there is no module pyarrow" in told["exception"]["remedy"]
 
 
-def test_other_programs_read_parquet_as_python3_would(folder):
+def test_without_the_module_the_error_names_what_reads_parquet(folder):
     """Which is not at all here; the error says what does."""
     needs_our_reader()
     shutil.copy(PARQUET / "sales.parquet", folder)
@@ -184,7 +191,7 @@ def test_other_programs_read_parquet_as_python3_would(folder):
                  "-v", f"{folder}:/workspace:ro")
     assert told["stdout"] == "pandas.io.parquet\n"
     assert told["exit_code"] == 1 and told["exception"]["type"] == "ImportError", told["stderr"]
-    for words in "no module pyarrow", "--package", "type process or report reads Parquet without it":
+    for words in "no module pyarrow", "--package", "the image cay/data reads Parquet without it":
         assert words in told["exception"]["remedy"]
 
 

@@ -107,6 +107,14 @@ def test_data_packages(state):
     assert text == '[2.0, 1.0, 100, "89504e47"]\n'
 
 
+def test_parquet(state):
+    files = Path(__file__).parent / "parquet"
+    text = in_image(state, "cay/data", "python", "-c",
+                    "import pandas as pd; print(len(pd.read_parquet('/files/sales.parquet')))",
+                    options=("--memory", "1g", "-v", f"{files}:/files:ro"))
+    assert text == "270\n"
+
+
 def test_alias_gives_it_under_the_name_of_the_hub(state):
     config = Path(state.parent, "config.toml")
     config.write_text('[images]\naliases = { "python:3.12-slim" = "cay/python" }\n')

@@ -97,7 +97,7 @@ static void what_the_runner_is_asked_for(void **state) {
     assert_int_equal(b.len, 0);
     p.type = CAY_PYTHON_PROCESS;
     assert_int_equal(put(&p, &b), 0);
-    assert_true(str_starts(buf_text(&b), "process\n\n\"\"\"Reads Parquet"));
+    assert_true(str_starts(buf_text(&b), "process\n"));
     b.len = 0;
     p.type = CAY_PYTHON_OTHERS;
     p.packages = (const char *const[]){"a", "b==1", NULL};
@@ -107,7 +107,7 @@ static void what_the_runner_is_asked_for(void **state) {
     p.type = CAY_PYTHON_REPORT;
     assert_int_equal(put(&p, &b), 0);
     assert_true(str_starts(buf_text(&b), "package a\npackage b==1\nindex https://x/simple\nlinks "
-                                         "/w\nreport\n\n\"\"\"Reads Parquet"));
+                                         "/w\nreport\n"));
     b.len = 0;
     p.find_links = "/w\npackage c";
     assert_int_equal(put(&p, &b), -CAY_INVALID_ARGUMENT);

@@ -1,14 +1,8 @@
-"""Reads Parquet files into tables of pandas, where nothing else is there that does. This part: from
-bytes to values. What they mean, and tables, are in python_parquet.py, which is read behind it.
+"""Reads Parquet: from bytes to values. What they mean, and tables, are in tables.py.
 
 A file is hostile: each length is checked against what there is before it is used, and what a file
 may become in memory is bounded by its size. Names and numbers are those of parquet.thrift."""
 
-import datetime
-import decimal
-import json
-import os
-import uuid
 import zlib
 
 import numpy

@@ -1,6 +1,18 @@
+"""Reads Parquet: what values mean, and tables of them."""
 
+import datetime
+import decimal
+import json
+import os
+import uuid
+import zlib
 
-# The second part of what python_parquet_bytes.py begins with: what values mean, and tables of them.
+import numpy
+
+from cay_parquet.values import (
+    BYTE_ARRAY, DEPTH_MAX, FIXED, FOOTER_MAX, INT32, INT64, INT96, PAGE_MAX, PLAIN_DICTIONARY,
+    RLE, RLE_DICTIONARY, ParquetError, Thrift, decompress, field, natural, objects, read_plain,
+    read_runs, read_values)
 
 # ---- what values mean ----
 
