@@ -151,6 +151,26 @@ int contexts_make_room(int folder, uint64_t more, struct cay_error *err) {
     }
 }
 
+struct measuring {
+    void (*fn)(void *user, const char *owner, uint64_t bytes);
+    void *user;
+};
+
+static int measure_owner(void *user, int dir, const char *name) {
+    const struct measuring *m = user;
+    struct tally t = {.oldest_ms = INT64_MAX};
+    _cleanup_(closep) int folder =
+        openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder >= 0 && id_is_valid(name) && path_each(folder, count_one, &t) == 0)
+        m->fn(m->user, name, t.bytes);
+    return 0;
+}
+
+void contexts_each(const struct contexts *c,
+                   void (*fn)(void *user, const char *owner, uint64_t bytes), void *user) {
+    (void)path_each(c->folder, measure_owner, &(struct measuring){fn, user});
+}
+
 /* ---- looking ---- */
 
 static int refuse_missing(const char *hash, struct cay_error *err) {

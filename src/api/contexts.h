@@ -50,6 +50,9 @@ int contexts_find(struct contexts *c, const char *owner, const char *hash, uint6
                   struct cay_error *err);
 /* A socket that has these descriptors in it, as cay-image takes them; they stay the caller's. */
 int contexts_pack(const int *fds, size_t count, struct cay_error *err);
+/* Calls fn with how much each owner has. */
+void contexts_each(const struct contexts *c,
+                   void (*fn)(void *user, const char *owner, uint64_t bytes), void *user);
 /* Removes what is too old, of every owner. */
 void contexts_sweep(struct contexts *c);
 

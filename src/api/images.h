@@ -2,6 +2,8 @@
  * long, in the caller's thread. */
 #pragma once
 
+#include <stdint.h>
+
 struct buf;
 struct cay_error;
 
@@ -10,6 +12,7 @@ struct image_build_order {
     const char *owner;   /* whose image it will be, as in struct image_ops */
     const char *made_by; /* the same */
     const char *name;    /* what the image will be called, which must be free; "": nothing */
+    uint64_t room;       /* bytes that may be fetched for it; 0: any number */
     int dockerfile;      /* to be read */
     int contexts;        /* a socket with tars of what it may copy; -1: none */
     int log;             /* where its lines go */

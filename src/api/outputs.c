@@ -90,6 +90,18 @@ void outputs_free(struct outputs *o) {
     free(o);
 }
 
+/* ---- budgets ---- */
+
+/* With the lock. What is being written does not count yet: one_bytes bounds it. */
+static void tell(struct outputs *o, const char *owner) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < COUNT_MAX; i++)
+        if (o->entries[i].expires_ms != 0 && str_equal(o->entries[i].owner, owner))
+            bytes += o->entries[i].size;
+    if (o->rules.changed != NULL)
+        o->rules.changed(o->rules.user, owner, bytes);
+}
+
 /* ---- the end of their time ---- */
 
 /* With the lock. When the next one has to go; 0: there is none. */
@@ -101,7 +113,9 @@ static int64_t sweep(struct outputs *o) {
             continue;
         if (clock_expired(e->expires_ms)) {
             (void)unlinkat(o->folder, e->id, 0); /* nobody else removes it */
+            const struct entry gone = *e;
             *e = (struct entry){0};
+            tell(o, gone.owner);
         } else {
             next = clock_earlier(next, e->expires_ms);
         }
@@ -157,7 +171,8 @@ void output_begin(struct outputs *o, const char *owner, struct output *ret) {
     *ret = OUTPUT_NONE;
     ret->all = o;
     char id[ID_SIZE];
-    if (id_new(id, &ignored) < 0)
+    if ((o->rules.left != NULL && o->rules.left(o->rules.user, owner) == 0) ||
+        id_new(id, &ignored) < 0)
         return;
     (void)pthread_mutex_lock(&o->lock);
     (void)sweep(o);
@@ -206,7 +221,9 @@ void output_end(struct output *w, bool keeps) {
     if (w->id[0] != '\0') {
         int64_t now = clock_ms();
         (void)pthread_mutex_lock(&w->all->lock);
-        find(w->all, w->id)->expires_ms = keeps ? now + w->all->rules.keep_ms : now;
+        struct entry *e = find(w->all, w->id);
+        e->expires_ms = keeps ? now + w->all->rules.keep_ms : now;
+        tell(w->all, e->owner);
         (void)sweep(w->all);
         have_swept(w->all);
         (void)pthread_mutex_unlock(&w->all->lock);

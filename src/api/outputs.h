@@ -16,6 +16,11 @@ struct outputs; /* opaque; lives as long as the process */
 struct outputs_rules {
     uint64_t one_bytes, owner_bytes, all_bytes;
     int64_t keep_ms;
+    /* Told how much an owner has, when one is complete or has been removed; NULL: nobody is. */
+    void (*changed)(void *user, const char *owner, uint64_t bytes);
+    /* How much he may still have; NULL: any number. */
+    uint64_t (*left)(void *user, const char *owner);
+    void *user;
 };
 /* 256 MiB, 512 MiB, 1 GiB, for 10 minutes. */
 extern const struct outputs_rules outputs_rules;

@@ -122,6 +122,35 @@ int s3_identify(struct call *c, struct cay_error *err) {
     return r;
 }
 
+/* ---- budgets ---- */
+
+struct owners {
+    struct budget_disk *rows;
+    size_t count;
+    bool failed;
+};
+
+static void add_owner(void *user, const char *owner, uint64_t bytes) {
+    struct owners *all = user;
+    struct budget_disk *rows = reallocarray(all->rows, all->count + 1, sizeof *rows);
+    if (rows == NULL) {
+        all->failed = true;
+        return;
+    }
+    all->rows = rows;
+    all->rows[all->count] = (struct budget_disk){.bytes = bytes};
+    (void)snprintf(all->rows[all->count].owner, sizeof all->rows->owner, "%s", owner);
+    all->count++;
+}
+
+void s3_note_uploads(const struct contexts *contexts, struct manager *m) {
+    struct owners all = {0};
+    contexts_each(contexts, add_owner, &all);
+    if (!all.failed) /* else they are noted the next time */
+        manager_disk_note_all(m, BUDGET_DISK_UPLOADS, all.rows, all.count);
+    free(all.rows);
+}
+
 /* ---- credentials ---- */
 
 static int require_contexts(const struct call *c, struct cay_error *err) {
@@ -143,6 +172,7 @@ static int push_access(struct call *c, struct cay_error *err) {
     if (r < 0)
         return r;
     contexts_sweep(c->contexts);
+    s3_note_uploads(c->contexts, c->manager);
     contexts_grant(c->contexts, c->caller.id, clock_wall_ms(), &grant);
     (void)snprintf(url, sizeof url, "%s/s3", call_origin(c, origin));
     struct jsonw w = JSONW_INIT(&c->answer.body);
@@ -306,6 +336,9 @@ static int open_put(struct call *c, struct cay_error *err) {
         return r;
     if (length != NULL && str_to_u64(length, UINT64_MAX, &bytes) < 0)
         bytes = UINT64_MAX;
+    r = manager_disk_check(c->manager, key_owner(&c->caller), "", MAX(bytes, (uint64_t)1), err);
+    if (r < 0)
+        return r;
     struct put *p = calloc(1, sizeof *p);
     if (p == NULL)
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
@@ -325,6 +358,7 @@ static int put(struct call *c, struct cay_error *err) {
     char digest[HASH_HEX_SIZE];
     bool is_any = wanted == NULL || str_equal(wanted, unsigned_body);
     int r = context_upload_end(p->upload, is_any ? NULL : wanted, digest, err);
+    s3_note_uploads(c->contexts, c->manager);
     c->answer.is_plain = true;
     return r < 0 ? r : add_tag(c, digest, err);
 }
@@ -371,8 +405,11 @@ static int post(struct call *c, struct cay_error *err) {
     int r = read_object(c, &hash, err);
     if (r < 0)
         return r;
-    if (id != NULL)
-        return end_parts(c, hash, id, err);
+    if (id != NULL) {
+        r = end_parts(c, hash, id, err);
+        s3_note_uploads(c->contexts, c->manager);
+        return r;
+    }
     if (target_query(&c->target, "uploads") != NULL)
         return begin_parts(c, hash, err);
     error_set(err, CAY_INVALID_ARGUMENT, "neither uploads nor uploadId: nothing to do");
@@ -385,8 +422,11 @@ static int give_up(struct call *c, struct cay_error *err) {
     if (r < 0)
         return r;
     c->answer.status = 204;
-    if (id != NULL)
-        return context_parts_drop(c->contexts, key_owner(&c->caller), hash, id, err);
+    if (id != NULL) {
+        r = context_parts_drop(c->contexts, key_owner(&c->caller), hash, id, err);
+        s3_note_uploads(c->contexts, c->manager);
+        return r;
+    }
     error_set(err, CAY_INVALID_ARGUMENT, "build contexts are not deleted: they go with their age");
     return error_remedy(err, "name an uploadId to give an upload in parts up");
 }

@@ -5,9 +5,14 @@
 #include "api/route.h"
 
 struct buf;
+struct contexts;
+struct manager;
 struct cay_error;
 
 extern const struct route_table s3_routes;
+
+/* Charges everybody for the uploads that there are now. */
+void s3_note_uploads(const struct contexts *contexts, struct manager *m);
 
 /* True for paths of S3. */
 bool s3_is_asked(const struct target *t);

@@ -65,6 +65,7 @@ enum store_verb {
     STORE_NAME,   /* give image `name` the name `other` */
     STORE_UNNAME, /* remove `name` */
     STORE_KEEP,   /* make image `other` of the sandbox whose id is `name` */
+    STORE_USAGE,  /* how much everybody has */
     STORE_ADOPT,  /* give the owner image `name`, an id, whoever has it, as `other` */
 };
 
@@ -75,7 +76,8 @@ struct control_message {
     char name[REFERENCE_TEXT_SIZE], other[REFERENCE_TEXT_SIZE];
     char owner[IMAGE_OWNER_SIZE]; /* of CONTROL_PULL, CONTROL_STORE and CONTROL_BUILD: for whom, as
                                    * struct image_store has it, */
-    char made_by[IMAGE_OWNER_SIZE]; /* as is this */
+    char made_by[IMAGE_OWNER_SIZE]; /* as is this, and: */
+    uint64_t room;
     uint64_t number;
     struct cay_error err;
 };

@@ -236,6 +236,7 @@ static int tie_to(pid_t supervisor, struct cay_error *err) {
 }
 
 static int start(struct front *f, struct cay_error *err) {
+    const struct outputs_rules rules = front_outputs_rules(f);
     raise_descriptor_limit();
     /* While there is one thread; without /proc there are no prepared sandboxes. */
     (void)prepared_look_around(&f->place, err);
@@ -250,9 +251,11 @@ static int start(struct front *f, struct cay_error *err) {
     if (r == 0)
         r = contexts_open("contexts", &f->contexts, err);
     if (r == 0)
-        r = outputs_open("outputs", &outputs_rules, &f->outputs, err);
+        r = outputs_open("outputs", &rules, &f->outputs, err);
     if (r == 0)
         r = start_manager(f, err);
+    if (r == 0)
+        front_store_begin(f);
     if (r == 0)
         r = start_interpreters(f, err);
     if (r == 0)
@@ -389,6 +392,7 @@ int front_run(const struct front_options *options) {
     reset_signals();
     (void)pthread_rwlock_init(&f.config_lock, NULL);
     (void)pthread_mutex_init(&f.budget_lock, NULL);
+    (void)pthread_mutex_init(&f.store_lock, NULL);
     metrics_count(METRICS_FRONT_RESTARTS, options->front_restarts);
     metrics_count(METRICS_LAUNCHER_RESTARTS, options->launcher_restarts);
     int r = start(&f, &m.err);

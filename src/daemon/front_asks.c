@@ -41,14 +41,18 @@ static int give_docker(struct front *f, const struct image_wish *wish, const cha
 static int pull(struct front *f, const struct image_wish *wish, int64_t timeout_ms,
                 char id[static HEX_SIZE], struct cay_error *err) {
     bool is_charged = wish->owner[0] != '\0';
+    const struct front_client whose = {wish->owner, wish->made_by};
+    struct image_wish meant = *wish;
     const char *payer = wish->made_by[0] != '\0' ? wish->made_by : wish->owner;
     int r = is_charged ? manager_budget_take(f->manager, payer, BUDGET_PULLS, err) : 0;
     if (r < 0)
         return r;
-    r = pulls_ask(f->options->control, wish, PULL_BY_CAY, timeout_ms, id, err);
+    r = front_store_admit(f, &whose, &meant.room, err);
+    if (r == 0)
+        r = pulls_ask(f->options->control, &meant, PULL_BY_CAY, timeout_ms, id, err);
     if (is_charged)
         manager_budget_give(f->manager, payer, BUDGET_PULLS);
-    return r;
+    return r < 0 ? r : front_store_charge(f, &whose, wish->name, err);
 }
 
 /* Docker knows nothing of [images] allowed either. */
@@ -101,13 +105,8 @@ int front_ensure(void *user, const struct image_wish *wish, char id[static HEX_S
     return r < 0 ? r : find_or_pull(f, &meant, id, err);
 }
 
-/* For whom something is done with images: see struct image_ops. */
-struct client {
-    const char *owner, *made_by;
-};
-
 /* The same for an owner, without a sandbox. */
-static int ensure_for(struct front *f, const struct client *whose, const char *name,
+static int ensure_for(struct front *f, const struct front_client *whose, const char *name,
                       enum engine_kind engine, char id[static HEX_SIZE], struct cay_error *err) {
     struct image_wish wish = {
         .name = name, .engine = engine, .progress_fd = -1, .cancel_fd = -1, .client_fd = -1};
@@ -189,63 +188,78 @@ const struct network_ops front_networks = {.set = set_network, .drop = drop_netw
 
 /* ---- images for clients ---- */
 
-static int ask_store(const struct front *f, const struct client *whose, enum store_verb verb,
-                     const char *name, const char *other, struct buf *text, struct cay_error *err) {
-    struct control_message m = {.op = CONTROL_STORE, .number = verb};
-    if (str_copy(m.owner, sizeof m.owner, whose->owner) < 0 ||
-        str_copy(m.made_by, sizeof m.made_by, whose->made_by) < 0 ||
-        str_copy(m.name, sizeof m.name, name) < 0 || str_copy(m.other, sizeof m.other, other) < 0)
-        return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
-    return pulls_ask_store(f->options->control, &m, text, err);
-}
-
-static int change_store(const struct front *f, const struct client *whose, enum store_verb verb,
-                        const char *name, const char *other, struct cay_error *err) {
+static int change_store(const struct front *f, const struct front_client *whose,
+                        enum store_verb verb, const char *name, const char *other,
+                        struct cay_error *err) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(STORE_ANSWER_MAX);
-    return ask_store(f, whose, verb, name, other, &text, err);
+    return front_ask_store(f, whose, verb, name, other, &text, err);
 }
 
 static int list_images(void *user, const char *owner, struct buf *text, struct cay_error *err) {
-    return ask_store(user, &(struct client){owner, ""}, STORE_LIST, "", "", text, err);
+    return front_ask_store(user, &(struct front_client){owner, ""}, STORE_LIST, "", "", text, err);
 }
 
 static int name_image(void *user, const char *owner, const char *made_by, const char *image,
                       const char *name, struct cay_error *err) {
-    const struct client whose = {owner, made_by};
+    const struct front_client whose = {owner, made_by};
     char id[HEX_SIZE];
     int r = ensure_for(user, &whose, image, ENGINE_NATIVE, id, err);
-    return r < 0 ? r : change_store(user, &whose, STORE_NAME, id, name, err);
+    if (r == 0)
+        r = change_store(user, &whose, STORE_NAME, id, name, err);
+    return r < 0 ? r : front_store_charge(user, &whose, name, err);
 }
 
 static int unname_image(void *user, const char *owner, const char *name, struct cay_error *err) {
-    return change_store(user, &(struct client){owner, ""}, STORE_UNNAME, name, "", err);
+    const struct front_client whose = {owner, ""};
+    int r = change_store(user, &whose, STORE_UNNAME, name, "", err);
+    if (r == 0)
+        front_store_settle(user);
+    return r;
 }
 
-static int keep_sandbox(void *user, const char *owner, const char *made_by, const char *sandbox,
-                        const char *name, struct cay_error *err) {
-    const struct client whose = {owner, made_by};
+static int take_snapshot(struct front *f, const struct front_client *whose, const char *sandbox,
+                         const char *name, struct cay_error *err) {
     struct sandbox_record r;
-    const struct front *f = user;
+    char image[HEX_SIZE];
     int e = manager_get(f->manager, sandbox, &r, err);
     if (e < 0)
         return e;
-    char image[HEX_SIZE];
     bool is_native = r.engine == ENGINE_NATIVE;
     e = is_native ? 0 : manager_snapshot(f->manager, &r, image, err);
     sandbox_record_free(&r);
     if (e < 0)
         return e;
-    return is_native ? change_store(f, &whose, STORE_KEEP, sandbox, name, err)
-                     : change_store(f, &whose, STORE_ADOPT, image, name, err);
+    return is_native ? change_store(f, whose, STORE_KEEP, sandbox, name, err)
+                     : change_store(f, whose, STORE_ADOPT, image, name, err);
 }
 
+static int keep_sandbox(void *user, const char *owner, const char *made_by, const char *sandbox,
+                        const char *name, struct cay_error *err) {
+    const struct front_client whose = {owner, made_by};
+    uint64_t room; /* the disk of the sandbox bounds it */
+    int r = front_store_admit(user, &whose, &room, err);
+    if (r == 0)
+        r = take_snapshot(user, &whose, sandbox, name, err);
+    return r < 0 ? r : front_store_charge(user, &whose, name, err);
+}
+
+/* One that fails leaves the steps that it could do, in the cache. */
 static int build_image(void *user, const struct image_build_order *order, char id[static HEX_SIZE],
                        struct cay_error *err) {
     struct front *f = user;
+    const struct front_client whose = {order->owner, order->made_by};
+    struct image_build_order meant = *order;
     (void)pthread_rwlock_rdlock(&f->config_lock);
     int64_t timeout_ms = f->config->images.build_timeout_ms;
     (void)pthread_rwlock_unlock(&f->config_lock);
-    return pulls_ask_build(f->options->control, order, timeout_ms, id, err);
+    int r = front_store_admit(f, &whose, &meant.room, err);
+    if (r < 0)
+        return r;
+    r = pulls_ask_build(f->options->control, &meant, timeout_ms, id, err);
+    if (r < 0 && order->owner[0] != '\0')
+        front_store_settle(f);
+    return r < 0 ? r
+                 : front_store_charge(f, &whose, order->name[0] != '\0' ? order->name : id, err);
 }
 
 struct image_ops front_image_ops(struct front *f) {
@@ -277,7 +291,7 @@ static void *fetch_ahead(void *user) {
     for (size_t i = 0; i < a->names.len; i++) {
         struct cay_error err;
         char id[HEX_SIZE];
-        if (ensure_for(a->front, &(struct client){"", ""}, a->names.v[i],
+        if (ensure_for(a->front, &(struct front_client){"", ""}, a->names.v[i],
                        a->front->options->settings->engine, id, &err) == 0)
             log_event(LOG_LEVEL_INFO, "image is ready", "image", "%s", a->names.v[i]);
         else

@@ -2,6 +2,7 @@
  * which outlive the manager. Once that is closed nothing is noted any more. */
 #include <stdio.h>
 
+#include "api/outputs.h"
 #include "base/error.h"
 #include "daemon/front_internal.h"
 
@@ -20,6 +21,32 @@ void front_give_build(void *user, const char *owner) {
     if (!f->is_over)
         manager_budget_give(f->manager, owner, BUDGET_BUILDS);
     (void)pthread_mutex_unlock(&f->budget_lock);
+}
+
+static void output_changed(void *user, const char *owner, uint64_t bytes) {
+    struct front *f = user;
+    struct budget_disk row = {.bytes = bytes};
+    (void)snprintf(row.owner, sizeof row.owner, "%s", owner); /* ids fit */
+    (void)pthread_mutex_lock(&f->budget_lock);
+    if (!f->is_over)
+        manager_disk_note(f->manager, BUDGET_DISK_OUTPUTS, &row);
+    (void)pthread_mutex_unlock(&f->budget_lock);
+}
+
+static uint64_t output_left(void *user, const char *owner) {
+    struct front *f = user;
+    (void)pthread_mutex_lock(&f->budget_lock);
+    uint64_t left = f->is_over ? 0 : manager_disk_left(f->manager, owner, "");
+    (void)pthread_mutex_unlock(&f->budget_lock);
+    return left;
+}
+
+struct outputs_rules front_outputs_rules(struct front *f) {
+    struct outputs_rules rules = outputs_rules;
+    rules.changed = output_changed;
+    rules.left = output_left;
+    rules.user = f;
+    return rules;
 }
 
 static void proxy_lost(void *user) {

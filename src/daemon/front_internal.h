@@ -38,6 +38,7 @@ struct front {
     struct lender *lender;       /* NULL: there are no prepared ones */
     struct egress_link egress;
     pthread_mutex_t budget_lock; /* of is_over */
+    pthread_mutex_t store_lock;  /* while the sizes of images are read and noted */
     bool is_over;                /* the manager is closed, or about to be */
     struct front_watch watch;
     size_t ran_before; /* sandboxes that ran when the database was last written */
@@ -59,9 +60,32 @@ struct image_ops front_image_ops(struct front *f);
 /* Fetches images that shall be there before anybody asks for them, in a thread of its own. */
 int front_fetch_ahead(struct front *f, const struct strv *names, struct cay_error *err);
 
+/* ---- front_store.c: what images take of the disk of keys ---- */
+
+/* Whose image it is: see struct image_ops. */
+struct front_client {
+    const char *owner, *made_by;
+};
+/* Asks cay-image how much everybody has, and notes it. A failure is logged. */
+void front_store_settle(struct front *f);
+/* The same at the start, if there are keys; and what uploads take. */
+void front_store_begin(struct front *f);
+/* Whether a new image may be made; *ret_room: of how many bytes, 0 is any number. */
+int front_store_admit(struct front *f, const struct front_client *whose, uint64_t *ret_room,
+                      struct cay_error *err);
+/* It was made: charges it. If it is too large the name (or id) is removed, and -CAY_LIMIT_REACHED.
+ */
+int front_store_charge(struct front *f, const struct front_client *whose, const char *name,
+                       struct cay_error *err);
+/* What the supervisor does with the store. */
+int front_ask_store(const struct front *f, const struct front_client *whose, enum store_verb verb,
+                    const char *name, const char *other, struct buf *text, struct cay_error *err);
+
 /* ---- front_budget.c ---- */
 int front_take_build(void *user, const char *owner, struct cay_error *err);
 void front_give_build(void *user, const char *owner);
+/* The rules of outputs, which charges them; user is the front. */
+struct outputs_rules front_outputs_rules(struct front *f);
 extern const struct egress_hears front_proxy_news;
 void front_budget_end(struct front *f); /* before the manager is closed */
 

@@ -45,15 +45,22 @@ static size_t put_place(const struct settings *s, const char *verb, const char *
 
 /* For whom, if it is not for whoever sees all; returns how many words that is. */
 static size_t put_owner(const struct control_message *m, const char **argv) {
+    static char room[32]; /* one is started at a time */
+    size_t n = 0;
     if (m->owner[0] == '\0')
         return 0;
-    argv[0] = "--owner";
-    argv[1] = m->owner;
-    if (m->made_by[0] == '\0')
-        return 2;
-    argv[2] = "--made-by";
-    argv[3] = m->made_by;
-    return 4;
+    argv[n++] = "--owner";
+    argv[n++] = m->owner;
+    if (m->made_by[0] != '\0') {
+        argv[n++] = "--made-by";
+        argv[n++] = m->made_by;
+    }
+    if (m->room > 0) {
+        (void)snprintf(room, sizeof room, "%llu", (unsigned long long)m->room);
+        argv[n++] = "--room";
+        argv[n++] = room;
+    }
+    return n;
 }
 
 /* What the owner may not know is not looked for in Docker; the front has asked cay's store. */
@@ -96,7 +103,7 @@ static const struct {
 } store_verbs[] = {
     [STORE_LIST] = {"list", false, 0},     [STORE_NAME] = {"name", false, 2},
     [STORE_UNNAME] = {"unname", false, 1}, [STORE_KEEP] = {"keep", true, 2},
-    [STORE_ADOPT] = {"adopt", false, 2},
+    [STORE_ADOPT] = {"adopt", false, 2},   [STORE_USAGE] = {"usage", false, 0},
 };
 
 static int check_store(const struct control_message *m, struct cay_error *err) {
@@ -138,7 +145,7 @@ static int check(const struct control_message *m, const int *fds, struct cay_err
 
 static int start(const struct settings *s, const struct control_message *m, const int *fds,
                  pid_t *ret, struct cay_error *err) {
-    const char *argv[20] = {"cay-image"};
+    const char *argv[24] = {"cay-image"};
     int r = check(m, fds, err);
     if (r < 0)
         return r;
@@ -314,6 +321,7 @@ int pulls_ask(int control, const struct image_wish *wish, enum pull_how how, int
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
     memcpy(m.owner, wish->owner, sizeof m.owner);
     memcpy(m.made_by, wish->made_by, sizeof m.made_by);
+    m.room = wish->room;
     int r = ask(control, &m, &q, &text, err);
     if (r == -CAY_TIMEOUT)
         (void)error_remedy(err, "try again, or raise [images] pull_timeout");
@@ -322,7 +330,7 @@ int pulls_ask(int control, const struct image_wish *wish, enum pull_how how, int
 
 int pulls_ask_build(int control, const struct image_build_order *order, int64_t timeout_ms,
                     char id[static HEX_SIZE], struct cay_error *err) {
-    struct control_message m = {.op = CONTROL_BUILD};
+    struct control_message m = {.op = CONTROL_BUILD, .room = order->room};
     struct question q = {.progress = order->log,
                          .input = order->dockerfile,
                          .more = order->contexts,

@@ -48,7 +48,8 @@ struct image_store {
     char owner[IMAGE_OWNER_SIZE];   /* for whom it was opened; "": whoever sees all */
     char made_by[IMAGE_OWNER_SIZE]; /* the key of the owner, an organisation, that pays for what it
                                      * gets; "": the owner */
-    struct image_known *known;      /* image_store_learn(); NULL: nothing */
+    uint64_t room;              /* bytes that may still be fetched for the owner; 0: any number */
+    struct image_known *known;  /* image_store_learn(); NULL: nothing */
     const struct strv *allowed; /* patterns of public names that an owner finds, and of names that
                                  * he may pull; NULL or empty: all. It must stay */
 };
@@ -229,3 +230,6 @@ struct prune_result {
  * others at most wait_ms. With dry_run it only counts. */
 int image_store_prune(struct image_store *store, bool unnamed, bool dry_run, int64_t wait_ms,
                       struct prune_result *ret, struct cay_error *err);
+/* Removes layers and blobs that no image and no step of a build needs, unless others use the store
+ * just now. */
+void image_store_reclaim(const struct image_store *store);

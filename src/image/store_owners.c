@@ -32,7 +32,8 @@ bool image_store_allows(const struct image_store *store, const struct reference 
 }
 
 struct image_store image_store_as(const struct image_store *store, const char *owner) {
-    struct image_store ret = {.dir = store->dir, .lock = store->lock, .allowed = store->allowed};
+    struct image_store ret = {
+        .dir = store->dir, .lock = store->lock, .room = store->room, .allowed = store->allowed};
     (void)snprintf(ret.owner, sizeof ret.owner, "%s", owner);
     if (str_equal(owner, store->owner))
         memcpy(ret.made_by, store->made_by, sizeof ret.made_by);

@@ -98,6 +98,7 @@ struct sweep {
     unsigned depth;       /* of the folder that is being swept */
     struct hex_set named; /* ids that a name leads to */
     struct hex_set chains, blobs;
+    bool keeps_cache; /* and what others may be at work on: only layers and blobs go */
     struct prune_result *result;
     struct cay_error *err;
 };
@@ -167,6 +168,22 @@ static int mark_names(struct sweep *s, const struct hex_set *ids) {
     return r;
 }
 
+/* The first word of an entry is the layer. */
+static int mark_cached(void *user, int folder, const char *name) {
+    struct sweep *s = user;
+    char text[HEX_SIZE] = "";
+    _cleanup_(closep) int fd = store_open_file(folder, name, O_RDONLY);
+    if (fd < 0 || read(fd, text, HEX_SIZE - 1) != HEX_SIZE - 1 || !hex_is_valid(text))
+        return 0;
+    return hex_set_add(&s->chains, text);
+}
+
+static int mark_cache(struct sweep *s) {
+    _cleanup_(closep) int cache = store_folder(s->store, "cache");
+    int r = cache == -ENOENT ? 0 : cache < 0 ? cache : path_each(cache, mark_cached, s);
+    return r < 0 ? store_fail(s->err, -r, "reading the folder", "cache") : 0;
+}
+
 static int mark(struct sweep *s) {
     _cleanup_(hex_set_free) struct hex_set ids = {0};
     int r = image_store_ids(s->store, &ids.items, &ids.count, s->err);
@@ -175,6 +192,8 @@ static int mark(struct sweep *s) {
     r = mark_names(s, &ids);
     for (size_t i = 0; r == 0 && i < ids.count; i++)
         r = mark_image(s, ids.items[i]);
+    if (r == 0 && s->keeps_cache)
+        r = mark_cache(s);
     hex_set_sort(&s->chains);
     hex_set_sort(&s->blobs);
     return r;
@@ -267,7 +286,8 @@ static int sweep_all(struct sweep *s) {
         {"records", sweep_new},  {"names", sweep_new},  {STORE_OWNERS, sweep_new},
         {"work", sweep_work},
     };
-    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+    size_t count = s->keeps_cache ? 2 : ARRAY_LEN(steps);
+    for (size_t i = 0; i < count; i++) {
         _cleanup_(closep) int folder = store_folder(s->store, steps[i].folder);
         if (folder == -ENOENT && strcmp(steps[i].folder, STORE_OWNERS) == 0)
             continue; /* made with the first name of a key */
@@ -300,30 +320,39 @@ static int lock_alone(const struct image_store *store, int64_t wait_ms, struct c
     return r;
 }
 
+static int prune(struct sweep *s, int64_t wait_ms) {
+    int r = lock_alone(s->store, wait_ms, s->err);
+    if (r < 0)
+        return r;
+    _cleanup_(closep) int work = store_folder(s->store, "work");
+    s->work = work;
+    if (work < 0)
+        r = store_fail(s->err, -work, "opening the folder", "work");
+    if (r == 0)
+        r = mark(s);
+    if (r == 0)
+        r = sweep_all(s);
+    hex_set_free(&s->named);
+    hex_set_free(&s->chains);
+    hex_set_free(&s->blobs);
+    int relocked = store_lock(s->store->lock, F_RDLCK, true);
+    return r == 0 && relocked < 0 ? store_fail(s->err, -relocked, "locking", "it") : r;
+}
+
 int image_store_prune(struct image_store *store, bool unnamed, bool dry_run, int64_t wait_ms,
                       struct prune_result *ret, struct cay_error *err) {
     *ret = (struct prune_result){0};
-    int r = lock_alone(store, wait_ms, err);
-    if (r < 0)
-        return r;
-    _cleanup_(closep) int work = store_folder(store, "work");
-    struct sweep s = {.store = store,
-                      .unnamed = unnamed,
-                      .dry_run = dry_run,
-                      .work = work,
-                      .result = ret,
-                      .err = err};
-    if (work < 0)
-        r = store_fail(err, -work, "opening the folder", "work");
-    if (r == 0)
-        r = mark(&s);
-    if (r == 0)
-        r = sweep_all(&s);
-    hex_set_free(&s.named);
-    hex_set_free(&s.chains);
-    hex_set_free(&s.blobs);
-    int relocked = store_lock(store->lock, F_RDLCK, true);
-    return r == 0 && relocked < 0 ? store_fail(err, -relocked, "locking", "it") : r;
+    struct sweep s = {
+        .store = store, .unnamed = unnamed, .dry_run = dry_run, .result = ret, .err = err};
+    return prune(&s, wait_ms);
+}
+
+void image_store_reclaim(const struct image_store *store) {
+    struct prune_result ignored = {0};
+    struct cay_error err;
+    struct image_store all = image_store_as(store, "");
+    struct sweep s = {.store = &all, .keeps_cache = true, .result = &ignored, .err = &err};
+    (void)prune(&s, 0); /* busy: the next one, or a prune, removes the same */
 }
 
 void image_store_sweep(const char *state_dir, int64_t wait_ms) {

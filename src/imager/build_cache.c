@@ -7,10 +7,12 @@
 
 #include "base/auto.h"
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/fd.h"
 #include "imager/build_state.h"
 
-/* cache/KEY in the store holds one line: chain, diff_id, bytes, entries. */
+/* cache/KEY in the store holds one line: chain, diff_id, bytes, entries; and who pays, if that is a
+ * key: the owner, and the key of an organisation. */
 static const char folder[] = "cache";
 enum { ENTRY_SIZE = 256, LEFTOVER_AGE_S = 3600 };
 
@@ -48,13 +50,24 @@ struct digest *build_key_new(const struct build *b, const struct build_stage *s,
 
 /* ---- entries ---- */
 
-static bool parse_entry(char *text, struct record_layer *ret) {
-    char *fields[4] = {NULL}, *save = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
-        fields[i] = strtok_r(i == 0 ? text : NULL, " ", &save);
-        if (fields[i] == NULL)
+/* An owner that is missing, or is none, is "". */
+static void copy_owner(char out[static IMAGE_OWNER_SIZE], const char *text) {
+    bool is_one = text != NULL && image_owner_is_valid(text);
+    (void)snprintf(out, IMAGE_OWNER_SIZE, "%s", is_one ? text : "");
+}
+
+static bool parse_entry(char *text, struct record_layer *ret, struct image_charge *whose) {
+    enum { NEEDED = 4, FIELDS = 6 };
+    char *fields[FIELDS] = {NULL}, *save = NULL;
+    for (size_t i = 0; i < FIELDS; i++) {
+        fields[i] = strtok_r(i == 0 ? text : NULL, " \n", &save);
+        if (fields[i] == NULL && i < NEEDED)
             return false;
+        if (fields[i] == NULL)
+            break;
     }
+    copy_owner(whose->owner, fields[4]);
+    copy_owner(whose->made_by, fields[5]);
     *ret = (struct record_layer){0};
     if (!hex_is_valid(fields[0]) || !hex_is_valid(fields[1]) ||
         str_to_u64(fields[2], INT64_MAX, &ret->size) < 0 ||
@@ -70,15 +83,16 @@ static int open_folder(const struct image_store *store) {
 }
 
 static bool read_entry(int dir, const struct image_store *store, const char *key,
-                       struct record_layer *ret) {
+                       struct record_layer *ret, struct image_charge *whose) {
     char text[ENTRY_SIZE];
-    return fd_read_file_at(dir, key, text, sizeof text) >= 0 && parse_entry(text, ret) &&
+    return fd_read_file_at(dir, key, text, sizeof text) >= 0 && parse_entry(text, ret, whose) &&
            image_store_has_layer(store, ret->chain);
 }
 
 bool build_cache_get(const struct image_store *store, const char *key, struct record_layer *ret) {
+    struct image_charge whose;
     _cleanup_(closep) int dir = open_folder(store);
-    return dir >= 0 && hex_is_valid(key) && read_entry(dir, store, key, ret);
+    return dir >= 0 && hex_is_valid(key) && read_entry(dir, store, key, ret, &whose);
 }
 
 void build_cache_put(const struct image_store *store, const char *key,
@@ -87,8 +101,8 @@ void build_cache_put(const struct image_store *store, const char *key,
     if (!hex_is_valid(key) || (mkdirat(store->dir, folder, 0755) < 0 && errno != EEXIST))
         return;
     _cleanup_(closep) int dir = open_folder(store);
-    int n = snprintf(text, sizeof text, "%s %s %" PRIu64 " %" PRIu64 "\n", layer->chain,
-                     layer->diff_id, layer->size, layer->entries);
+    int n = snprintf(text, sizeof text, "%s %s %" PRIu64 " %" PRIu64 " %s %s\n", layer->chain,
+                     layer->diff_id, layer->size, layer->entries, store->owner, store->made_by);
     if (dir < 0 || str_format(temporary, sizeof temporary, "%s.%d", key, (int)getpid()) < 0)
         return;
     _cleanup_(closep) int fd =
@@ -102,9 +116,10 @@ void build_cache_put(const struct image_store *store, const char *key,
 /* A name that is no key is one of a build that writes it just now, or that was killed. */
 static bool is_stale(int dir, const struct image_store *store, const char *name) {
     struct record_layer layer;
+    struct image_charge whose;
     struct stat st;
     if (hex_is_valid(name))
-        return !read_entry(dir, store, name, &layer);
+        return !read_entry(dir, store, name, &layer, &whose);
     return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
            st.st_mtime < time(NULL) - LEFTOVER_AGE_S;
 }
@@ -117,4 +132,50 @@ void build_cache_sweep(const struct image_store *store) {
     for (struct dirent *e; (e = readdir(d)) != NULL;)
         if (e->d_name[0] != '.' && is_stale(dir, store, e->d_name))
             (void)unlinkat(dir, e->d_name, 0);
+}
+
+/* Calls fn with every entry whose layer is there and that a key pays for. */
+static int each_charge(const struct image_store *store,
+                       int (*fn)(void *user, int dir, const char *name,
+                                 const struct image_charge *one),
+                       void *user) {
+    int dir = open_folder(store), r = 0;
+    _cleanup_(closedirp) DIR *d = dir < 0 ? NULL : fdopendir(dir);
+    if (d == NULL)
+        return 0;
+    for (struct dirent *e; r == 0 && (e = readdir(d)) != NULL;) {
+        struct record_layer layer;
+        struct image_charge one = {0};
+        if (!hex_is_valid(e->d_name) || !read_entry(dir, store, e->d_name, &layer, &one) ||
+            one.owner[0] == '\0')
+            continue;
+        memcpy(one.chain, layer.chain, sizeof one.chain);
+        one.bytes = layer.size;
+        r = fn(user, dir, e->d_name, &one);
+    }
+    return r;
+}
+
+static int add_charge(void *user, int dir, const char *name, const struct image_charge *one) {
+    (void)dir, (void)name;
+    return image_charges_add(user, one);
+}
+
+int build_cache_charges(const struct image_store *store, struct image_charges *ret) {
+    return each_charge(store, add_charge, ret);
+}
+
+static int forget_unused(void *user, int dir, const char *name, const struct image_charge *one) {
+    const struct image_store *store = user;
+    if (str_equal(one->owner, store->owner) && !image_store_knows(store, one->chain))
+        (void)unlinkat(dir, name, 0); /* else it is charged on */
+    return 0;
+}
+
+void build_cache_forget(const struct image_store *store) {
+    struct cay_error ignored; /* then all of it stays */
+    struct image_store own = image_store_as(store, store->owner);
+    if (image_store_learn(&own, &ignored) == 0)
+        (void)each_charge(&own, forget_unused, &own);
+    image_store_forget(&own);
 }

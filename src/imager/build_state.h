@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "image/record.h"
 #include "image/store.h"
+#include "image/store_usage.h"
 #include "imager/build.h"
 #include "imager/digest.h"
 #include "imager/dockerfile.h"
@@ -110,6 +111,10 @@ bool build_cache_get(const struct image_store *store, const char *key, struct re
 /* What cannot be remembered is built again the next time. */
 void build_cache_put(const struct image_store *store, const char *key,
                      const struct record_layer *layer);
+/* Adds the layers that only the cache may have, with who pays for them. 0 or -ENOMEM. */
+int build_cache_charges(const struct image_store *store, struct image_charges *ret);
+/* Forgets the steps of the store's owner that none of his images has. */
+void build_cache_forget(const struct image_store *store);
 /* Forgets entries whose layer was pruned. */
 void build_cache_sweep(const struct image_store *store);
 

@@ -231,8 +231,25 @@ static int make_record(struct pull *p, struct cay_error *err) {
 
 /* ---- all of it ---- */
 
+/* Before anything is fetched; unpacked it is more, and is looked at again afterwards. */
+static int check_room(const struct pull *p, struct cay_error *err) {
+    uint64_t bytes = 0;
+    char need[32], has[32];
+    for (size_t i = 0; i < p->record->layer_count; i++)
+        if (!image_store_knows(p->store, p->record->layers[i].blob))
+            bytes += MIN(p->record->layers[i].blob_size, UINT64_MAX - bytes);
+    if (p->store->room == 0 || bytes <= p->store->room)
+        return 0;
+    error_set(err, CAY_LIMIT_REACHED, "it takes %s, and of the key's disk %s are left",
+              str_bytes(bytes, need), str_bytes(p->store->room, has));
+    return error_remedy(err, "remove an image, sandbox or volume first, or ask for a key with a "
+                             "higher --disk");
+}
+
 static int bring_image(struct pull *p, struct cay_error *err) {
     int r = make_record(p, err);
+    if (r == 0)
+        r = check_room(p, err);
     if (r < 0 || (r = pull_layers(p->store, p->registry, p->options->progress, p->record, err)) < 0)
         return r;
     return image_store_write_record(p->store, p->record, err);
@@ -303,6 +320,7 @@ static void complete_error(const struct reference *ref, struct cay_error *err) {
  * secret. */
 static bool must_hide(const struct pull *p, const struct cay_error *err) {
     return p->store->owner[0] != '\0' && err->code != CAY_RESOURCE_EXHAUSTED &&
+           err->code != CAY_LIMIT_REACHED &&
            !registry_is_listed(p->options->registries, p->ref->registry);
 }
 

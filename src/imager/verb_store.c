@@ -4,6 +4,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "imager/build_state.h"
 #include "imager/verbs.h"
 
 enum { LIST_MAX = 4 * 1024 * 1024 };
@@ -57,6 +58,33 @@ static int list(const struct verb_common *common, struct cay_error *err) {
     return r < 0 ? verbs_answer(r, NULL, err) : verb_print(&b);
 }
 
+/* ---- usage ---- */
+
+/* OWNER, key and bytes, separated by tabs. */
+static int put_usage(const struct image_store *store, struct buf *b, struct cay_error *err) {
+    _cleanup_(image_charges_free) struct image_charges all = {0};
+    int r = image_store_charges(store, &all, err);
+    if (r == 0 && build_cache_charges(store, &all) < 0)
+        r = error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
+    if (r == 0)
+        r = image_charges_sum(store, &all, err);
+    (void)buf_puts(b, "ok\n");
+    for (size_t i = 0; r == 0 && i < all.count; i++)
+        (void)buf_printf(b, "%s\t%s\t%llu\n", all.items[i].owner, all.items[i].made_by,
+                         (unsigned long long)all.items[i].bytes);
+    return r == 0 && b->failed ? error_set(err, CAY_RESOURCE_EXHAUSTED, "the list is too long") : r;
+}
+
+static int usage(const struct verb_common *common, struct cay_error *err) {
+    struct world world = WORLD_NONE;
+    _cleanup_(buf_free) struct buf b = BUF_INIT(LIST_MAX);
+    int r = verbs_enter(common, false, &world, err);
+    if (r == 0)
+        r = put_usage(&world.store, &b, err);
+    verbs_leave(&world);
+    return r < 0 ? verbs_answer(r, NULL, err) : verb_print(&b);
+}
+
 /* ---- names ---- */
 
 static int give_name(const struct verb_common *common, const char *image, const char *name,
@@ -99,11 +127,16 @@ static int adopt(const struct verb_common *common, const char *image, const char
     return verbs_answer(r, (const char *const[]){image, NULL}, err);
 }
 
+/* What a key gives back is there for others at once. */
 static int take_name(const struct verb_common *common, const char *name, struct cay_error *err) {
     struct world world = WORLD_NONE;
     int r = verbs_enter(common, false, &world, err);
     if (r == 0)
         r = verbs_remove(&world.store, name, false, err);
+    if (r == 0 && world.store.owner[0] != '\0') {
+        build_cache_forget(&world.store);
+        image_store_reclaim(&world.store);
+    }
     verbs_leave(&world);
     return verbs_answer(r, (const char *const[]){"ok", NULL}, err);
 }
@@ -122,6 +155,8 @@ int do_store(const void *values, int argc, char **argv) {
     struct cay_error err;
     if (argc == 1 && strcmp(argv[0], "list") == 0)
         return list(values, &err);
+    if (argc == 1 && strcmp(argv[0], "usage") == 0)
+        return usage(values, &err);
     if (argc == 3 && strcmp(argv[0], "name") == 0)
         return give_name(values, argv[1], argv[2], &err);
     if (argc == 3 && strcmp(argv[0], "adopt") == 0)

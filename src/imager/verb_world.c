@@ -44,6 +44,7 @@ int verbs_enter(const struct verb_common *common, bool builds, struct world *ret
         ret->store.allowed = owner[0] != '\0' ? &allowed : NULL;
         ret->store = image_store_as(&ret->store, owner);
         (void)snprintf(ret->store.made_by, sizeof ret->store.made_by, "%s", made_by);
+        ret->store.room = common->room;
     }
     return r;
 }

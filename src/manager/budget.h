@@ -113,6 +113,28 @@ void manager_budget_note(struct manager *m, const char *owner, enum budget_item 
 /* Nobody has any of it any more. */
 void manager_budget_forget(struct manager *m, enum budget_item item);
 
+/* ---- bytes on the disk that others count ---- */
+
+struct budget_disk {
+    char owner[OWNER_SIZE], made_by[OWNER_SIZE]; /* as of sandboxes */
+    uint64_t bytes;
+};
+/* So much of a part of BUDGET_DISK there is now, whoever has it; who is not in rows has none. What
+ * is noted is charged, also beyond a limit. */
+void manager_disk_note_all(struct manager *m, enum budget_item part, const struct budget_disk *rows,
+                           size_t count);
+/* The same of one owner. */
+void manager_disk_note(struct manager *m, enum budget_item part, const struct budget_disk *row);
+/* What was noted. */
+uint64_t manager_disk_noted(struct manager *m, enum budget_item part, const char *owner,
+                            const char *made_by);
+/* Whether so many bytes more are within the disk of the key and of the organisation; 0 bytes: what
+ * they have already. Errors are those of manager_budget_admit. */
+int manager_disk_check(struct manager *m, const char *owner, const char *made_by, uint64_t bytes,
+                       struct cay_error *err);
+/* How many bytes more that are; UINT64_MAX: any number. */
+uint64_t manager_disk_left(struct manager *m, const char *owner, const char *made_by);
+
 struct budget_usage {
     uint64_t used, limit; /* limit 0: none of its own */
     uint64_t left;        /* UINT64_MAX: not bounded */

@@ -60,6 +60,7 @@ struct image_wish {
     const char *name;         /* not "host" */
     char owner[OWNER_SIZE];   /* who sees it, as of sandboxes; "": whoever sees all */
     char made_by[OWNER_SIZE]; /* the key of the organisation that wants it; "": the owner */
+    uint64_t room;            /* bytes that may be fetched for it; 0: any number */
     enum engine_kind engine;  /* of the sandboxes that it is for */
     bool is_local;            /* it is not fetched: -CAY_NOT_FOUND if it is not there */
     int progress_fd;          /* where lines of progress go, or -1 */

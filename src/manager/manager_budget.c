@@ -207,6 +207,7 @@ void budget_add_disk(struct budget_charge *c, enum budget_item part, uint64_t by
 }
 
 void budget_free(struct manager *m) {
+    disk_free(m);
     for (size_t i = 0; i < BUDGET_BUCKETS; i++)
         while (m->budget.buckets[i] != NULL) {
             struct budget_account *next = m->budget.buckets[i]->next;
@@ -242,6 +243,10 @@ static int refuse_limit(const struct budget_row *row, const struct key *k, uint6
         return error_remedy(err, "wait until one has ended, or ask for a higher %s", row->option);
     return error_remedy(err, "remove or shrink a sandbox first, or ask for a higher %s",
                         row->option);
+}
+
+int budget_refuse(const struct key *k, enum budget_item item, struct cay_error *err) {
+    return refuse_limit(&budget_table[item], k, budget_limit(k, item), err);
 }
 
 static int refuse_share(const struct budget_row *row, uint64_t own, struct cay_error *err) {

@@ -4,12 +4,14 @@
 #include "manager/budget.h"
 
 struct budget_account;
+struct disk_note;
 struct sandbox;
 
 enum { BUDGET_BUCKETS = 256 };
 
 struct budget {
     struct budget_account *buckets[BUDGET_BUCKETS];
+    struct disk_note *notes;        /* manager_disk.c */
     uint64_t total[BUDGET_ITEMS];   /* of everybody */
     uint64_t running[BUDGET_ITEMS]; /* the part of it that counts for the host */
 };
@@ -24,5 +26,9 @@ int budget_charge(struct manager *m, const struct budget_charge *c, struct cay_e
 int budget_admit(struct manager *m, const struct budget_charge *c, struct cay_error *err);
 void budget_release(struct manager *m, const struct budget_charge *c);
 uint64_t budget_used(const struct manager *m, const char *owner, enum budget_item item);
+
+/* Refuses what exceeds a limit of a key or an organisation. */
+int budget_refuse(const struct key *k, enum budget_item item, struct cay_error *err);
+void disk_free(struct manager *m);
 
 void budget_free(struct manager *m);

@@ -39,6 +39,11 @@ const char *const image_policy_names[] = {"missing", "always", "never", NULL};
         .name = "made-by", OPT_TO_STRING(type, member), .arg = "KEY",                              \
         .help = "the key of the owner, an organisation, that pays", .hidden = true,                \
     }
+#define ROOM_ROW(type, member)                                                                     \
+    {                                                                                              \
+        .name = "room", OPT_TO_SIZE(type, member), .arg = "BYTES",                                 \
+        .help = "how much may be fetched for the owner", .hidden = true,                           \
+    }
 #define POLICY_ROW(type, in)                                                                       \
     {                                                                                              \
         .name = "pull", OPT_TO_CHOICE(type, in policy), .arg = "POLICY",                           \
@@ -178,6 +183,7 @@ static const struct opt pull_options[] = {
 static const struct opt ensure_options[] = {
     OWNER_ROW(struct image_registry_options, common.owner),
     MADE_BY_ROW(struct image_registry_options, common.made_by),
+    ROOM_ROW(struct image_registry_options, common.room),
     POLICY_ROW(struct image_registry_options, ),
     PLATFORM_ROW(struct image_registry_options, ),
     CA_ROW(struct image_registry_options, ),
@@ -297,14 +303,15 @@ const struct opt_command verb_image_restore = {
 static const struct opt store_options[] = {
     OWNER_ROW(struct verb_common, owner),
     MADE_BY_ROW(struct verb_common, made_by),
+    ROOM_ROW(struct verb_common, room),
     {0},
 };
 
 const struct opt_command verb_image_store = {
     .name = "store",
     .path = "cay image store",
-    .synopsis =
-        "[OPTIONS] list | name IMAGE NAME | adopt ID NAME | unname NAME | keep SANDBOX-ID NAME",
+    .synopsis = "[OPTIONS] list | usage | name IMAGE NAME | adopt ID NAME | unname NAME | keep "
+                "SANDBOX-ID NAME",
     .summary = "look at the store, or change a name in it",
     .options = store_options,
     .hidden = true,
@@ -503,6 +510,7 @@ static const struct opt build_options[] = {
      .help = "whose image it becomes",
      .hidden = true}, /* for `make` */
     MADE_BY_ROW(struct image_build_options, registry.common.made_by),
+    ROOM_ROW(struct image_build_options, registry.common.room),
     {0},
 };
 

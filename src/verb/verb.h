@@ -16,6 +16,7 @@ struct verb_common {
     const char *state_dir;
     const char *owner;   /* of images: the id of a key; NULL: whoever sees all. For cay-image */
     const char *made_by; /* the key of that owner, an organisation, that pays; NULL: the owner */
+    uint64_t room;       /* bytes that it may still get of images; 0: any number */
     int output;          /* enum output */
     bool quiet;
     bool verbose;
