@@ -148,6 +148,22 @@ def test_commands_of_a_key(key):
 
 
 @pytest.mark.skipif(bool(support.USER), reason="as the tests of the socket")
+@support.as_root_only
+def test_python_programs_of_a_key(key):
+    """S2: POST /api/cay/python was outside every quota."""
+    few = key("pythons", maxPythonRuns=2)
+    sleep = {"code": "import time; time.sleep(4)"}
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda _: few.ask("POST", "/api/cay/python", sleep), range(3)))
+    assert sorted(a.status for a in answers) == [200, 200, 429], [a.text for a in answers]
+    refused = next(a for a in answers if a.status == 429)
+    assert "Python programs (2) of key 'pythons'" in refused.text and refused.headers["Retry-After"]
+    small = key("memory", maxMemory="48m")
+    small.create(name="a", memory="32m")
+    refused = small.ask("POST", "/api/cay/python", {"code": "1"})
+    assert refused.status == 429 and "Maximum memory" in refused.text, refused.text
+
+
 def test_viewers_of_a_key(daemon, key):
     few = key("few", maxEventViewers=1)
     with Viewer(daemon, few.key):

@@ -109,6 +109,7 @@ static void test_addresses(void **state) {
         {"allow=*,::/0", "::ffff:127.0.0.1", true, NETWORK_CLOSED},
         {"allow=*,::/0", "::ffff:10.0.0.1", true, NETWORK_PRIVATE},
         {"allow=*,::/0", "64:ff9b::a9fe:a9fe", true, NETWORK_CLOSED},
+        {"allow=*,::/0", "::ffff:0:7f00:1", true, NETWORK_CLOSED}, /* SIIT */
         {"allow=*,::/0", "2002:7f00:1::", true, NETWORK_CLOSED},
         {"none", "1.2.3.4", false, NETWORK_UNLISTED},
     };
