@@ -25,6 +25,7 @@
 #include "confine/seccomp.h"
 #include "engine/docker/docker_runtime.h"
 #include "engine/link/client.h"
+#include "engine/spec.h"
 #include "manager/retire.h"
 
 enum {
@@ -240,7 +241,10 @@ static int start(struct front *f, struct cay_error *err) {
     raise_descriptor_limit();
     /* While there is one thread; without /proc there are no prepared sandboxes. */
     (void)prepared_look_around(&f->place, err);
-    int r = drop(f, err);
+    struct spec_host host; /* Landlock closes /proc/sys: what is read here stays known */
+    int r = spec_look_up_host(&host, err);
+    if (r == 0)
+        r = drop(f, err);
     if (r == 0)
         r = tie_to(f->options->supervisor, err); /* changing ids would untie it */
     f->images = front_image_ops(f);

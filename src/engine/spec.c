@@ -203,6 +203,7 @@ void spec_free_mounts(struct sandbox_spec *spec) {
 static int64_t host_pids(void) {
     static const char *const limits[] = {"/proc/sys/kernel/pid_max",
                                          "/proc/sys/kernel/threads-max"};
+    static _Atomic int64_t seen; /* by whoever cannot read them any more: the front */
     int64_t least = INT32_MAX;
     bool is_known = false;
     for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
@@ -214,7 +215,9 @@ static int64_t host_pids(void) {
         least = MIN(least, limit);
         is_known = true;
     }
-    return is_known ? least : 32768; /* the kernel's default */
+    if (is_known)
+        seen = least;
+    return seen > 0 ? seen : 32768; /* the kernel's default */
 }
 
 int spec_look_up_host(struct spec_host *ret, struct cay_error *err) {
