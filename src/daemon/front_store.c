@@ -21,6 +21,10 @@ int front_ask_store(const struct front *f, const struct front_client *whose, enu
         str_copy(m.made_by, sizeof m.made_by, whose->made_by) < 0 ||
         str_copy(m.name, sizeof m.name, name) < 0 || str_copy(m.other, sizeof m.other, other) < 0)
         return error_set(err, CAY_INVALID_ARGUMENT, "the image's name is too long");
+    uint64_t left = verb == STORE_UNNAME
+                        ? manager_disk_left(f->manager, whose->owner, whose->made_by)
+                        : UINT64_MAX;
+    m.room = left == UINT64_MAX ? 0 : MAX(left, (uint64_t)1);
     return pulls_ask_store(f->options->control, &m, text, err);
 }
 

@@ -127,14 +127,16 @@ static int adopt(const struct verb_common *common, const char *image, const char
     return verbs_answer(r, (const char *const[]){image, NULL}, err);
 }
 
-/* What a key gives back is there for others at once. */
+/* What a key gives back is there for others at once. Steps of builds stay for a next time, unless
+ * the key has a limit, which they would count for. */
 static int take_name(const struct verb_common *common, const char *name, struct cay_error *err) {
     struct world world = WORLD_NONE;
     int r = verbs_enter(common, false, &world, err);
     if (r == 0)
         r = verbs_remove(&world.store, name, false, err);
     if (r == 0 && world.store.owner[0] != '\0') {
-        build_cache_forget(&world.store);
+        if (world.store.room > 0)
+            build_cache_forget(&world.store);
         image_store_reclaim(&world.store);
     }
     verbs_leave(&world);

@@ -78,7 +78,7 @@ def test_beyond_the_limit_is_refused_and_leaves_nothing(daemon):
 
 def test_every_owner_pays_for_a_shared_layer(daemon):
     """Two keys build the same; both have it, and pay for it."""
-    one = make_key(daemon, "one", permissions=["sandboxes", "images"])
+    one = make_key(daemon, "one", permissions=["sandboxes", "images"], maxDisk="1g")
     two = make_key(daemon, "two", permissions=["sandboxes", "images"])
     for client in (one, two):
         client.call("POST", "/api/snapshots", {"name": "built:1", "buildInfo": {
@@ -86,7 +86,7 @@ def test_every_owner_pays_for_a_shared_layer(daemon):
         assert until(lambda: client.call("GET", "/api/snapshots/built:1")["state"] == "active", 60)
     assert usage(one)["diskImages"]["used"] == usage(two)["diskImages"]["used"] >= 3 * MB
     remove(one, "built")
-    assert usage(one)["diskImages"]["used"] == 0  # with the steps in the cache
+    assert usage(one)["diskImages"]["used"] == 0  # with the steps in the cache, since it has a limit
     assert usage(two)["diskImages"]["used"] >= 3 * MB
 
 
