@@ -31,7 +31,7 @@ static int read_engine(const struct json *at, enum engine_kind *ret, struct cay_
         return 0;
     *ret = ENGINE_UNSAID;
     error_set(err, CAY_INVALID_ARGUMENT, "engine: there is no '%.40s'", name);
-    return error_remedy(err, "use native or docker");
+    return error_remedy(err, "use " ENGINE_CHOICES);
 }
 
 static int read_walls(const struct json *at, struct sandbox_record *ret, struct cay_error *err) {

@@ -14,13 +14,13 @@ struct vitals_disk {
 };
 
 struct vitals_process {
-    char name[16]; /* "supervisor", "front", "launcher", "docker", "egress" */
+    char name[16]; /* "supervisor", "front", "egress", or the role of an engine */
     uint64_t memory_bytes;
     uint64_t cpu_us;
     uint64_t fds, fds_max; /* fds_max 0: not known */
 };
 
-enum { VITALS_DISKS = 2, VITALS_PROCESSES = 6 };
+enum { VITALS_DISKS = 2, VITALS_PROCESSES = 8 };
 
 struct vitals {
     int64_t at_ms; /* when this was measured, monotonic; 0: never */

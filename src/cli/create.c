@@ -9,6 +9,7 @@
 #include "cli/habits.h"
 #include "cli/paths.h"
 #include "cli/sandbox.h"
+#include "engine/engines.h"
 
 enum { MINUTE_MS = 60 * 1000 };
 
@@ -24,7 +25,7 @@ struct create_options {
 };
 
 static const char *const tiers[] = {"auto", "full", "rootless", "basic", NULL};
-static const char *const engines[] = {"default", "native", "docker", NULL};
+static const char *const engines[] = {"default", ENGINE_LIST(ENGINE_NAME) NULL};
 static const char *const profiles[] = {"strict", "build", NULL};
 static const char *const policies[] = {"default", "keep", "recreate", "remove", NULL};
 
@@ -63,7 +64,7 @@ static const struct opt options[] = {
      OPT_TO_STRING(struct create_options, network),
      .arg = "MODE",
      .help = "none: loopback only; allow=LIST: what is listed, through a proxy; bridge: "
-             "everything public, with Docker (none)"},
+             "everything public, with engine " ENGINE_BRIDGE " (none)"},
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct create_options, env),
@@ -106,7 +107,7 @@ static const struct opt options[] = {
      OPT_TO_CHOICE(struct create_options, engine),
      .arg = "ENGINE",
      .choices = engines,
-     .help = "native, or docker: a container of the daemon's Docker (as configured)"},
+     .help = ENGINE_CHOICES_HELP " (as configured)"},
     {.name = "tier",
      OPT_TO_CHOICE(struct create_options, tier),
      .arg = "TIER",

@@ -11,7 +11,7 @@
 #include "base/jsonw.h"
 #include "base/str.h"
 #include "cli/cli.h"
-#include "cli/doctor_docker.h"
+#include "cli/doctor_engines.h"
 #include "cli/doctor_space.h"
 #include "engine/disk/disk.h"
 
@@ -83,7 +83,7 @@ static void put_disks(struct jsonw *w, const struct disk_limits *d) {
 
 static void print_json(struct buf *b, const cay_engine *engine, const struct cay_wall *walls,
                        size_t count, const struct finding *found, const struct disk_limits *disks,
-                       const struct doctor_space *space, const struct table *docker,
+                       const struct doctor_space *space, const struct doctor_engines *engines,
                        const char *kernel) {
     struct jsonw w = JSONW_INIT(b);
     jsonw_begin_object(&w);
@@ -118,7 +118,7 @@ static void print_json(struct buf *b, const cay_engine *engine, const struct cay
     jsonw_end_array(&w);
     put_disks(&w, disks);
     doctor_put_space(&w, space);
-    doctor_put_docker(&w, docker);
+    doctor_put_engines(&w, engines);
     jsonw_end_object(&w);
     (void)buf_putc(b, '\n');
 }
@@ -159,8 +159,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     probe_disks(&disks);
     struct doctor_space space;
     doctor_measure_space(common->state_dir, &space);
-    _cleanup_(table_free) struct table docker = {0};
-    doctor_ask_docker(common->config, &docker);
+    _cleanup_(doctor_engines_free) struct doctor_engines engines;
+    doctor_ask_engines(common->config, &engines);
     if (cay_engine_open(common->state_dir, &engine, &err) < 0)
         return verb_fail(&err);
     struct cay_wall walls[WALLS_MAX];
@@ -169,14 +169,14 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     (void)uname(&name); /* cannot fail */
     _cleanup_(buf_free) struct buf b = BUF_INIT(256 * 1024);
     if (common->output == OUTPUT_JSON) {
-        print_json(&b, engine, walls, count, found, &disks, &space, &docker, name.release);
+        print_json(&b, engine, walls, count, found, &disks, &space, &engines, name.release);
     } else {
         (void)buf_printf(&b, "cay %s on Linux %s\n\nThis host gives tier %s.\n\nWalls\n",
                          cay_version(), name.release, cay_engine_tier(engine));
         print_walls(&b, walls, count);
         print_disks(&b, &disks);
         doctor_print_space(&b, &space);
-        doctor_print_docker(&b, &docker);
+        doctor_print_engines(&b, &engines);
         (void)buf_puts(&b, "\nHost settings\n");
         print_sysctls(&b, found);
     }

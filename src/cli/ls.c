@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
+#include "engine/engines.h"
 
 struct ls_options {
     struct verb_common common;
@@ -54,9 +55,10 @@ static void fill_row(const struct table *t, size_t row, struct ls_row *own, cons
     cell[6] = sandbox_age(table_get(t, row, "createdAt"), own->age);
 }
 
-static bool has_containers(const struct table *t) {
+static bool has_other_engines(const struct table *t) {
+    const char *usual = engine_kind_name(ENGINE_NATIVE);
     for (size_t i = 0; i < t->rows; i++)
-        if (strcmp(table_get(t, i, "engine"), "docker") == 0)
+        if (strcmp(table_get(t, i, "engine"), usual) != 0)
             return true;
     return false;
 }
@@ -65,7 +67,7 @@ static int print_table(const struct table *t, bool all) {
     static const char *const titles[] = {"ID",     "NAME", "STATE", "IMAGE",
                                          "MEMORY", "CPUS", "AGE",   "ENGINE"};
     struct cay_error err;
-    size_t columns = has_containers(t) ? COLUMNS + 1 : COLUMNS;
+    size_t columns = has_other_engines(t) ? COLUMNS + 1 : COLUMNS;
     _cleanup_(freep) const char **cell = calloc((t->rows + 1) * columns, sizeof *cell);
     _cleanup_(freep) struct ls_row *own = calloc(t->rows + 1, sizeof *own);
     if (cell == NULL || own == NULL) {

@@ -17,7 +17,7 @@
 #include "cli/paths.h"
 #include "cli/terminal.h"
 #include "config/config.h"
-#include "engine/docker/docker_runtime.h"
+#include "engine/engines.h"
 #include "guard/guard.h"
 
 struct run_options {
@@ -86,7 +86,7 @@ static const struct opt options[] = {
      OPT_TO_STRING(struct run_options, network),
      .arg = "MODE",
      .help = "none: loopback only; allow=LIST: what is listed, through a proxy; bridge: "
-             "everything public, with Docker (none)"},
+             "everything public, with engine " ENGINE_BRIDGE " (none)"},
     {.letter = 'e',
      .name = "env",
      OPT_TO_STRINGS(struct run_options, env),
@@ -124,7 +124,7 @@ static const struct opt options[] = {
     {.name = "engine",
      OPT_TO_STRING(struct run_options, engine),
      .arg = "ENGINE",
-     .help = "native, or docker: as a container of Docker's"},
+     .help = ENGINE_CHOICES_HELP},
     {.name = "tier",
      OPT_TO_CHOICE(struct run_options, tier),
      .arg = "TIER",
@@ -187,10 +187,10 @@ static const char *engine_name(const struct run *r) {
 }
 
 static int check_engine(struct run *r) {
-    bool is_docker = strcmp(engine_name(r), "docker") == 0;
-    if (!is_docker && strcmp(engine_name(r), "native") != 0) {
+    enum engine_kind kind = engine_kind_from_name(engine_name(r));
+    if (kind == ENGINE_UNSAID || kind == ENGINE_KINDS) {
         error_set(&r->err, CAY_UNSUPPORTED, "there is no engine '%.40s'", engine_name(r));
-        return error_remedy(&r->err, "use --engine native or --engine docker");
+        return error_remedy(&r->err, "use --engine with " ENGINE_CHOICES);
     }
     return 0;
 }
@@ -309,7 +309,7 @@ static int start(struct run *r, int argc) {
                             &r->box))
         return 0;
     int64_t begin = clock_us();
-    docker_runtime_choose(r->config->docker.runtime);
+    engine_keys_export(r->config->engine);
     code = cay_engine_open_as(engine_name(r), r->o->common.state_dir, &r->engine, &r->err);
     r->open_us = clock_us() - begin;
     if (code == 0)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "config/engines.h"
 
 struct cay_error;
 struct toml_value;
@@ -149,9 +150,7 @@ struct config {
         struct strv credentials; /* "REGISTRY=USER:PASSWORD" */
         const char *ca_file;     /* "": none */
     } images;
-    struct {
-        const char *runtime; /* of containers; "": Docker's default */
-    } docker;
+    const char *engine[ENGINE_KEYS]; /* the keys of engines; "": the default */
     struct {
         bool warm;
         struct strv preload;

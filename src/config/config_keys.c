@@ -22,12 +22,14 @@ static int check_path(const char *what, const char *text, struct cay_error *err)
 }
 
 static int check_engine(const char *what, const char *text, struct cay_error *err) {
-    if (str_equal(text, "native") || str_equal(text, "docker"))
-        return 0;
+    static const char *const engines[] = {ENGINE_LIST(ENGINE_NAME)};
+    for (size_t i = 0; i < ARRAY_LEN(engines); i++)
+        if (str_equal(text, engines[i]))
+            return 0;
     char shown[64];
     error_set(err, CAY_INVALID_ARGUMENT, "%s: no engine is called '%s'", what,
               str_escape(shown, sizeof shown, text));
-    return error_remedy(err, "use native or docker");
+    return error_remedy(err, "use " ENGINE_CHOICES);
 }
 
 static int check_tier(const char *what, const char *text, struct cay_error *err) {
@@ -129,8 +131,8 @@ static int check_profile(const char *what, const char *text, struct cay_error *e
     return error_remedy(err, "use strict or build");
 }
 
-/* A name as Docker takes it, of one that it knows or of a shim. */
-static int check_runtime(const char *what, const char *text, struct cay_error *err) {
+/* A short name, or nothing. */
+static int check_engine_key(const char *what, const char *text, struct cay_error *err) {
     size_t len = strlen(text);
     bool is_name = len <= 64 && (len == 0 || isalnum((unsigned char)text[0]));
     for (size_t i = 0; i < len; i++)
@@ -186,7 +188,7 @@ static const struct config_key keys[] = {
      .check = check_not_empty, .is_narrower = config_network_is_narrower,
      .help = "what sandboxes reach that say nothing of it: none, allow= and a list, or bridge"},
     {"sandbox", "engine", CONFIG_STRING, CONFIG_TRUSTED, "native", FIELD(sandbox.engine),
-     .check = check_engine, .help = "what runs the sandboxes: native or docker"},
+     .check = check_engine, .help = "what runs the sandboxes: " ENGINE_CHOICES},
     {"sandbox", "tier", CONFIG_STRING, CONFIG_TRUSTED, "auto", FIELD(sandbox.tier),
      .check = check_tier,
      .help = "least isolation of new sandboxes: full, rootless, basic; auto: what is usual here"},
@@ -329,12 +331,20 @@ static const struct config_key keys[] = {
     {"images", "ca_file", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(images.ca_file),
      .help = "further certificates to trust in registries (PEM)"},
 
-    {"docker", "runtime", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(docker.runtime),
-     .check = check_runtime,
-     .help = "runtime of containers, such as runsc or kata-runtime; empty: Docker's default"},
+#define ENGINE_KEY(id, kind, section, key, text)                                                   \
+    {section,                                                                                      \
+     key,                                                                                          \
+     CONFIG_STRING,                                                                                \
+     CONFIG_TRUSTED,                                                                               \
+     "",                                                                                           \
+     FIELD(engine[ENGINE_KEY_##id]),                                                               \
+     .check = check_engine_key,                                                                    \
+     .help = text},
+    ENGINE_KEY_LIST(ENGINE_KEY)
 
-    {"remote", "host", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(remote.host), .check = check_host,
-     .help = "the daemon that verbs talk to, as --host names it; empty: this machine's"},
+        {"remote", "host", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(remote.host),
+         .check = check_host,
+         .help = "the daemon that verbs talk to, as --host names it; empty: this machine's"},
     {"remote", "key_file", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(remote.key_file),
      .help = "a file with the API key for it"},
     {"remote", "ca_file", CONFIG_STRING, CONFIG_TRUSTED, "", FIELD(remote.ca_file),

@@ -56,7 +56,7 @@ enum drain_how {
 enum pull_how {
     PULL_BY_CAY,    /* cay-image fetches it, if the policy says so */
     PULL_NOT,       /* it is not fetched */
-    PULL_BY_DOCKER, /* cay-docker does, or takes what Docker has */
+    PULL_BY_ENGINE, /* with the engine's kind added: its program does, or takes what it has */
 };
 
 /* Of CONTROL_STORE. */

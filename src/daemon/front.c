@@ -23,7 +23,7 @@
 #include "confine/landlock.h"
 #include "confine/privilege.h"
 #include "confine/seccomp.h"
-#include "engine/docker/docker_runtime.h"
+#include "engine/engines.h"
 #include "engine/link/client.h"
 #include "engine/spec.h"
 #include "manager/retire.h"
@@ -118,18 +118,14 @@ static void key_gone(void *user) {
         log_event(LOG_LEVEL_WARN, "connections of a removed key may go on", "errno", "%d", -r);
 }
 
-static enum engine_kind other_kind(const struct front *f) {
-    return f->options->settings->engine == ENGINE_NATIVE ? ENGINE_DOCKER : ENGINE_NATIVE;
-}
-
 /* The supervisor starts it; if it cannot, the socket is closed, and the log says why. */
 static int connect_other(void *user, struct cay_error *err) {
-    struct front *f = user;
-    struct control_message m = {.op = CONTROL_ENGINE, .number = other_kind(f)};
+    const struct front_engine *other = user;
+    struct control_message m = {.op = CONTROL_ENGINE, .number = other->kind};
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, "making the socket of an engine");
-    int r = control_send(f->options->control, &m, &pair[1], 1);
+    int r = control_send(other->front->options->control, &m, &pair[1], 1);
     (void)close(pair[1]);
     if (r == 0)
         return pair[0];
@@ -137,12 +133,19 @@ static int connect_other(void *user, struct cay_error *err) {
     return error_sys(err, -r, "asking for an engine");
 }
 
-static int add_other(struct front *f, struct cay_error *err) {
-    const struct link_source source = {connect_other, f};
-    int r = link_open_later(&source, manager_ended, f->manager, &f->other, err);
-    if (r == 0)
-        manager_add_engine(f->manager, other_kind(f), f->other);
-    return r;
+static int add_others(struct front *f, struct cay_error *err) {
+    for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++) {
+        if (k == f->options->settings->engine)
+            continue;
+        struct front_engine *other = &f->others[k];
+        *other = (struct front_engine){.front = f, .kind = k};
+        const struct link_source source = {connect_other, other};
+        int r = link_open_later(&source, manager_ended, f->manager, &other->engine, err);
+        if (r < 0)
+            return r;
+        manager_add_engine(f->manager, k, other->engine);
+    }
+    return 0;
 }
 
 static int start_manager(struct front *f, struct cay_error *err) {
@@ -158,9 +161,9 @@ static int start_manager(struct front *f, struct cay_error *err) {
         .user = f,
         .no_disk_limits = s->no_disk_limits,
         .engine = s->engine,
-        .best_tier = {[ENGINE_NATIVE] = front_best_tier(s),
-                      [ENGINE_DOCKER] = docker_runtime_tier(f->config->docker.runtime)},
     };
+    for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
+        options.best_tier[k] = engine_type(k)->best_tier(s->is_root, f->config->engine);
     memcpy(options.has_left, s->holds, sizeof options.has_left);
     egress_link_init(&f->egress, f->options->control, &front_proxy_news, f);
     if (options.no_disk_limits.code != CAY_OK && s->engine == ENGINE_NATIVE)
@@ -176,16 +179,17 @@ static int start_manager(struct front *f, struct cay_error *err) {
     if (r == 0)
         r = link_open(f->options->launcher, manager_ended, f->manager, &f->engine, err);
     if (r == 0)
-        r = add_other(f, err);
+        r = add_others(f, err);
     if (r == 0)
-        shape_use_engine(s->engine == ENGINE_NATIVE ? f->engine : f->other);
+        shape_use_engine(s->engine == ENGINE_NATIVE ? f->engine : f->others[ENGINE_NATIVE].engine);
     return r < 0 ? r : manager_start(f->manager, f->engine, err);
 }
 
 static int start_interpreters(struct front *f, struct cay_error *err) {
     const struct interpreters_options options = {
         .engine = f->engine,
-        .has_once = f->options->settings->is_root && f->options->settings->engine == ENGINE_NATIVE,
+        .has_once = f->options->settings->is_root &&
+                    engine_can(f->options->settings->engine, ENGINE_HAS_ONCE),
         .describe = front_describe,
         .network = &front_networks,
         .user = f};
@@ -201,7 +205,7 @@ static void start_lender(struct front *f) {
                                            .interpreters = f->interpreters,
                                            .place = f->place,
                                            .owner = s->is_root ? 0 : getuid()};
-    if (!s->is_root || s->engine != ENGINE_NATIVE || f->place.mount_ns == 0)
+    if (!s->is_root || !engine_can(s->engine, ENGINE_HAS_ONCE) || f->place.mount_ns == 0)
         return;
     if (lender_open(&options, &f->lender, &err) < 0)
         log_event(LOG_LEVEL_WARN, "no sandboxes are prepared for cay run", "why", "%s",
@@ -341,7 +345,9 @@ static void hand_over(struct front *f, int64_t deadline) {
     if (!is_quiet) /* requests are cut off, and the end of this process lets go of everything */
         return;
     link_hang_up(f->engine);
-    link_hang_up(f->other);
+    for (size_t k = 0; k < ENGINE_KINDS; k++)
+        if (f->others[k].engine != NULL)
+            link_hang_up(f->others[k].engine);
     manager_release_database(f->manager);
     if (control_send(f->options->control, &m, NULL, 0) == 0)
         serve_to_the_end(f);
@@ -380,7 +386,9 @@ static void finish(struct front *f, struct end end) {
     lender_close(f->lender, deadline - clock_ms());
     interpreters_free(f->interpreters);
     f->engine->ops->close(f->engine);
-    f->other->ops->close(f->other);
+    for (size_t k = 0; k < ENGINE_KINDS; k++)
+        if (f->others[k].engine != NULL)
+            f->others[k].engine->ops->close(f->others[k].engine);
     front_budget_end(f);
     manager_close(f->manager, ANSWER_MS);
     (void)http_linger(f->http, LINGER_MS);

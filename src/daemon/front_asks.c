@@ -13,6 +13,7 @@
 #include "daemon/describe.h"
 #include "daemon/front_internal.h"
 #include "daemon/pulls.h"
+#include "engine/engines.h"
 #include "image/alias.h"
 
 enum { STORE_ANSWER_MAX = 8192 };
@@ -28,13 +29,14 @@ static int64_t pull_timeout(struct front *f, bool *ret_always) {
     return timeout_ms;
 }
 
-/* Docker has this image too, or gets it from the store; only what Docker had before a key came is
- * taken from there, since Docker knows no owners. */
-static int give_docker(struct front *f, const struct image_wish *wish, const char *name,
+/* The engine has this image too, or gets it from the store; only what it had before a key came is
+ * taken from there, since such an engine knows no owners. */
+static int give_engine(struct front *f, const struct image_wish *wish, const char *name,
                        int64_t timeout_ms, char id[static HEX_SIZE], struct cay_error *err) {
     struct image_wish meant = *wish;
     meant.name = name;
-    return pulls_ask(f->options->control, &meant, PULL_BY_DOCKER, timeout_ms, id, err);
+    return pulls_ask(f->options->control, &meant, PULL_BY_ENGINE + wish->engine, timeout_ms, id,
+                     err);
 }
 
 /* What whoever runs the daemon pulls is not charged: it may be pulled before there is a manager. */
@@ -55,7 +57,7 @@ static int pull(struct front *f, const struct image_wish *wish, int64_t timeout_
     return r < 0 ? r : front_store_charge(f, &whose, wish->name, err);
 }
 
-/* Docker knows nothing of [images] allowed either. */
+/* Nor does it know [images] allowed. */
 static bool is_allowed(struct front *f, const struct image_wish *wish) {
     struct reference ref;
     struct image_store keys = IMAGE_STORE_NONE;
@@ -70,24 +72,24 @@ static bool is_allowed(struct front *f, const struct image_wish *wish) {
 /* What is here needs none of the places that pulls have. */
 static int find_or_pull(struct front *f, const struct image_wish *wish, char id[static HEX_SIZE],
                         struct cay_error *err) {
-    bool is_always, is_docker = wish->engine == ENGINE_DOCKER && !wish->is_local;
+    bool is_always, has_images = engine_can(wish->engine, ENGINE_HAS_IMAGES) && !wish->is_local;
     int control = f->options->control;
     int64_t timeout_ms = pull_timeout(f, &is_always);
-    if (is_docker && wish->owner[0] == '\0')
-        return give_docker(f, wish, wish->name, timeout_ms, id, err);
+    if (has_images && wish->owner[0] == '\0')
+        return give_engine(f, wish, wish->name, timeout_ms, id, err);
     int r = -CAY_NOT_FOUND;
     if (wish->is_local || !is_always)
         r = pulls_ask(control, wish, PULL_NOT, timeout_ms, id, err);
-    if (r == -CAY_NOT_FOUND && is_docker && is_allowed(f, wish) &&
-        give_docker(f, wish, wish->name, timeout_ms, id, err) == 0)
+    if (r == -CAY_NOT_FOUND && has_images && is_allowed(f, wish) &&
+        give_engine(f, wish, wish->name, timeout_ms, id, err) == 0)
         return 0;
     if (r == -CAY_NOT_FOUND && !wish->is_local)
         r = pull(f, wish, timeout_ms, id, err);
-    if (r < 0 || !is_docker)
+    if (r < 0 || !has_images)
         return r;
     char found[HEX_SIZE];
     memcpy(found, id, sizeof found);
-    return give_docker(f, wish, found, timeout_ms, id, err);
+    return give_engine(f, wish, found, timeout_ms, id, err);
 }
 
 int front_ensure(void *user, const struct image_wish *wish, char id[static HEX_SIZE],
@@ -224,13 +226,13 @@ static int take_snapshot(struct front *f, const struct front_client *whose, cons
     int e = manager_get(f->manager, sandbox, &r, err);
     if (e < 0)
         return e;
-    bool is_native = r.engine == ENGINE_NATIVE;
-    e = is_native ? 0 : manager_snapshot(f->manager, &r, image, err);
+    bool by_engine = engine_can(r.engine, ENGINE_HAS_ARCHIVES);
+    e = by_engine ? manager_snapshot(f->manager, &r, image, err) : 0;
     sandbox_record_free(&r);
     if (e < 0)
         return e;
-    return is_native ? change_store(f, whose, STORE_KEEP, sandbox, name, err)
-                     : change_store(f, whose, STORE_ADOPT, image, name, err);
+    return by_engine ? change_store(f, whose, STORE_ADOPT, image, name, err)
+                     : change_store(f, whose, STORE_KEEP, sandbox, name, err);
 }
 
 static int keep_sandbox(void *user, const char *owner, const char *made_by, const char *sandbox,

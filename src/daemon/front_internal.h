@@ -27,7 +27,12 @@ struct front_watch {
 struct front {
     const struct front_options *options;
     struct manager *manager;
-    struct engine *engine, *other; /* the second is started when it is needed */
+    struct engine *engine; /* the configured one */
+    struct front_engine {
+        struct front *front;
+        enum engine_kind kind;
+        struct engine *engine; /* NULL: it is the configured one */
+    } others[ENGINE_KINDS];    /* started when they are needed */
     struct http *http;
     struct image_ops images;
     struct builds *builds;

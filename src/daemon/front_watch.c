@@ -16,12 +16,12 @@
 #include "base/path.h"
 #include "daemon/figures.h"
 #include "daemon/front_internal.h"
+#include "engine/engines.h"
 #include "manager/audit.h"
 #include "manager/manager_engines.h"
 
 enum {
     ROUND_MS = 2000,
-    DOCKER_ROUNDS = 5,  /* to ask Docker costs it more */
     FIGURES_ROUNDS = 3, /* so does counting descriptors */
     RETAIN_ROUNDS = 5,
 };
@@ -115,9 +115,9 @@ static void retain_audit(struct front *f) {
 
 static void look(struct front *f, unsigned round) {
     struct cay_error err;
-    manager_ping(f->manager, ENGINE_NATIVE);
-    if (round % DOCKER_ROUNDS == 0)
-        manager_ping(f->manager, ENGINE_DOCKER);
+    for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
+        if (round % engine_type(k)->ping_rounds == 0)
+            manager_ping(f->manager, k);
     measure(f, round);
     tell_alive(f);
     if (round % RETAIN_ROUNDS == RETAIN_ROUNDS - 1)

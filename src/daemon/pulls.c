@@ -17,7 +17,7 @@
 #include "base/str.h"
 #include "daemon/control.h"
 #include "daemon/imager.h"
-#include "engine/docker/docker_program.h"
+#include "engine/engines.h"
 #include "image/answer.h"
 #include "manager/manager.h"
 
@@ -63,13 +63,13 @@ static size_t put_owner(const struct control_message *m, const char **argv) {
     return n;
 }
 
-/* What the owner may not know is not looked for in Docker; the front has asked cay's store. */
+/* What the owner may not know is not looked for in the engine; the front has asked cay's store. */
 static void put_ensure(const struct settings *s, const struct control_message *m, bool is_quiet,
                        const char **argv) {
-    if (m->number == PULL_BY_DOCKER) {
+    if (m->number >= PULL_BY_ENGINE) {
         const char *policy = m->owner[0] == '\0' ? s->config->images.pull : "never";
-        docker_program_ensure(s->state_dir, s->config_file, policy, is_quiet, m->owner, m->name,
-                              argv);
+        engine_ensure_words((enum engine_kind)(m->number - PULL_BY_ENGINE), s->state_dir,
+                            s->config_file, policy, is_quiet, m->owner, m->name, argv);
         return;
     }
     argv[0] = "cay-image";
@@ -128,13 +128,19 @@ static void put_store(const struct settings *s, const struct control_message *m,
         argv[n] = m->other;
 }
 
+static bool is_way(uint64_t how) {
+    return how < PULL_BY_ENGINE ||
+           (how - PULL_BY_ENGINE < ENGINE_KINDS &&
+            engine_can((enum engine_kind)(how - PULL_BY_ENGINE), ENGINE_HAS_IMAGES));
+}
+
 static int check(const struct control_message *m, const int *fds, struct cay_error *err) {
     struct reference ref;
     if (!image_owner_is_valid(m->owner) || !image_owner_is_valid(m->made_by))
         return error_set(err, CAY_INVALID_ARGUMENT, "this is not an owner of images");
     if (m->op == CONTROL_STORE)
         return check_store(m, err);
-    if (m->op == CONTROL_PULL && m->number > PULL_BY_DOCKER)
+    if (m->op == CONTROL_PULL && !is_way(m->number))
         return error_set(err, CAY_INVALID_ARGUMENT, "this is no way to get an image");
     if (m->op == CONTROL_PULL)
         return check_name(m->name, err);

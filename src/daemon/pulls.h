@@ -1,5 +1,5 @@
 /* What the supervisor has done with images for the front, by cay-image, and by
- * cay-docker where it is Docker that shall have one. */
+ * the program of an engine that keeps its own. */
 #pragma once
 
 #include <poll.h>

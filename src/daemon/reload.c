@@ -12,14 +12,13 @@
 #include "daemon/control.h"
 
 /* What is bound, or was told to a process that runs. */
-static const char *const fixed[][2] = {
-    {"sandbox", "engine"},
-    {"server", "socket"},
-    {"server", "listen"},
-    {"manager", "volume_folders"},
-    {"manager", "volume_root_folders"},
-    {"docker", "runtime"},
-};
+static const char *const fixed[][2] = {{"sandbox", "engine"},
+                                       {"server", "socket"},
+                                       {"server", "listen"},
+                                       {"manager", "volume_folders"},
+                                       {"manager", "volume_root_folders"},
+#define ENGINE_KEY(id, kind, section, key, text) {section, key},
+                                       ENGINE_KEY_LIST(ENGINE_KEY)};
 
 static bool is_same(const struct tls *a, const struct tls *b) {
     return str_equal(a->cert, b->cert) && str_equal(a->key, b->key);

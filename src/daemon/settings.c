@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "engine/engines.h"
 #include "engine/volume/volume.h"
 
 void settings_apply_level(const char *given, const struct config *config) {
@@ -79,6 +80,6 @@ static bool holds_sandbox(const char *state_dir, const char *name) {
 
 void settings_choose_engine(struct settings *s) {
     s->engine = engine_kind_from_name(s->config->sandbox.engine);
-    s->holds[ENGINE_NATIVE] = holds_sandbox(s->state_dir, "sandboxes");
-    s->holds[ENGINE_DOCKER] = holds_sandbox(s->state_dir, "docker");
+    for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
+        s->holds[k] = holds_sandbox(s->state_dir, engine_type(k)->folder);
 }

@@ -32,11 +32,9 @@
 #include "daemon/reload.h"
 #include "daemon/replace.h"
 #include "daemon/retired.h"
-#include "engine/docker/docker_program.h"
+#include "engine/engines.h"
 #include "engine/link/program.h"
 #include "image/archives.h"
-
-#define NO_SLOTS "0" /* throw-away sandboxes are not kept ready by the launcher */
 
 enum {
     PAUSE_MIN_MS = 50,
@@ -59,9 +57,9 @@ struct supervisor {
     struct places_sockets sockets;
     int control; /* to the front */
     struct child front, launcher;
-    struct child other;         /* the program of the other engine, if the front has asked for it */
-    pid_t retired[RETIRED_MAX]; /* fronts before it, as in struct replace_kept */
-    pid_t egress;               /* 0: there is none, or it has ended */
+    struct child others[ENGINE_KINDS]; /* programs of other engines that the front has asked for */
+    pid_t retired[RETIRED_MAX];        /* fronts before it, as in struct replace_kept */
+    pid_t egress;                      /* 0: there is none, or it has ended */
     struct pulls pulls;
     struct archive_jobs archives;
     struct reload reload;       /* which the front has not answered yet */
@@ -119,7 +117,6 @@ static int catch_signals(struct cay_error *err) {
 
 static int start_engine(const struct settings *c, enum engine_kind kind, int sock,
                         struct child *ret, struct cay_error *err) {
-    char program[PATH_MAX];
     static const char *const none[] = {NULL};
     _cleanup_(strv_free) struct strv list = {0};
     int r = settings_folders(c->config, c->is_root, &list);
@@ -127,12 +124,8 @@ static int start_engine(const struct settings *c, enum engine_kind kind, int soc
         return error_sys(err, -r, "listing the folders for volumes");
     const char *const *folders = list.len > 0 ? (const char *const *)list.v : none;
     *ret = (struct child){.born = clock_ms()};
-    if (kind == ENGINE_DOCKER)
-        return docker_program_start(c->state_dir, DOCKER_PROGRAM_KEEP, folders,
-                                    c->config->docker.runtime, sock, &ret->pid, err);
-    r = program_find("cay-launcher", program, sizeof program, err);
-    return r < 0 ? r
-                 : link_spawn(program, c->state_dir, NO_SLOTS, folders, NULL, sock, &ret->pid, err);
+    return link_start_program(kind, engine_type(kind)->keep, c->state_dir, folders,
+                              c->config->engine, sock, &ret->pid, err);
 }
 
 static int start_launcher(struct supervisor *s, int *ret_sock, struct cay_error *err) {
@@ -155,8 +148,8 @@ static void start_other(struct supervisor *s, uint64_t kind, int sock) {
     struct cay_error err;
     if (kind == ENGINE_UNSAID || kind >= ENGINE_KINDS || kind == s->settings->engine)
         return;
-    if (start_engine(s->settings, (enum engine_kind)kind, sock, &s->other, &err) < 0)
-        log_event(LOG_LEVEL_ERROR, "the other engine does not start", "why", "%s; %s", err.message,
+    if (start_engine(s->settings, (enum engine_kind)kind, sock, &s->others[kind], &err) < 0)
+        log_event(LOG_LEVEL_ERROR, "an engine does not start", "why", "%s; %s", err.message,
                   err.remedy);
 }
 
@@ -277,7 +270,9 @@ static void let_front_go(struct supervisor *s) {
     fd_close(&s->control);
     lose_reload(s);
     archive_jobs_kill(&s->archives); /* what the next front finds must not change under it */
-    s->launcher.kill_at = s->other.kill_at = clock_ms() + HANG_UP_MS;
+    s->launcher.kill_at = clock_ms() + HANG_UP_MS;
+    for (size_t k = 0; k < ENGINE_KINDS; k++)
+        s->others[k].kill_at = s->launcher.kill_at;
 }
 
 static void front_ended(struct supervisor *s, int status) {
@@ -314,6 +309,23 @@ static void retire(struct supervisor *s) {
     let_front_go(s);
 }
 
+static bool other_ended(struct supervisor *s, pid_t pid) {
+    for (size_t k = 0; k < ENGINE_KINDS; k++)
+        if (s->others[k].pid == pid) {
+            s->others[k].pid = 0;
+            return true;
+        }
+    return false;
+}
+
+/* True if a process of an engine other than the configured one runs. */
+static bool others_run(const struct supervisor *s) {
+    bool runs = false;
+    for (size_t k = 0; k < ENGINE_KINDS; k++)
+        runs = runs || s->others[k].pid != 0;
+    return runs;
+}
+
 static void reap(struct supervisor *s) {
     int status;
     pid_t pid;
@@ -322,8 +334,8 @@ static void reap(struct supervisor *s) {
             front_ended(s, status);
         else if (pid == s->launcher.pid)
             launcher_ended(s, status);
-        else if (pid == s->other.pid)
-            s->other.pid = 0;
+        else if (other_ended(s, pid))
+            continue;
         else if (pid == s->egress)
             s->egress = 0;
         else if (retired_ended(s->retired, pid))
@@ -348,15 +360,13 @@ static void served(struct supervisor *s) {
 }
 
 static void send_figures(const struct supervisor *s, int sock) {
-    bool is_native = s->settings->engine == ENGINE_NATIVE;
-    const struct figures_of of[] = {
-        {"supervisor", getpid()},
-        {"front", s->front.pid},
-        {is_native ? "launcher" : "docker", s->launcher.pid},
-        {is_native ? "docker" : "launcher", s->other.pid},
-        {"egress", s->egress},
-    };
-    figures_send(sock, of, ARRAY_LEN(of));
+    struct figures_of of[3 + ENGINE_KINDS] = {
+        {"supervisor", getpid()}, {"front", s->front.pid}, {"egress", s->egress}};
+    size_t count = 3;
+    for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
+        of[count++] = (struct figures_of){
+            engine_type(k)->role, k == s->settings->engine ? s->launcher.pid : s->others[k].pid};
+    figures_send(sock, of, count);
 }
 
 static void take_message(struct supervisor *s) {
@@ -448,7 +458,7 @@ static void follow(struct supervisor *s) {
                                 .fronts = s->fronts - 1, /* not a restart that would count */
                                 .launchers = s->launchers - 1};
     struct cay_error err;
-    if (s->front.pid != 0 || s->launcher.pid != 0 || s->other.pid != 0 ||
+    if (s->front.pid != 0 || s->launcher.pid != 0 || others_run(s) ||
         archive_jobs_are_busy(&s->archives))
         return;
     pulls_cancel(&s->pulls);
@@ -473,7 +483,7 @@ static void start_missing(struct supervisor *s) {
     int r = 0;
     if (s->is_stopping || s->is_replacing || clock_ms() < s->start_at)
         return;
-    if (s->front.pid == 0 && s->launcher.pid == 0 && s->other.pid == 0 &&
+    if (s->front.pid == 0 && s->launcher.pid == 0 && !others_run(s) &&
         !archive_jobs_are_busy(&s->archives))
         r = start_both(s, &err);
     else if (s->front.pid != 0 && s->launcher.pid == 0)
@@ -491,8 +501,9 @@ static int64_t next_deadline(const struct supervisor *s) {
         at = s->start_at;
     if (s->launcher.pid != 0)
         at = clock_earlier(at, s->launcher.kill_at);
-    if (s->other.pid != 0)
-        at = clock_earlier(at, s->other.kill_at);
+    for (size_t k = 0; k < ENGINE_KINDS; k++)
+        if (s->others[k].pid != 0)
+            at = clock_earlier(at, s->others[k].kill_at);
     if (s->front.pid != 0)
         at = clock_earlier(at, s->front.kill_at);
     return clock_earlier(at, s->log_at);
@@ -523,7 +534,7 @@ static void tend_log(struct supervisor *s) {
 }
 
 static void loop(struct supervisor *s) {
-    while (!s->is_stopping || s->front.pid != 0 || s->launcher.pid != 0 || s->other.pid != 0) {
+    while (!s->is_stopping || s->front.pid != 0 || s->launcher.pid != 0 || others_run(s)) {
         start_missing(s);
         wait_for_news(s);
         if (wants_end && !s->is_stopping)
@@ -541,7 +552,8 @@ static void loop(struct supervisor *s) {
         tend_log(s);
         kill_late(&s->front);
         kill_late(&s->launcher);
-        kill_late(&s->other);
+        for (size_t k = 0; k < ENGINE_KINDS; k++)
+            kill_late(&s->others[k]);
     }
     if (s->stopped_at != 0)
         log_event(LOG_LEVEL_INFO, "stopped", "ms", "%lld", (long long)(clock_ms() - s->stopped_at));

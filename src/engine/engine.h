@@ -107,7 +107,36 @@ struct engine_disk {
     uint64_t number; /* of bytes that it has written and that are in memory; of errors */
 };
 
+/* One thing that isolates, as `cay doctor` prints it; the texts are the engine's. */
+struct engine_wall {
+    const char *name, *detail, *remedy;
+    enum tier needed_for;
+    bool ok;
+};
+
+/* A throw-away sandbox of this process, which ends with it. */
+struct engine_run {
+    int connection; /* the only one to its cay-init; the caller's */
+    char id[ID_SIZE];
+    int64_t prepare_us, root_us, start_us; /* where the time of its start went */
+    void *box;                             /* the engine's */
+};
+
+struct image;
+
+/* The operations. Of an engine that engine_type.open made there are run, run_oom_killed, run_end,
+ * perhaps walls and tier, and close; of one that the manager has, all others. */
 struct engine_ops {
+    /* Starts a throw-away sandbox; image NULL is the host image. Borrows both until run_end. */
+    int (*run)(struct engine *e, const struct sandbox_spec *spec, const struct image *image,
+               struct engine_run *ret, struct cay_error *err);
+    /* Whether something in it was killed for want of memory; was_killed: its command was. */
+    bool (*run_oom_killed)(struct engine *e, const struct engine_run *run, bool was_killed);
+    void (*run_end)(struct engine *e, struct engine_run *run);
+    /* Up to max walls of this host; how many there are. And the best tier that they make. NULL
+     * where the engine cannot tell. */
+    size_t (*walls)(struct engine *e, struct engine_wall *walls, size_t max);
+    enum tier (*tier)(struct engine *e);
     /* Starts a sandbox that stays: spec->id names it. Its files are made if it has none yet. image
      * is the id of an image in the store, "" for the host image. listener stays open here. */
     int (*start)(struct engine *e, const struct sandbox_spec *spec, const char *image, int listener,

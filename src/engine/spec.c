@@ -34,16 +34,16 @@ static const char *const tier_names[] = {
     [TIER_FULL] = "full",
 };
 
-static const char *const engine_kinds[ENGINE_KINDS] = {
-    [ENGINE_UNSAID] = "", [ENGINE_NATIVE] = "native", [ENGINE_DOCKER] = "docker"};
+#define NAME(id, name) [ENGINE_##id] = #name,
+static const char *const engine_names[ENGINE_KINDS] = {[ENGINE_UNSAID] = "", ENGINE_LIST(NAME)};
 
 const char *engine_kind_name(enum engine_kind kind) {
-    return engine_kinds[kind];
+    return engine_names[kind];
 }
 
 enum engine_kind engine_kind_from_name(const char *name) {
     enum engine_kind kind = ENGINE_UNSAID;
-    while (kind < ENGINE_KINDS && !str_equal(name, engine_kinds[kind]))
+    while (kind < ENGINE_KINDS && !str_equal(name, engine_names[kind]))
         kind++;
     return kind;
 }
@@ -314,7 +314,7 @@ static int check_pids(const struct sandbox_spec *spec, uint32_t max, struct cay_
 int spec_refuse_bridge(struct cay_error *err) {
     error_set(err, CAY_UNSUPPORTED, "the engine native has no network 'bridge'");
     return error_remedy(err, "use --network 'allow=*', which reaches every public name by a proxy, "
-                             "--network none, or --engine docker");
+                             "--network none, or --engine " ENGINE_BRIDGE);
 }
 
 int spec_finish(struct sandbox_spec *spec, const struct spec_host *host, struct cay_error *err) {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/id.h"
+#include "config/engines.h"
 
 struct cay_error;
 
@@ -25,9 +26,8 @@ enum {
  *   basic     namespaces, seccomp and disk limit; no cgroup, Landlock or id range promised */
 enum tier { TIER_NONE, TIER_BASIC, TIER_ROOTLESS, TIER_FULL };
 
-/* What makes a sandbox. */
-enum engine_kind { ENGINE_UNSAID, ENGINE_NATIVE, ENGINE_DOCKER, ENGINE_KINDS };
-const char *engine_kind_name(enum engine_kind kind); /* "", "native", "docker" */
+/* What makes a sandbox (config/engines.h). */
+const char *engine_kind_name(enum engine_kind kind); /* "" of ENGINE_UNSAID */
 /* ENGINE_KINDS if there is no such name. */
 enum engine_kind engine_kind_from_name(const char *name);
 
@@ -87,7 +87,7 @@ bool spec_has_writable_mount(const struct sandbox_spec *spec);
 /* Releases what spec_add_mount made. */
 void spec_free_mounts(struct sandbox_spec *spec);
 
-/* Why an engine other than Docker's does not start one with a bridge. */
+/* Why an engine without ENGINE_HAS_BRIDGE does not start one with a bridge. */
 int spec_refuse_bridge(struct cay_error *err);
 
 /* How many files and folders go with a disk of so many bytes. */

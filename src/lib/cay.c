@@ -13,8 +13,8 @@
 #include "base/state.h"
 #include "base/str.h"
 #include "egress/network.h"
-#include "engine/docker/docker_runtime.h"
-#include "engine/native/native.h"
+#include "engine/engine.h"
+#include "engine/engines.h"
 #include "engine/spec.h"
 #include "image/host.h"
 #include "image/image.h"
@@ -25,24 +25,22 @@
 #include "lib/engine.h"
 #include "lib/prepared.h"
 #include "lib/python.h"
-#include "lib/throwaway.h"
 #include "version.h"
 
-enum { CPU_PERIOD_US = 100000 };
+enum { CPU_PERIOD_US = 100000, WALLS_MAX = 64 };
 
 struct cay_engine {
     char state_dir[PATH_MAX];
-    struct native *native; /* or */
-    struct throwaway *docker;
+    enum engine_kind kind;
+    struct engine *engine;
     bool is_root;     /* outside */
     enum tier wanted; /* what a sandbox gets at least, where the spec does not say */
 };
 
 struct cay_sandbox {
-    struct native_box *box;   /* or a container */
-    struct throwaway *docker; /* that this has made; else NULL */
-    struct prepared prepared; /* or one of the daemon's */
-    int64_t start_us;         /* how long that took */
+    struct engine *engine;    /* that made it, or NULL: */
+    struct engine_run run;    /* as it said */
+    struct prepared prepared; /* one of the daemon's */
     struct image image;       /* of the store; IMAGE_NONE: the host image */
     struct cay_image_config config;
     struct sandbox_spec spec;
@@ -82,15 +80,10 @@ static int advise(struct cay_error *err) {
 
 /* ---- the engine ---- */
 
-static int open_native(cay_engine *engine, struct cay_error *err) {
-    engine->wanted = engine->is_root ? TIER_FULL : TIER_ROOTLESS;
-    int r = native_open(engine->state_dir, true, &engine->native, err);
-    return r < 0 ? advise(err) : 0;
-}
-
-static int open_docker(cay_engine *engine, struct cay_error *err) {
-    engine->wanted = docker_runtime_tier(docker_runtime_chosen());
-    return throwaway_open(engine->state_dir, &engine->docker, err);
+static enum tier best_tier(const cay_engine *engine) {
+    const char *keys[ENGINE_KEYS];
+    engine_keys_read(keys);
+    return engine_type(engine->kind)->best_tier(engine->is_root, keys);
 }
 
 int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *err) {
@@ -99,10 +92,10 @@ int cay_engine_open(const char *state_dir, cay_engine **ret, struct cay_error *e
 
 int cay_engine_open_as(const char *name, const char *state_dir, cay_engine **ret,
                        struct cay_error *err) {
-    bool is_docker = str_equal(name, "docker");
-    if (!is_docker && !str_equal(name, "native")) {
+    enum engine_kind kind = engine_kind_from_name(name);
+    if (kind == ENGINE_UNSAID || kind == ENGINE_KINDS) {
         error_set(err, CAY_UNSUPPORTED, "there is no engine '%.40s'", name);
-        return error_remedy(err, "use native or docker");
+        return error_remedy(err, "use " ENGINE_CHOICES);
     }
     _cleanup_(freep) cay_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL)
@@ -112,18 +105,19 @@ int cay_engine_open_as(const char *name, const char *state_dir, cay_engine **ret
         return r;
     /* Before opening, which makes root of an ordinary user. */
     engine->is_root = geteuid() == 0;
-    r = is_docker ? open_docker(engine, err) : open_native(engine, err);
-    if (r == 0)
-        *ret = TAKE_PTR(engine);
-    return r;
+    engine->kind = kind;
+    engine->wanted = best_tier(engine);
+    r = engine_type(kind)->open(engine->state_dir, &engine->engine, err);
+    if (r < 0)
+        return advise(err);
+    *ret = TAKE_PTR(engine);
+    return 0;
 }
 
 void cay_engine_close(cay_engine *engine) {
     if (engine == NULL)
         return;
-    if (engine->native != NULL)
-        (void)native_close(engine->native);
-    throwaway_close(engine->docker);
+    engine->engine->ops->close(engine->engine);
     free(engine);
 }
 
@@ -132,19 +126,19 @@ const char *engine_state_dir(const cay_engine *engine) {
 }
 
 size_t cay_engine_walls(const cay_engine *engine, struct cay_wall *walls, size_t max) {
-    const struct native_wall *all;
-    if (engine->native == NULL)
+    struct engine_wall found[WALLS_MAX];
+    if (engine->engine->ops->walls == NULL)
         return 0;
-    size_t count = native_walls(engine->native, &all);
-    for (size_t i = 0; i < MIN(count, max); i++)
-        walls[i] = (struct cay_wall){all[i].name, all[i].detail, all[i].remedy,
-                                     tier_name(all[i].needed_for), all[i].ok};
+    size_t count = engine->engine->ops->walls(engine->engine, found, WALLS_MAX);
+    for (size_t i = 0; i < MIN(MIN(count, max), (size_t)WALLS_MAX); i++)
+        walls[i] = (struct cay_wall){found[i].name, found[i].detail, found[i].remedy,
+                                     tier_name(found[i].needed_for), found[i].ok};
     return count;
 }
 
 const char *cay_engine_tier(const cay_engine *engine) {
-    return tier_name(engine->native != NULL ? native_tier(engine->native)
-                                            : docker_runtime_tier(docker_runtime_chosen()));
+    return tier_name(engine->engine->ops->tier != NULL ? engine->engine->ops->tier(engine->engine)
+                                                       : best_tier(engine));
 }
 
 /* ---- a sandbox ---- */
@@ -290,7 +284,7 @@ static int start_proxy(const cay_engine *engine, const char *network, cay_sandbo
     struct network list;
     int r = network_parse(network, &list, err);
     box->spec.has_bridge = r == 0 && list.is_bridge;
-    if (box->spec.has_bridge && engine->native != NULL)
+    if (box->spec.has_bridge && !engine_can(engine->kind, ENGINE_HAS_BRIDGE))
         return spec_refuse_bridge(err);
     if (r < 0 || list.count == 0)
         return r;
@@ -298,30 +292,25 @@ static int start_proxy(const cay_engine *engine, const char *network, cay_sandbo
     return egress_proxy_start(box->spec.id, network, engine->is_root, &box->proxy, err);
 }
 
-static int start_box(const cay_engine *engine, cay_sandbox *box, struct cay_error *err) {
-    struct native_root root = {.image = &box->image, .disk = -1};
-    int r = native_start(engine->native, &box->spec, box->image.record != NULL ? &root : NULL,
-                         &box->box, err);
-    if (r == 0)
-        box->connection = native_box_take_connection(box->box);
-    return r;
-}
-
-/* Its files are Docker's, not in its memory: limited if that was asked for, and where Docker can.
- */
-static int start_container(const cay_engine *engine, uint64_t disk_bytes, cay_sandbox *box,
-                           struct cay_error *err) {
-    const struct image_record *record = box->image.record;
-    int64_t begin = clock_us();
-    int r = disk_bytes == 0 ? 0 : spec_check_kept_disk(disk_bytes, err);
+/* disk_bytes is what was asked for. Where its files do not lie in its memory they are limited only
+ * then, and if the engine can. */
+static int start_run(const cay_engine *engine, uint64_t disk_bytes, cay_sandbox *box,
+                     struct cay_error *err) {
+    bool on_disk = engine_can(engine->kind, ENGINE_LIMITS_AT_START);
+    if (on_disk && disk_bytes != 0) {
+        int r = spec_check_kept_disk(disk_bytes, err);
+        if (r < 0)
+            return r;
+    }
+    if (on_disk)
+        box->spec.disk_bytes = disk_bytes;
+    const struct image *image = box->image.record != NULL ? &box->image : NULL;
+    int r = engine->engine->ops->run(engine->engine, &box->spec, image, &box->run, err);
     if (r < 0)
         return r;
-    box->spec.disk_bytes = disk_bytes;
-    r = throwaway_start(engine->docker, &box->spec, record != NULL ? record->id : "",
-                        &box->connection, err);
-    box->start_us = clock_us() - begin;
-    box->docker = r == 0 ? engine->docker : NULL;
-    return r;
+    box->engine = engine->engine;
+    box->connection = box->run.connection;
+    return 0;
 }
 
 int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbox **ret,
@@ -336,13 +325,12 @@ int cay_sandbox_create(cay_engine *engine, const struct cay_spec *in, cay_sandbo
         r = take_user(in->user, box, err);
     box->spec.tier = engine->wanted;
     if (r == 0)
-        r = make_spec(in, engine->native == NULL, box, err);
+        r = make_spec(in, engine_can(engine->kind, ENGINE_LIMITS_AT_START), box, err);
     if (r == 0)
         r = start_proxy(engine, in->network, box, err);
     if (r < 0)
         return r;
-    r = engine->native != NULL ? start_box(engine, box, err)
-                               : start_container(engine, in->disk_bytes, box, err);
+    r = start_run(engine, in->disk_bytes, box, err);
     if (r < 0)
         return advise(err);
     box->tier = cay_engine_tier(engine);
@@ -393,10 +381,8 @@ void cay_sandbox_destroy(cay_sandbox *box) {
         return;
     fd_close(&box->connection);
     prepared_drop(&box->prepared);
-    if (box->box != NULL)
-        (void)native_box_destroy(box->box);
-    if (box->docker != NULL) /* else it is removed when the engine is closed, or by the next */
-        (void)throwaway_remove(box->docker, box->spec.id, NULL);
+    if (box->engine != NULL)
+        box->engine->ops->run_end(box->engine, &box->run);
     sandbox_freep(&box);
 }
 
@@ -426,20 +412,15 @@ static void fill_result(const cay_sandbox *box, struct cay_result *ret) {
     ret->tier = box->tier;
     if (box->connection >= 0)
         return;
-    if (box->docker != NULL) {
-        ret->phases.start_us = box->start_us;
-        ret->oom_killed = ret->signal == SIGKILL && throwaway_oom_killed(box->docker, box->spec.id);
-        return;
-    }
-    if (box->prepared.control >= 0) {
+    if (box->engine == NULL) {
         ret->phases.start_us = box->prepared.start_us;
         return;
     }
-    const struct native_phases *p = native_box_phases(box->box);
-    ret->phases.prepare_us = p->prepare_us;
-    ret->phases.root_us = p->root_us;
-    ret->phases.start_us = p->start_us;
-    ret->oom_killed = native_box_oom_killed(box->box);
+    ret->phases.prepare_us = box->run.prepare_us;
+    ret->phases.root_us = box->run.root_us;
+    ret->phases.start_us = box->run.start_us;
+    ret->oom_killed =
+        box->engine->ops->run_oom_killed(box->engine, &box->run, ret->signal == SIGKILL);
 }
 
 /* A command that ended leaves its prepared sandbox to the daemon to remove. One that was not found

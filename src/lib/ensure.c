@@ -17,7 +17,7 @@
 #include "base/program.h"
 #include "base/state.h"
 #include "base/str.h"
-#include "engine/docker/docker_program.h"
+#include "engine/engines.h"
 #include "image/answer.h"
 #include "image/store.h"
 
@@ -113,14 +113,15 @@ int cay_image_ensure_as(const char *engine, const char *state_dir, const char *c
                         char id[CAY_IMAGE_ID_SIZE], struct cay_error *err) {
     char path[PATH_MAX];
     const char *argv[WORDS_MAX] = {NULL};
-    bool is_docker = str_equal(engine, "docker");
+    enum engine_kind kind = engine_kind_from_name(engine);
+    bool has_images = kind != ENGINE_KINDS && engine_can(kind, ENGINE_HAS_IMAGES);
     int r = state_dir_make(state_dir, path, sizeof path, err);
     if (r < 0)
         return r;
-    if (!is_docker && pull != CAY_PULL_ALWAYS && find_here(path, image, id, err) == 0)
+    if (!has_images && pull != CAY_PULL_ALWAYS && find_here(path, image, id, err) == 0)
         return 0;
-    if (is_docker)
-        docker_program_ensure(path, config, policies[pull], quiet, "", image, argv);
+    if (has_images)
+        engine_ensure_words(kind, path, config, policies[pull], quiet, "", image, argv);
     else
         put_words(path, config, policies[pull], quiet, image, argv);
     return fetch(argv, id, err);

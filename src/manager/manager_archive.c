@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "engine/engines.h"
 #include "manager/manager_internal.h"
 #include "manager/space.h"
 
@@ -26,12 +27,12 @@ static void note_archive(struct manager *m, struct sandbox *s, int64_t bytes) {
 }
 
 const struct archive_ops *archives_of(const struct manager *m, const struct sandbox_record *r) {
-    return r->engine == ENGINE_NATIVE ? m->archives : NULL; /* of disks that we made */
+    return engine_can(r->engine, ENGINE_HAS_ARCHIVES) ? NULL
+                                                      : m->archives; /* of disks that we made */
 }
 
-/* Containers are archived by their engine, within Docker. */
 static bool has_archives(const struct manager *m, const struct sandbox_record *r) {
-    return r->engine == ENGINE_DOCKER || m->archives != NULL;
+    return engine_can(r->engine, ENGINE_HAS_ARCHIVES) || m->archives != NULL;
 }
 
 static int require_archives(const struct manager *m, const struct sandbox *s,
@@ -134,7 +135,8 @@ int archive_drop(struct manager *m, struct sandbox *s, struct cay_error *err) {
 bool archive_is_needless(const struct sandbox *s) {
     enum sandbox_state state = s->record.state;
     /* a container that was made from its archive needs it as long as it is there */
-    return s->record.engine == ENGINE_NATIVE && s->record.archive_bytes != 0 && !s->changing &&
+    return !engine_can(s->record.engine, ENGINE_HAS_ARCHIVES) && s->record.archive_bytes != 0 &&
+           !s->changing &&
            (state == SANDBOX_STARTED || state == SANDBOX_STOPPED || state == SANDBOX_PAUSED);
 }
 

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "engine/engines.h"
 #include "manager/manager_backup.h"
 #include "manager/manager_internal.h"
 
@@ -77,9 +78,9 @@ bool backup_is_under_way(const struct sandbox_record *r) {
     return r->backup == BACKUP_PENDING || r->backup == BACKUP_IN_PROGRESS;
 }
 
-/* Containers are backed up by their engine. */
+/* It is backed up by its engine. */
 static bool is_engines(const struct sandbox_record *r) {
-    return r->engine == ENGINE_DOCKER;
+    return engine_can(r->engine, ENGINE_HAS_ARCHIVES);
 }
 
 static bool has_backups(const struct manager *m, const struct sandbox_record *r) {

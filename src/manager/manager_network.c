@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "egress/control.h"
+#include "engine/engines.h"
 #include "manager/manager_internal.h"
 #include "wire/client_listen.h"
 
@@ -57,7 +58,7 @@ int manager_check_network(struct manager *m, const char *owner, const char *netw
 int network_check(struct manager *m, const struct sandbox_record *r, struct cay_error *err) {
     struct network list;
     int e = network_parse(r->network, &list, err);
-    if (e == 0 && list.is_bridge && r->engine != ENGINE_DOCKER)
+    if (e == 0 && list.is_bridge && !engine_can(r->engine, ENGINE_HAS_BRIDGE))
         e = spec_refuse_bridge(err);
     return e < 0 ? e : check_reach(m, sandbox_record_key(r), &list, err);
 }

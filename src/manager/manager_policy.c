@@ -1,6 +1,6 @@
 /* Which isolation, images, lifetimes and previews a key may choose. Whoever runs the daemon chooses
- * it for everybody else: a key that could ask for Docker, for a lower tier or for the profile build
- * would decide by itself how far its code is from the host. */
+ * it for everybody else: a key that could ask for another engine, for a lower tier or for the
+ * profile build would decide by itself how far its code is from the host. */
 #include <stdio.h>
 
 #include "base/error.h"

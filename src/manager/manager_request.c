@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/str.h"
+#include "engine/engines.h"
 #include "manager/manager_internal.h"
 
 enum {
@@ -134,9 +135,9 @@ static int take_intervals(const struct sandbox_record *d, struct sandbox_record 
     return request_intervals(r, err);
 }
 
-/* False with the reason. Docker has them where it is asked for them and can: no default counts. */
+/* False with the reason. With ENGINE_LIMITS_AT_START no default counts. */
 static bool has_disk_limits(const struct manager *m, enum engine_kind kind, struct cay_error *why) {
-    if (kind != ENGINE_DOCKER) {
+    if (!engine_can(kind, ENGINE_LIMITS_AT_START)) {
         *why = m->no_disk_limits;
         return why->code == CAY_OK;
     }
@@ -204,7 +205,7 @@ static int check_work_dir(struct sandbox_record *r, struct cay_error *err) {
 static int check_disk(const struct manager *m, const struct sandbox_record *r,
                       struct cay_error *err) {
     struct cay_error why;
-    bool is_said_later = r->engine == ENGINE_DOCKER; /* by Docker, as it keeps its files */
+    bool is_said_later = engine_can(r->engine, ENGINE_LIMITS_AT_START);
     if (r->disk_bytes == 0 || is_said_later || has_disk_limits(m, r->engine, &why))
         return r->disk_bytes == 0 ? 0 : spec_check_kept_disk(r->disk_bytes, err);
     if (err != NULL)

@@ -16,8 +16,8 @@
 #include "base/str.h"
 #include "engine/docker/docker_bridge.h"
 #include "engine/docker/docker_internal.h"
-#include "engine/docker/docker_program.h"
 #include "engine/docker/docker_spec.h"
+#include "engine/engines.h"
 #include "engine/init_memfd.h"
 #include "image/store.h"
 
@@ -363,7 +363,7 @@ int docker_engine_open(const struct docker_engine_options *o, struct engine **re
     d->engine = (struct engine){.ops = &ops, .ended = o->ended, .user = o->user};
     d->state_dir = d->folder = d->init = d->held = -1;
     d->is_run = o->is_run;
-    d->folder_name = o->is_run ? DOCKER_RUN_FOLDER : "docker";
+    d->folder_name = o->is_run ? DOCKER_RUN_FOLDER : engine_type(ENGINE_DOCKER)->folder;
     d->is_far = o->unusable == NULL && o->host->socket[0] == '\0';
     (void)pthread_mutex_init(&d->bridges_lock, NULL);
     init_opening(&d->opening);

@@ -4,6 +4,9 @@
 
 #include "engine/engine.h"
 
+/* Where throw-away sandboxes have their folders, in the state folder (link_run_folder). */
+#define DOCKER_RUN_FOLDER "docker-run"
+
 struct cay_error;
 struct docker_host;
 

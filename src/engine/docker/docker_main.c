@@ -25,8 +25,8 @@
 #include "engine/docker/docker_ensure.h"
 #include "engine/docker/docker_host.h"
 #include "engine/docker/docker_probe.h"
-#include "engine/docker/docker_program.h"
 #include "engine/docker/docker_runtime.h"
+#include "engine/link/program.h"
 #include "engine/link/server.h"
 #include "image/answer.h"
 #include "image/progress.h"
@@ -86,7 +86,7 @@ static int ensure(int argc, char **argv) {
     struct docker_api *api = NULL;
     char id[HEX_SIZE] = "";
     struct docker_wish wish = {.state_dir = argv[2],
-                               .owner = str_equal(argv[5], DOCKER_OWNER_NONE) ? "" : argv[5],
+                               .owner = str_equal(argv[5], ENGINE_OWNER_NONE) ? "" : argv[5],
                                .name = argv[6],
                                .config = argc > 7 ? argv[7] : ""};
     if (!docker_policy_parse(argv[3], &wish.policy) || !image_owner_is_valid(wish.owner) ||
@@ -119,14 +119,15 @@ int main(int argc, char **argv) {
         return probe();
     if ((argc == 7 || argc == 8) && str_equal(argv[1], "ensure"))
         return ensure(argc, argv);
-    bool is_run = argc >= 3 && str_equal(argv[2], DOCKER_PROGRAM_RUN);
-    if (argc < 3 || argv[1][0] != '/' || (!is_run && !str_equal(argv[2], DOCKER_PROGRAM_KEEP)) ||
+    bool is_run = argc >= 3 && str_equal(argv[2], LINK_RUN);
+    if (argc < 3 || argv[1][0] != '/' ||
+        (!is_run && !str_equal(argv[2], engine_type(ENGINE_DOCKER)->keep)) ||
         fd_open_standard() < 0 || fcntl(CLIENT_FD, F_SETFD, FD_CLOEXEC) < 0)
         return usage();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)setsid(); /* a terminal's signals are for the daemon */
     (void)prctl(PR_SET_NAME, "cay-docker", 0, 0, 0);
-    const char *format = getenv(DOCKER_LOG_VARIABLE);
+    const char *format = getenv(LINK_LOG_VARIABLE);
     log_set_json(format != NULL && str_equal(format, "json"));
     struct cay_error unusable;
     bool usable = find_host(&host, &unusable) == 0;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/str.h"
 #include "engine/docker/docker_parse.h"
+#include "engine/engines.h"
 
 #define SHIM_PREFIX "io.containerd." /* of names that containerd knows by itself */
 
@@ -39,15 +40,8 @@ uint32_t docker_runtime_pids(const char *name, uint32_t pids) {
     return counts ? pids + KERNEL_THREADS : pids;
 }
 
-void docker_runtime_choose(const char *name) {
-    if (name[0] == '\0')
-        (void)unsetenv(DOCKER_RUNTIME_VARIABLE);
-    else
-        (void)setenv(DOCKER_RUNTIME_VARIABLE, name, 1); /* without memory nothing starts anyway */
-}
-
 const char *docker_runtime_chosen(void) {
-    const char *name = getenv(DOCKER_RUNTIME_VARIABLE);
+    const char *name = getenv(engine_key_variable(ENGINE_KEY_DOCKER_RUNTIME));
     return name == NULL ? "" : name;
 }
 

@@ -10,9 +10,6 @@
 struct cay_error;
 struct docker_info;
 
-/* How cay-docker gets the name: also the variable that overrides the key of the configuration. */
-#define DOCKER_RUNTIME_VARIABLE "CAY_DOCKER_RUNTIME"
-
 enum { DOCKER_RUNTIME_SIZE = 65 }; /* of a name */
 
 enum docker_kernel {
@@ -26,10 +23,8 @@ enum docker_kernel docker_runtime_kernel(const char *name);
 /* The tier of sandboxes with this runtime. */
 enum tier docker_runtime_tier(const char *name);
 
-/* What this process was told by its environment, or by docker_runtime_choose; "" if nothing. */
+/* What the environment of this process says; "" if nothing. */
 const char *docker_runtime_chosen(void);
-/* For the engines that this process opens by the public API. Not for processes with threads. */
-void docker_runtime_choose(const char *name);
 
 /* The host's limit of processes for a sandbox that may have so many (0: no limit): gVisor's kernel
  * is a process with threads of its own, which count. */

@@ -308,7 +308,7 @@ int link_ask(struct link *n, struct launcher_request *r, size_t mounts, int fd,
 /* ---- pings ---- */
 
 /* A list of what follows the last possible id: nothing, at no cost. An engine that has to ask
- * somebody else for it, as Docker, shows whether that one answers. */
+ * somebody else for it, as a container engine, shows whether that one answers. */
 static void fill_ping(struct sandbox_spec *spec) {
     memset(spec->id, 'f', ID_SIZE - 1);
     spec->id[ID_SIZE - 1] = '\0';

@@ -1,6 +1,7 @@
 #include "engine/link/program.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stddef.h>
@@ -13,6 +14,9 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/log.h"
+#include "base/program.h"
+#include "base/str.h"
 
 enum { CLIENT_FD = 3 };
 
@@ -66,6 +70,58 @@ int link_spawn(const char *program, const char *state_dir, const char *how,
     int r = spawn_launcher(program, state_dir, how, folders, env, sock, ret);
     return r < 0 ? error_sys(err, -r, "starting the launcher '%s'", program) : 0;
 }
+
+/* ---- by descriptor ---- */
+
+enum { VARIABLES_MAX = 32, VARIABLE_SIZE = 256 };
+
+struct environment {
+    const char *v[VARIABLES_MAX + 1];
+    char keys[ENGINE_KEYS][VARIABLE_SIZE];
+};
+
+/* Where the engine is, how we log, and its keys of the configuration. */
+static int choose_environment(enum engine_kind kind, const char *const *keys,
+                              struct environment *ret) {
+    const char *const *wanted = engine_type(kind)->variables;
+    size_t count = 0;
+    for (size_t i = 0; i < ENGINE_KEYS; i++) {
+        if (!engine_key_is_of((enum engine_key)i, kind))
+            continue;
+        if (str_format(ret->keys[i], VARIABLE_SIZE, "%s=%s",
+                       engine_key_variable((enum engine_key)i), keys[i]) < 0)
+            return -ENAMETOOLONG;
+        ret->v[count++] = ret->keys[i];
+    }
+    if (log_is_json())
+        ret->v[count++] = LINK_LOG_VARIABLE "=json";
+    for (; *wanted != NULL && count < VARIABLES_MAX; wanted++)
+        for (char **e = environ; *e != NULL; e++)
+            if (str_starts(*e, *wanted)) {
+                ret->v[count++] = *e;
+                break;
+            }
+    ret->v[count] = NULL;
+    return 0;
+}
+
+int link_start_program(enum engine_kind kind, const char *how, const char *state_dir,
+                       const char *const *folders, const char *const keys[static ENGINE_KEYS],
+                       int sock, pid_t *ret, struct cay_error *err) {
+    const struct engine_type *type = engine_type(kind);
+    struct environment env;
+    char program[PATH_MAX];
+    if (type->variables != NULL && choose_environment(kind, keys, &env) < 0)
+        return error_set(err, CAY_INVALID_ARGUMENT,
+                         "a value in [%s] of the configuration is too long",
+                         engine_kind_name(kind));
+    int r = program_find(type->program, program, sizeof program, err);
+    return r < 0 ? r
+                 : link_spawn(program, state_dir, how, folders,
+                              type->variables != NULL ? env.v : NULL, sock, ret, err);
+}
+
+/* ---- by hand ---- */
 
 int launcher_client_start(const char *program, const char *state_dir, unsigned ready,
                           const char *const *folders, struct launcher_client *ret,

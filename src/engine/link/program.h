@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "engine/engines.h"
 #include "engine/link/protocol.h"
 
 struct launcher_client {
@@ -24,6 +25,15 @@ int launcher_client_start(const char *program, const char *state_dir, unsigned r
 int link_spawn(const char *program, const char *state_dir, const char *how,
                const char *const *folders, const char *const *env, int sock, pid_t *ret,
                struct cay_error *err);
+
+/* Starts the program of an engine by its descriptor: with LINK_RUN for throw-away sandboxes of this
+ * process, else as the descriptor's `keep` says. keys are those of the configuration. */
+#define LINK_RUN "run"
+/* "json" in the environment of the program: it logs JSON. */
+#define LINK_LOG_VARIABLE "CAY_ENGINE_LOG"
+int link_start_program(enum engine_kind kind, const char *how, const char *state_dir,
+                       const char *const *folders, const char *const keys[static ENGINE_KEYS],
+                       int sock, pid_t *ret, struct cay_error *err);
 
 /* Asks for a sandbox; connection and listener (or -1) become its cay-init's and stay open here. The
  * answer comes by launcher_client_next. */

@@ -1,4 +1,4 @@
-#include "cli/doctor_docker.h"
+#include "cli/doctor_engines.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,14 +13,14 @@
 #include "base/program.h"
 #include "base/str.h"
 #include "config/config.h"
-#include "engine/docker/docker_runtime.h"
+#include "engine/engines.h"
 
 enum { ANSWER_MAX = 64 * 1024 };
 
 /* `cay` itself has no library for it. */
-static int start(int out, pid_t *ret) {
+static int start(const char *name, int out, pid_t *ret) {
     char program[PATH_MAX];
-    const char *argv[] = {"cay-docker", "probe", NULL};
+    const char *argv[] = {name, "probe", NULL};
     posix_spawn_file_actions_t actions;
     if (program_find(argv[0], program, sizeof program, NULL) < 0)
         return -ENOENT;
@@ -35,22 +35,21 @@ static int start(int out, pid_t *ret) {
 }
 
 /* A configuration that cannot be read is another verb's to refuse. */
-static void choose_runtime(const char *path) {
+static void choose_keys(const char *path) {
     _cleanup_(config_freep) struct config *config = NULL;
     struct cay_error ignored;
     if (config_load_trusted(path, (const char *const *)environ, &config, &ignored) == 0)
-        docker_runtime_choose(config->docker.runtime);
+        engine_keys_export(config->engine);
 }
 
-void doctor_ask_docker(const char *config, struct table *ret) {
+static void ask(const char *program, struct table *ret) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     int pair[2], status = 1;
     pid_t pid = 0;
     *ret = (struct table){0};
     if (pipe2(pair, O_CLOEXEC) < 0)
         return;
-    choose_runtime(config);
-    int r = start(pair[1], &pid);
+    int r = start(program, pair[1], &pid);
     (void)close(pair[1]);
     if (r == 0)
         r = fd_read_to_end(pair[0], &text);
@@ -61,13 +60,26 @@ void doctor_ask_docker(const char *config, struct table *ret) {
         *ret = (struct table){0};
 }
 
+void doctor_ask_engines(const char *config, struct doctor_engines *ret) {
+    *ret = (struct doctor_engines){0};
+    choose_keys(config);
+    for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
+        if (engine_can(k, ENGINE_HAS_PROBE))
+            ask(engine_type(k)->program, &ret->found[k]);
+}
+
+void doctor_engines_free(struct doctor_engines *e) {
+    for (size_t k = 0; k < ENGINE_KINDS; k++)
+        table_free(&e->found[k]);
+}
+
 static bool is_ok(const struct table *t, size_t row) {
     return str_equal(table_get(t, row, "ok"), "yes");
 }
 
-void doctor_print_docker(struct buf *b, const struct table *t) {
+static void print(struct buf *b, const char *title, const struct table *t) {
     if (t->rows > 0)
-        (void)buf_puts(b, "\nDocker engine\n");
+        (void)buf_printf(b, "\n%s\n", title);
     for (size_t i = 0; i < t->rows; i++) {
         (void)buf_printf(b, "  %-8s %-22s %s\n", is_ok(t, i) ? "ok" : "missing",
                          table_get(t, i, "name"), table_get(t, i, "detail"));
@@ -76,9 +88,9 @@ void doctor_print_docker(struct buf *b, const struct table *t) {
     }
 }
 
-void doctor_put_docker(struct jsonw *w, const struct table *t) {
+static void put(struct jsonw *w, const char *name, const struct table *t) {
     static const char *const texts[] = {"name", "detail", "remedy"};
-    jsonw_key(w, "docker");
+    jsonw_key(w, name);
     jsonw_begin_array(w);
     for (size_t i = 0; i < t->rows; i++) {
         jsonw_begin_object(w);
@@ -88,4 +100,15 @@ void doctor_put_docker(struct jsonw *w, const struct table *t) {
         jsonw_end_object(w);
     }
     jsonw_end_array(w);
+}
+
+void doctor_print_engines(struct buf *b, const struct doctor_engines *e) {
+    for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
+        print(b, engine_type(k)->title, &e->found[k]);
+}
+
+void doctor_put_engines(struct jsonw *w, const struct doctor_engines *e) {
+    for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
+        if (engine_can(k, ENGINE_HAS_PROBE))
+            put(w, engine_kind_name(k), &e->found[k]);
 }
