@@ -603,13 +603,14 @@ static void begin_world(void) {
     require(builds_new(&images, &stage.builds, NULL) == 0);
     require(contexts_open("contexts", &stage.contexts, NULL) == 0);
     require(outputs_open("outputs", &outputs_rules, &stage.outputs, NULL) == 0);
-    make_tenant(&tenants[0], "ann");
-    make_tenant(&tenants[1], "ben");
+    /* Names so different that none is offered in place of another ("did you mean"). */
+    make_tenant(&tenants[0], "hippopotamus");
+    make_tenant(&tenants[1], "crocodile");
     nobody = tenants[1];
     require(id_new(nobody.box, NULL) == 0 && id_new(nobody.volume, NULL) == 0);
-    (void)snprintf(nobody.box_name, sizeof nobody.box_name, "box-of-xyz");
-    (void)snprintf(nobody.volume_name, sizeof nobody.volume_name, "volume-of-xyz");
-    (void)snprintf(nobody.image, sizeof nobody.image, "image-of-xyz:1");
+    (void)snprintf(nobody.box_name, sizeof nobody.box_name, "box-of-flamingo-queen");
+    (void)snprintf(nobody.volume_name, sizeof nobody.volume_name, "volume-of-flamingo-queen");
+    (void)snprintf(nobody.image, sizeof nobody.image, "image-of-flamingo-queen:1");
     stage.caller = tenants[0].key;
     read_routes();
     stage.connects = require_own;
