@@ -171,6 +171,9 @@ def keys_of_code():
     """(section, name): default, from the table that the program reads by."""
     source = (support.ROOT / "src/config/config_keys.c").read_text()
     rows = re.findall(r'\{"(\w+)", "(\w+)", CONFIG_(\w+),\s*CONFIG_\w+,\s*"([^"]*)"', source)
+    engines = (support.ROOT / "src/config/engines.h").read_text()
+    rows += [(section, name, "STRING", "") for section, name in
+             re.findall(r'^    X\(\w+, \w+, "(\w+)", "(\w+)",', engines, re.M)]
     return {(section, name): (kind, default) for section, name, kind, default in rows}
 
 
