@@ -459,7 +459,8 @@ static int refuse(const char *what, const struct parser *p, const char *text, in
     }
     error_set(err, CAY_INVALID_ARGUMENT, "%s: line %zu, column %zu: %s", what, line, column,
               p->problem);
-    return error_remedy(err, "send one well-formed JSON object or array");
+    (void)error_remedy(err, "send one well-formed JSON object or array");
+    return -CAY_INVALID_ARGUMENT; /* also where nobody wants the text: err may be NULL */
 }
 
 int json_parse_by(const struct json_rules *rules, const char *what, const char *text, size_t len,
