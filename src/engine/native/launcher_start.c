@@ -335,16 +335,19 @@ static bool has_image(const struct launcher *l, const char *fingerprint) {
            str_equal(l->n->image.fingerprint, fingerprint);
 }
 
-/* From now on sandboxes like this one are made ahead. */
+/* From now on this many sandboxes like this one are made ahead; any others that wait are ended. */
 static void keep_ready(struct launcher *l, unsigned count, const struct sandbox_spec *spec) {
     if (count == 0 || spec->mount_count > 0 || spec->read_only || spec->hostname[0] != '\0')
         return;
     l->ready = count;
     l->defaults = *spec;
     l->defaults.id[0] = '\0';
-    for (size_t i = 0; i < l->slot_count; i++)
-        if (l->slots[i].state == SLOT_READY && !slot_fits(&l->slots[i], &l->defaults))
-            slot_discard(&l->slots[i]);
+    size_t kept = 0;
+    for (size_t i = 0; i < l->slot_count; i++) {
+        struct slot *s = &l->slots[i];
+        if (s->state == SLOT_READY && (!slot_fits(s, &l->defaults) || ++kept > count))
+            slot_discard(s);
+    }
 }
 
 int launcher_start(struct launcher *l, const struct launcher_request *r, const int *fds,
