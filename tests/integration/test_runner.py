@@ -94,6 +94,39 @@ def test_short_files_run_together():
         (["a"], 50), (["b", "c"], 25), (["e"], 100), (["d"], 10)]
 
 
+def test_wall_and_cpu_seconds_of_each_file_are_printed(suite, capsys, monkeypatch):
+    (suite / "tests/some/test_sample.py").write_text(textwrap.dedent("""
+        import time
+        def test_works():
+            while time.process_time() < 1: pass
+        def test_waits():
+            time.sleep(0.5)
+    """))
+    monkeypatch.setattr(outcome, "SHORT_SECONDS", 1)
+    before = process.cpu_spent()
+    tests = run_file(suite, [])
+    cpu = process.cpu_spent() - before
+    assert 1 <= cpu < 6 and 0.5 < tests[0].cpu < 6, (cpu, tests)
+    results = outcome.Results()
+    results.add(tests, "some/test_sample.py", 99, 99)
+    results.add([outcome.Test("unit", "a", "passed")], "unit", 50, 40)
+    outcome.print_durations(results)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[3:]]
+    assert rows[0] == ["50.0", "40.0", "unit"] and rows[1][2] == "some/test_sample.py"
+    assert 1.5 < float(rows[1][0]) < 99 and 0.5 < float(rows[1][1]) < 6
+
+
+def test_a_command_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(process, "UNIT_SECONDS", 0.2)
+    code, output = process.run(["sh", "-c", "echo begun; sleep 100"])
+    assert code == 124 and output == "begun\n\nno end after 0.2 seconds\n"
+
+
+def test_every_check_is_a_unit():
+    names = {u.name for u in plan.all_units({}, None) if u.suite == "checks"}
+    assert {"checks/check-clang", "checks/check-fuzz", "checks/check-style", "checks/shellcheck"} <= names
+
+
 def test_every_file_is_in_one_unit():
     names = [u.name for u in plan.all_units({}, None)]
     assert len(names) == len(set(names))

@@ -111,7 +111,7 @@ def run_pytest(suite, build, env, what, note_retry):
             continue
         again = functools.partial(run_pytest, suite, build, env, [line["test"]], note_retry)
         tests.append(Test(suite, short_name(line["test"]), line["outcome"], line["text"], again,
-                          file_of(suite, line["test"]), line["seconds"]))
+                          file_of(suite, line["test"]), line["seconds"], line.get("cpu", 0.0)))
     if code not in (0, NO_TESTS) and not any(t.outcome == "failed" for t in tests):
         again = functools.partial(run_pytest, suite, build, env, what, note_retry)
         tests.append(Test(suite, " ".join(map(str, what)), "failed", output, again))

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+SHORT_SECONDS = 5  # a file below that is not worth a line
 REASON_LINES = 12  # of each failure in the summary, all that is seen of a run whose log was cut
 
 
@@ -16,6 +17,7 @@ class Test:
     again: object = None
     file: str = ""  # where its seconds count, if it has some of its own
     seconds: float = 0.0
+    cpu: float = 0.0
 
 
 class Results:
@@ -24,14 +26,18 @@ class Results:
     def __init__(self):
         self.tests = []
         self.seconds = {}  # file, or a whole suite of meson's: how long its tests took
+        self.cpu = {}  # the same: how much CPU time they used
         self.retries = {}  # what was repeated: how often
 
-    def add(self, tests, unit, seconds):
+    def add(self, tests, unit, seconds, cpu):
         self.tests += tests
-        by_file = {}
+        if not any(t.seconds for t in tests):
+            self.seconds[unit], self.cpu[unit] = seconds, cpu
+            return
         for t in tests:
-            by_file[t.file or unit] = by_file.get(t.file or unit, 0.0) + t.seconds
-        self.seconds.update(by_file if any(by_file.values()) else {unit: seconds})
+            name = t.file or unit
+            self.seconds[name] = self.seconds.get(name, 0.0) + t.seconds
+            self.cpu[name] = self.cpu.get(name, 0.0) + t.cpu
 
     def having(self, *outcomes):
         return [t for t in self.tests if t.outcome in outcomes]
@@ -62,10 +68,11 @@ def print_suites(results, suites):
 
 
 def print_durations(results):
-    print("\nseconds of each file, without those below 5:")
+    print(f"\nseconds of each file, without those below {SHORT_SECONDS}:\n    wall      cpu")
     for name, seconds in sorted(results.seconds.items(), key=lambda item: -item[1]):
-        if seconds >= 5:
-            print(f"{seconds:8.1f}  {name}")
+        if seconds >= SHORT_SECONDS:
+            print(f"{seconds:8.1f} {results.cpu[name]:8.1f}  {name}")
+    print(f"{sum(results.seconds.values()):8.1f} {sum(results.cpu.values()):8.1f}  all, without builds")
 
 
 def print_list(title, lines):

@@ -3,6 +3,7 @@
 import functools
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import tempfile
@@ -15,6 +16,26 @@ UNIT_SECONDS = 2400  # after which a command counts as hanging
 _running = set()
 _lock = threading.Lock()
 _stopping = False
+_spent = threading.local()  # CPU seconds of the commands that this thread ran
+
+
+def cpu_spent():
+    """CPU seconds of all commands that this thread ran so far, with their descendants."""
+    return getattr(_spent, "seconds", 0.0)
+
+
+def wait(child, seconds):
+    """Waits for a child and adds its CPU time; False if it still runs after so many seconds."""
+    pidfd = os.pidfd_open(child.pid)
+    try:
+        if not select.select([pidfd], [], [], seconds)[0]:
+            return False
+    finally:
+        os.close(pidfd)
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    _spent.seconds = cpu_spent() + usage.ru_utime + usage.ru_stime
+    return True
 
 
 def run(command, env=None):
@@ -33,15 +54,14 @@ def run(command, env=None):
                 _running.add(child)
         except OSError as e:
             return 127, f"{command[0]}: {e}\n"
-        try:
-            code, note = child.wait(UNIT_SECONDS), ""
-        except subprocess.TimeoutExpired:
-            code, note = 124, f"\nno end after {UNIT_SECONDS} seconds\n"
+        note = ""
+        if not wait(child, UNIT_SECONDS):
+            note = f"\nno end after {UNIT_SECONDS} seconds\n"
             os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            wait(child, None)
         _running.discard(child)
         log.seek(0)
-        return code, log.read().decode(errors="replace") + note
+        return 124 if note else child.returncode, log.read().decode(errors="replace") + note
 
 
 def stop_all():

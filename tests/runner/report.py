@@ -5,12 +5,24 @@ last test even if pytest is killed. tests/conftest.py registers it when CAY_TEST
 """
 
 import json
+import os
+import pathlib
+
+LANE_CPU = pathlib.Path("/sys/fs/cgroup/cpuacct/cpuacct.usage")  # nanoseconds, of the whole lane
+
+
+def cpu_seconds():
+    """CPU time so far, with that of daemons and sandboxes where a lane counts it."""
+    if os.environ.get("IN_LANE") and LANE_CPU.exists():
+        return int(LANE_CPU.read_text()) / 1e9
+    return sum(os.times()[:4])
 
 
 class Report:
     def __init__(self, path):
         self.path = path
         self.outcome = {}
+        self.cpu = cpu_seconds()
 
     def write(self, **line):
         with open(self.path, "a") as f:
@@ -30,7 +42,9 @@ class Report:
         self.outcome[report.nodeid] = outcome, text, seconds + report.duration
         if report.when == "teardown":
             outcome, text, seconds = self.outcome.pop(report.nodeid)
-            self.write(test=report.nodeid, outcome=outcome, text=text, seconds=round(seconds, 2))
+            before, self.cpu = self.cpu, cpu_seconds()
+            self.write(test=report.nodeid, outcome=outcome, text=text, seconds=round(seconds, 2),
+                       cpu=round(self.cpu - before, 2))
 
     def pytest_collectreport(self, report):
         if report.failed:
