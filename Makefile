@@ -17,13 +17,14 @@ test:
 	scripts/test
 
 # What tests do a part of, in full: 3,000 kills, 10,000 cycles, 100,000 bad requests, every fuzz target for a
-# minute. About two hours.
+# minute. About three hours.
+STRESS = capacity cleanup daemon_kills daemon_stress faults interpreter load prepared pull python_daemon \
+         python_same recipes restart rootless storm
 stress: all
 	scripts/setup --test
-	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/integration/test_daemon_kills.py tests/integration/test_restart.py \
-	  tests/integration/test_capacity.py tests/integration/test_daemon_stress.py tests/integration/test_load.py tests/integration/test_storm.py
-	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/hostile/test_layers.py
-	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/vm/test_cases.py -k capacity
+	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q $(STRESS:%=tests/integration/test_%.py) \
+	  tests/hostile/test_images.py tests/hostile/test_layers.py
+	CAY_STRESS=full /usr/bin/python3 -m pytest -p no:cacheprovider -q tests/vm/test_cases.py
 	scripts/setup --fuzz
 	scripts/fuzz 60
 	scripts/tsan
@@ -75,4 +76,4 @@ hooks:
 	git config core.hooksPath scripts/hooks
 
 clean:
-	rm -rf build build-asan build-coverage build-fuzz build-lint build-analyzer
+	rm -rf build build-asan build-coverage build-fuzz build-fuzz-link build-lint build-analyzer

@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("CAY_BUILD", ROOT / "build"))
 CAY = BUILD / "cay"
 HELPERS = BUILD / "tests" / "helpers"
+FULL = os.environ.get("CAY_STRESS") == "full"  # set by `make stress`
+SLOWER = 6  # a sanitized program gets that part of the work
 
 # Who is tested: root by default; CAY_TEST_USER names an ordinary user, who accepts what the host
 # gives him. CAY_TEST_SUBIDS says that he has subordinate ids.
@@ -49,6 +51,12 @@ def need_cay():
 def is_sanitized():
     """True if cay was built with AddressSanitizer: slower, and larger."""
     return CAY.exists() and b"__asan_init" in CAY.read_bytes()
+
+
+def amount(everyday, full=None):
+    """How often to do something: as much as everyday runs have time for, or all of it."""
+    count = full if FULL and full else everyday
+    return max(count // SLOWER, 1) if is_sanitized() else count
 
 
 @functools.cache

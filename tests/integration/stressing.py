@@ -14,17 +14,10 @@ from daemons import Refused
 from keeping import loops_of
 from launching import (DONE, ENTRY, ERROR, INPUT, INPUT_END, READ, STDOUT, WRITE, fields_of, is_alive,
                        until)
+from support import FULL, amount  # noqa: F401, from here for tests of the daemon
 
 SESSION_CREATE, SESSION_EXEC, SESSION_STATUS = 19, 22, 23
-FULL = os.environ.get("CAY_STRESS") == "full"  # set by `make stress`
 KEPT = {"lock", ".lock"}
-SLOWER = 6  # a sanitized daemon gets that part of the work
-
-
-def amount(everyday, full=None):
-    """How often to do something: as much as everyday runs have time for, or all of it."""
-    count = full if FULL and full else everyday
-    return max(count // SLOWER, 1) if support.is_sanitized() else count
 
 
 def random_numbers():

@@ -9,12 +9,12 @@ import struct
 import subprocess
 import time
 
-from support import (TIER, as_root_only, host_state, is_sanitized, left_over, ok, own, run,
+from support import (TIER, amount, as_root_only, host_state, is_sanitized, left_over, ok, own, run,
                      start)
 
-RUNS = 200 if is_sanitized() else 1000
+RUNS = amount(240, 1000)
 F_OFD_GETLK = 36  # fcntl has no name for it
-KILLS = 40 if is_sanitized() else 200
+KILLS = amount(72, 200)
 AT_ONCE = 4
 # A run takes so long from its first to its last instruction, with some to spare.
 SPAN = 0.2 if is_sanitized() else 0.012

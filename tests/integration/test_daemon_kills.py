@@ -17,7 +17,7 @@ from launching import until
 from stressing import Client, amount, family, random_numbers, what_stays
 
 DAEMONS = 4  # at a time: each waits a while before it replaces what dies again and again
-KILLS = amount(300, 3000)
+KILLS = amount(100, 3000)
 # The last one of a round ends the supervisor, and with it the memory of how often others have died.
 ROUND = ("front", "launcher", "both", "any", "all")
 

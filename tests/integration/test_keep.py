@@ -73,7 +73,7 @@ def test_the_end_of_its_init_is_told_and_cleaned(keep):
     box = keep.start()
     os.kill(keep.pid(box), 9)
     keep.ended(box)
-    assert keep.state_of(box) == "stopped" and not groups_of(box)
+    assert keep.state_of(box) == "stopped" and until(lambda: not groups_of(box))
     keep.start(box)
     assert keep.sh(box, "echo back") == "back\n"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import registry
-from support import as_root_only, cay, need_cay, ok, own, start
+from support import amount, as_root_only, cay, need_cay, ok, own, start
 
 BIN = {"bin/tool": b"#!/bin/sh\necho tool\n", "etc": None, "etc/hello": b"hi\n"}
 
@@ -443,7 +443,7 @@ def test_kill_at_any_moment(folder):
         duration = time.monotonic() - began
         expected = tree(whole)
         kills = 0
-        while kills < 50:
+        while kills < amount(16, 150):
             state = own_folder(folder / f"state{kills}")
             for _ in range(5):
                 if kill_after(start_pull(state, server.name("a")), chance.uniform(0, duration)):

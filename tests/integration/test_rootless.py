@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support import BUILD, CAY, ROOT, USER, is_sanitized, need_cay
+from support import BUILD, CAY, FULL, ROOT, USER, is_sanitized, need_cay
 
 HERE = ROOT / "tests" / "integration"
 ACCOUNT = "nobody"
@@ -23,6 +23,13 @@ SUITES = {
     "subids": ["run", "tty", "programs", "doctor", "bad_input", "cleanup", "image_verbs",
                "run_image", "snapshot", "transfer", "transfer_hostile", "keep", "daemon",
                "daemon_image", "sandboxes", "client_hostile", "archive"],
+}
+# Not every day: what does not depend on the user, or with subordinate ids not on how ids are mapped.
+# `make stress` runs all of them.
+NOT_DAILY = {
+    "one-id": {"version", "bad_input", "transfer_hostile", "client_hostile"},
+    "subids": {"tty", "programs", "doctor", "bad_input", "image_verbs", "transfer_hostile", "keep", "daemon",
+               "daemon_image", "client_hostile"},
 }
 # Under a sanitizer, where each run takes ten times as long, the others say the same as for root.
 SANITIZED = {"run"}
@@ -84,6 +91,8 @@ def test_suite(kind, suite, build, folder):
     need_namespaces(kind, build, folder)
     if is_sanitized() and suite not in SANITIZED:
         pytest.skip("too slow with a sanitizer; the release build runs it")
+    if suite in NOT_DAILY[kind] and not FULL:
+        pytest.skip("`make stress` runs it")
     env = {**os.environ, "CAY_TEST_USER": ACCOUNT, "CAY_BUILD": str(build),
            "CAY_TEST_SUBIDS": "" if kind == "one-id" else "yes", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs",
