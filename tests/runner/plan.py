@@ -25,7 +25,7 @@ PREFIXES = {"": RELEASE, "asan-": ASAN}
 # -O1 and lines without variables: a third less to compile, and all that a report of a sanitizer shows.
 ASAN_OPTIONS = ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dbuildtype=custom", "-Ddebug=true",
                 "-Doptimization=1", "-Dc_args=-g1"]
-SHARED_SETUP = ("integration/engine", "sdk", "vm")  # folders that run as a whole
+SHARED_SETUP = ("integration/engine", "sdk")  # folders that run as a whole
 BATCH_SECONDS = 30  # what short files together may take
 UNKNOWN_SECONDS = 20  # what a file without a known duration is taken for
 
