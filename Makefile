@@ -18,7 +18,7 @@ test:
 
 # What tests do a part of, in full: 3,000 kills, 10,000 cycles, 100,000 bad requests, every fuzz target for a
 # minute. About three hours.
-STRESS = capacity cleanup daemon_kills daemon_stress faults interpreter load prepared pull python_daemon \
+STRESS = capacity cleanup daemon_kills daemon_stress faults http_edge interpreter load prepared pull python_daemon \
          python_same recipes restart rootless storm
 stress: all
 	scripts/setup --test

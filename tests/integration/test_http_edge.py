@@ -10,6 +10,7 @@ import time
 
 import pytest
 from daemons import serving_tcp
+from support import amount
 from test_keys import make_key
 from test_tenancy import CONSTANT, Keeping
 
@@ -83,7 +84,7 @@ def test_connections_without_a_key_do_not_keep_others_out(daemon, descriptors, f
     client = make_key(daemon, "served", permissions=["read"])
     flood = Flood(daemon.port, 1500, first)
     try:
-        for _ in range(80):
+        for _ in range(amount(40, 200)):
             assert client.ask("GET", "/api/cay/sandbox").status == 200  # over a new connection
             time.sleep(0.02)
         assert daemon.get("/api/cay/status").status == 200  # over the unix socket

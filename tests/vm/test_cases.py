@@ -60,10 +60,10 @@ printf '%s\0' PROGRAMS | xargs -0 -n 1 -P "$(nproc)" bash -c 'one "$0"'
 # What asks the kernel something that cgroup v2, an older kernel or another user changes. `make stress`
 # runs all but PURE there.
 KERNEL = """base_fd capacity cgroup cgroup_policy cgroup_run disk_tool egress enter_walls helper host_image
-            idrange image image_store init_exec init_files interpreters ipcns keep_record launcher layer
-            outputs relay role_ids seccomp seccomp_daemon unpack volume watch"""
+            idrange image init_exec init_files interpreters ipcns keep_record launcher layer
+            outputs role_ids seccomp seccomp_daemon unpack volume watch"""
 PRIVILEGES = """cgroup cgroup_policy cgroup_run enter_walls helper host_image idrange init_exec init_files ipcns
-                launcher layer role_ids seccomp seccomp_daemon unpack"""
+                launcher layer role_ids unpack"""
 # Minutes of emulation for what asks the kernel nothing, or nothing that the others do not.
 PURE = """access alias audit builds challenge daytona db demux detach_keys digest docker events_http
           git guard json key lsp_text manager manifest multipart openapi opt preview progress
