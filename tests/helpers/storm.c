@@ -214,7 +214,8 @@ static int open_kinds(int kinds[static KINDS]) {
     return 0;
 }
 
-/* Some requests told it to keep up to LAUNCHER_READY_MAX sandboxes ready: it keeps one from now on. */
+/* Some requests asked it to keep up to LAUNCHER_READY_MAX sandboxes ready: from now on it is one.
+ */
 static void keep_one_ready(struct storm *s) {
     struct launcher_answer a;
     s->tag++;
