@@ -7,10 +7,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support import CAY, FULL, ROOT, USER, cay, is_sanitized, need_cay, ok
+from support import CAY, ROOT, USER, cay, is_sanitized, need_cay, ok
 
-RECIPES = ("python", "data") if FULL else ("python",)
-needs_data = pytest.mark.skipif(not FULL, reason="a minute of installing packages: `make stress` makes this image")
 DATA = """
 import io, json, numpy as np, pandas as pd, scipy.stats, matplotlib
 matplotlib.use("Agg")
@@ -47,7 +45,7 @@ def state():
         made = [subprocess.Popen([ROOT / "images/make", name, "--state-dir", folder], env=env,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT)
-                for name in RECIPES]
+                for name in ("python", "data")]
         for process in made:
             output = process.communicate(timeout=1500)[0].decode(errors="replace")
             if process.returncode != 0 and "Temporary failure resolving" in output:
@@ -65,7 +63,7 @@ def version(state, image):
                     "import platform; print(platform.python_version())").strip()
 
 
-@pytest.mark.parametrize("image", ["cay/python", pytest.param("cay/data", marks=needs_data)])
+@pytest.mark.parametrize("image", ["cay/python", "cay/data"])
 def test_python_under_both_names_with_its_true_version(state, image):
     true = version(state, image)
     assert in_image(state, image, "python", "--version") == f"Python {true}\n"
@@ -104,7 +102,6 @@ def test_pip_installs_beside_debians_packages(state):
                     options=("--memory", "1g")).endswith("42\n")
 
 
-@needs_data
 def test_data_packages(state):
     text = in_image(state, "cay/data", "python", "-c", DATA, options=("--memory", "1g"))
     assert text == '[2.0, 1.0, 100, "89504e47"]\n'
