@@ -14,43 +14,35 @@ enum { LIMIT = 100 };
 
 /* ---- what is shown ---- */
 
-static const struct audit_row no_row;
-static const struct audit_verdict no_verdict;
-
-static void write_chain(struct sheet *s, const char *name, const unsigned char *chain) {
+static void write_chain(struct jsonw *w, const char *name, const unsigned char *chain) {
     char hex[2 * HASH_SIZE + 1];
     for (size_t i = 0; i < HASH_SIZE; i++)
         (void)snprintf(hex + 2 * i, 3, "%02x", chain[i]);
-    sheet_string(s, name, hex);
+    jsonw_put_string(w, name, hex);
 }
 
-static void write_row(struct sheet *s, const void *row) {
+static void write_row(struct jsonw *w, const void *row) {
     const struct audit_row *a = row;
-    sheet_integer(s, "number", a->number);
-    sheet_time(s, "time", a->time_ms);
-    sheet_string(s, "who", a->who);
-    sheet_string(s, "action", a->action);
-    sheet_string(s, "object", a->object);
-    sheet_string(s, "result", a->result);
-    sheet_string(s, "detail", a->detail);
-    write_chain(s, "chain", a->chain);
+    jsonw_put_integer(w, "number", a->number);
+    jsonw_put_time(w, "time", a->time_ms);
+    jsonw_put_string(w, "who", a->who);
+    jsonw_put_string(w, "action", a->action);
+    jsonw_put_string(w, "object", a->object);
+    jsonw_put_string(w, "result", a->result);
+    jsonw_put_string(w, "detail", a->detail);
+    write_chain(w, "chain", a->chain);
 }
 
-static const struct sheet_kind shape_row = {write_row, sizeof(struct audit_row), &no_row};
-
-static void write_verdict(struct sheet *s, const void *row) {
+static void write_verdict(struct jsonw *w, const void *row) {
     const struct audit_verdict *v = row;
-    sheet_bool(s, "ok", v->ok);
-    sheet_integer(s, "rows", v->rows);
-    sheet_integer(s, "first", v->first);
-    sheet_integer(s, "last", v->last);
-    write_chain(s, "chain", v->head);
-    sheet_integer(s, "badRow", v->bad);
-    sheet_optional(s, "why", v->why);
+    jsonw_put_bool(w, "ok", v->ok);
+    jsonw_put_integer(w, "rows", v->rows);
+    jsonw_put_integer(w, "first", v->first);
+    jsonw_put_integer(w, "last", v->last);
+    write_chain(w, "chain", v->head);
+    jsonw_put_integer(w, "badRow", v->bad);
+    jsonw_put_optional(w, "why", v->why);
 }
-
-static const struct sheet_kind shape_verdict = {write_verdict, sizeof(struct audit_verdict),
-                                                &no_verdict};
 
 /* ---- handlers ---- */
 
@@ -84,7 +76,7 @@ int audit_list_handle(struct call *c, struct cay_error *err) {
     if (r == 0)
         r = manager_audit_list(c->manager, since, after, (size_t)limit, &rows, &count, err);
     if (r == 0)
-        sheet_write_all(&c->answer.body, c->wants_tsv, &shape_row, rows, count);
+        call_answer_all(c, write_row, rows, count, sizeof *rows);
     return r;
 }
 
@@ -92,7 +84,7 @@ int audit_verify_handle(struct call *c, struct cay_error *err) {
     struct audit_verdict verdict;
     int r = manager_audit_verify(c->manager, &verdict, err);
     if (r == 0)
-        call_answer(c, &shape_verdict, &verdict);
+        call_answer(c, write_verdict, &verdict);
     return r;
 }
 

@@ -73,12 +73,12 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
     if (s3_is_asked(&c->target)) {
         c->answer.type = "application/xml";
         s3_write_error(&c->answer.body, err);
-    } else if (toolbox_is_asked(c) && !c->wants_tsv) {
+    } else if (toolbox_is_asked(c)) {
         toolbox_write_error(&c->answer.body, c, err, c->fault, status);
-    } else if (daytona_is_asked(c) && !c->wants_tsv) {
+    } else if (daytona_is_asked(c)) {
         daytona_write_error(&c->answer.body, c, err, status);
     } else {
-        shape_error(&c->answer.body, c->wants_tsv, err, status);
+        shape_error(&c->answer.body, err, status);
     }
     if (err->code == CAY_UNAUTHORIZED)
         (void)call_add_header(c, "WWW-Authenticate", "Bearer", NULL);
@@ -86,8 +86,13 @@ void call_fail(struct call *c, const struct cay_error *err, unsigned status) {
         add_retry_after(c);
 }
 
-void call_answer(struct call *c, const struct sheet_kind *kind, const void *row) {
-    sheet_write_one(&c->answer.body, c->wants_tsv, kind, row);
+void call_answer(struct call *c, jsonw_members_fn *members, const void *row) {
+    jsonw_write_object(&c->answer.body, members, row);
+}
+
+void call_answer_all(struct call *c, jsonw_members_fn *members, const void *rows, size_t count,
+                     size_t row_size) {
+    jsonw_write_array(&c->answer.body, members, rows, count, row_size);
 }
 
 int call_add_header(struct call *c, const char *name, const char *value, struct cay_error *err) {
@@ -112,7 +117,7 @@ static int status(struct call *c, struct cay_error *err) {
     (void)err;
     struct manager_totals totals;
     manager_totals(c->manager, &c->caller, &totals);
-    call_answer(c, &shape_status, &totals);
+    call_answer(c, shape_put_status, &totals);
     return 0;
 }
 
@@ -120,7 +125,7 @@ static int get(struct call *c, struct cay_error *err) {
     struct sandbox_record r = {0};
     int code = manager_get(c->manager, c->who, &r, err);
     if (code == 0)
-        call_answer(c, &shape_sandbox, &r);
+        call_answer(c, shape_put_sandbox, &r);
     sandbox_record_free(&r);
     return code;
 }
@@ -201,7 +206,7 @@ static int stats(struct call *c, struct cay_error *err) {
     struct engine_stats figures;
     int r = manager_stats(c->manager, c->who, &figures, err);
     if (r == 0)
-        call_answer(c, &shape_stats, &figures);
+        call_answer(c, shape_put_stats, &figures);
     return r;
 }
 

@@ -3,9 +3,9 @@
 
 #include "api/preview_place.h"
 #include "api/route.h"
-#include "api/sheet.h"
 #include "api/target.h"
 #include "base/buf.h"
+#include "base/jsonw.h"
 #include "base/relay.h"
 #include "base/str.h"
 #include "manager/audit.h"
@@ -49,7 +49,7 @@ struct sink {
 
 struct answer {
     unsigned status;
-    bool is_plain;    /* neither JSON nor a table */
+    bool is_plain;    /* not JSON */
     const char *type; /* its Content-Type, if it is none of all these */
     struct buf body;
     struct strv headers;         /* name, value, name, value … */
@@ -95,7 +95,7 @@ struct call {
     const char *method;
     const char *public_url; /* how clients reach us; "": as this one did */
     bool is_tls;
-    bool wants_tsv, wants_progress, wants_upgrade, wants_websocket;
+    bool wants_progress, wants_upgrade, wants_websocket;
     /* Of a toolbox's error, if its class does not say it: toolbox_fault() */
     const char *fault;
     unsigned fault_status;
@@ -112,8 +112,10 @@ void call_free(struct call *c);
 
 /* Makes the error the answer; status 0: that of its class. */
 void call_fail(struct call *c, const struct cay_error *err, unsigned status);
-/* One row as the answer, as JSON or as a table. */
-void call_answer(struct call *c, const struct sheet_kind *kind, const void *row);
+/* An object, or an array of objects, as the answer. */
+void call_answer(struct call *c, jsonw_members_fn *members, const void *row);
+void call_answer_all(struct call *c, jsonw_members_fn *members, const void *rows, size_t count,
+                     size_t row_size);
 /* So many bytes of a file, which is taken. (answer_file.c) */
 int call_answer_file(struct call *c, const char *type, int *fd, uint64_t bytes,
                      struct cay_error *err);

@@ -53,9 +53,9 @@ static void note(void *user, int result, const struct cay_error *err) {
                   result < 0 ? cay_code_name(err->code) : "ok", detail);
 }
 
-static void write_made(void *user, struct buf *out, bool as_tsv) {
+static void write_made(void *user, struct buf *out) {
     const struct creation *c = user;
-    sheet_write_one(out, as_tsv, &shape_sandbox, &c->made);
+    jsonw_write_object(out, shape_put_sandbox, &c->made);
 }
 
 static void release(void *user) {
@@ -87,7 +87,7 @@ static int create_with_progress(struct call *call, struct sandbox_record *reques
 /* The answer, and what the audit says of what was made, or wished for if it failed. */
 static void answer_made(struct call *call, const struct sandbox_record *r, int result) {
     if (result == 0)
-        call_answer(call, &shape_sandbox, r);
+        call_answer(call, shape_put_sandbox, r);
     audit_describe(r, call->detail);
     memcpy(call->object, r->id, sizeof r->id);
 }

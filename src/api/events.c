@@ -6,17 +6,13 @@
 #include "base/str.h"
 #include "manager/manager.h"
 
-static const struct manager_event no_event;
-
-static void write_event(struct sheet *s, const void *row) {
+static void write_event(struct jsonw *w, const void *row) {
     const struct manager_event *e = row;
-    sheet_integer(s, "number", e->number);
-    sheet_time(s, "time", e->time_ms);
-    sheet_string(s, "state", e->state);
-    sheet_string(s, "text", e->text);
+    jsonw_put_integer(w, "number", e->number);
+    jsonw_put_time(w, "time", e->time_ms);
+    jsonw_put_string(w, "state", e->state);
+    jsonw_put_string(w, "text", e->text);
 }
-
-static const struct sheet_kind kind = {write_event, sizeof(struct manager_event), &no_event};
 
 static int read_after(const struct target *t, int64_t *ret, struct cay_error *err) {
     const char *text = target_query(t, "after");
@@ -35,7 +31,7 @@ int events_handle(struct call *c, struct cay_error *err) {
     if (r == 0)
         r = manager_events(c->manager, c->who, after, &all, &count, err);
     if (r == 0)
-        sheet_write_all(&c->answer.body, c->wants_tsv, &kind, all, count);
+        call_answer_all(c, write_event, all, count, sizeof *all);
     free(all);
     return r;
 }

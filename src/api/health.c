@@ -162,20 +162,27 @@ static void write_check(struct jsonw *w, const struct check *k) {
 }
 
 static int write_detail(struct call *c, const struct checks *all) {
-    bool is_well = first_failure(all) == NULL;
+    const struct check *failed = first_failure(all);
     struct jsonw w = JSONW_INIT(&c->answer.body);
     jsonw_begin_object(&w);
-    jsonw_put_string(&w, "status", is_well ? "ok" : "fail");
+    jsonw_put_string(&w, "status", failed == NULL ? "ok" : "fail");
     jsonw_put_string(&w, "version", cay_version());
     jsonw_key(&w, "checks");
     jsonw_begin_object(&w);
     for (size_t i = 0; i < all->count; i++)
         write_check(&w, &all->v[i]);
     jsonw_end_object(&w);
+    if (failed != NULL) { /* the members of every error */
+        struct cay_error shown = failed->err;
+        error_sanitize(&shown);
+        c->answer.status = (unsigned)cay_code_http(CAY_UNAVAILABLE);
+        jsonw_put_string(&w, "code", cay_code_name(CAY_UNAVAILABLE));
+        jsonw_put_string(&w, "message", shown.message);
+        jsonw_put_string(&w, "remedy", shown.remedy);
+        jsonw_put_unsigned(&w, "statusCode", c->answer.status);
+    }
     jsonw_end_object(&w);
     (void)buf_putc(&c->answer.body, '\n');
-    if (!is_well)
-        c->answer.status = (unsigned)cay_code_http(CAY_UNAVAILABLE);
     return 0;
 }
 

@@ -58,8 +58,6 @@ static bool names_upgrade(const struct call *c) {
 }
 
 static void read_wishes(struct call *c) {
-    const char *accept = call_header(c, "Accept");
-    c->wants_tsv = accept != NULL && strstr(accept, "text/tab-separated-values") != NULL;
     c->wants_progress = header_is(c, "X-Cay-Progress", "lines");
     bool upgrades = names_upgrade(c);
     c->wants_upgrade = upgrades && header_is(c, "Upgrade", "cay-init");

@@ -217,9 +217,7 @@ static struct MHD_Response *make_response(struct http_request *q) {
 static const char *content_type(const struct call *c) {
     if (c->answer.type != NULL)
         return c->answer.type;
-    if (c->answer.is_plain)
-        return "text/plain; charset=utf-8";
-    return c->wants_tsv ? "text/tab-separated-values; charset=utf-8" : "application/json";
+    return c->answer.is_plain ? "text/plain; charset=utf-8" : "application/json";
 }
 
 /* A page of another site may read the answer, if it is one of those that are allowed to. */

@@ -16,42 +16,38 @@ struct shown_key {
     char value[KEY_TEXT_SIZE];
 };
 
-static const struct shown_key no_key;
-
-static void write_scopes(struct sheet *s, unsigned scopes) {
+static void write_scopes(struct jsonw *w, unsigned scopes) {
     struct strv names = {0};
     for (unsigned bit = SCOPE_READ; bit <= SCOPE_ADMIN; bit <<= 1)
         if ((scopes & bit) != 0)
-            s->json.failed |= strv_push(&names, key_scope_name(bit)) < 0;
-    sheet_words(s, "permissions", &names);
+            w->failed |= strv_push(&names, key_scope_name(bit)) < 0;
+    jsonw_put_strings(w, "permissions", &names);
     strv_free(&names);
 }
 
-static void write_limits(struct sheet *s, const struct key *k) {
+static void write_limits(struct jsonw *w, const struct key *k) {
     for (enum budget_item i = 0; i < BUDGET_ITEMS; i++) {
         uint64_t limit = budget_limit(k, i);
         if (budget_is_part(i))
             continue;
         if (budget_table[i].unit == BUDGET_QUOTA)
-            sheet_number(s, budget_table[i].limit_name, (double)limit / 100000);
+            jsonw_put_number(w, budget_table[i].limit_name, (double)limit / 100000);
         else
-            sheet_unsigned(s, budget_table[i].limit_name, limit);
+            jsonw_put_unsigned(w, budget_table[i].limit_name, limit);
     }
 }
 
-static void write_key(struct sheet *s, const void *row) {
+static void write_key(struct jsonw *w, const void *row) {
     const struct shown_key *k = row;
-    sheet_string(s, "id", k->key.id);
-    sheet_string(s, "name", k->key.name);
-    sheet_string(s, "value", k->value[0] != '\0' ? k->value : "cay_********");
-    write_scopes(s, k->key.scopes);
-    sheet_time(s, "createdAt", k->key.created_ms);
-    sheet_optional_time(s, "expiresAt", k->key.expires_ms);
-    sheet_optional(s, "organization", k->organization);
-    write_limits(s, &k->key);
+    jsonw_put_string(w, "id", k->key.id);
+    jsonw_put_string(w, "name", k->key.name);
+    jsonw_put_string(w, "value", k->value[0] != '\0' ? k->value : "cay_********");
+    write_scopes(w, k->key.scopes);
+    jsonw_put_time(w, "createdAt", k->key.created_ms);
+    jsonw_put_optional_time(w, "expiresAt", k->key.expires_ms);
+    jsonw_put_optional(w, "organization", k->organization);
+    write_limits(w, &k->key);
 }
-
-static const struct sheet_kind shape_key = {write_key, sizeof(struct shown_key), &no_key};
 
 int key_make(struct call *c, struct key *k, char organization[static NAME_MAX_LEN + 1],
              char value[static KEY_TEXT_SIZE], struct cay_error *err) {
@@ -77,7 +73,7 @@ int key_create_handle(struct call *c, struct cay_error *err) {
     struct shown_key k = {0};
     int r = key_make(c, &k.key, k.organization, k.value, err);
     if (r == 0) {
-        call_answer(c, &shape_key, &k);
+        call_answer(c, write_key, &k);
         c->answer.status = 201;
         (void)snprintf(c->detail, sizeof c->detail, "id %s", k.key.id);
     }
@@ -97,7 +93,7 @@ int key_list_handle(struct call *c, struct cay_error *err) {
         rows[i].key = keys[i];
         name_organization(c, &rows[i]);
     }
-    sheet_write_all(&c->answer.body, c->wants_tsv, &shape_key, rows, count);
+    call_answer_all(c, write_key, rows, count, sizeof *rows);
     return 0;
 }
 
@@ -106,7 +102,7 @@ int key_get_handle(struct call *c, struct cay_error *err) {
     int r = manager_key_get(c->manager, c->who, &k.key, err);
     name_organization(c, &k);
     if (r == 0)
-        call_answer(c, &shape_key, &k);
+        call_answer(c, write_key, &k);
     return r;
 }
 
@@ -114,7 +110,7 @@ int key_current_handle(struct call *c, struct cay_error *err) {
     (void)err;
     struct shown_key k = {.key = c->caller};
     name_organization(c, &k);
-    call_answer(c, &shape_key, &k);
+    call_answer(c, write_key, &k);
     return 0;
 }
 
@@ -127,18 +123,13 @@ int key_remove_handle(struct call *c, struct cay_error *err) {
 
 /* ---- organisations ---- */
 
-static const struct key no_organization;
-
-static void write_organization(struct sheet *s, const void *row) {
+static void write_organization(struct jsonw *w, const void *row) {
     const struct key *k = row;
-    sheet_string(s, "id", k->id);
-    sheet_string(s, "name", k->name);
-    sheet_time(s, "createdAt", k->created_ms);
-    write_limits(s, k);
+    jsonw_put_string(w, "id", k->id);
+    jsonw_put_string(w, "name", k->name);
+    jsonw_put_time(w, "createdAt", k->created_ms);
+    write_limits(w, k);
 }
-
-static const struct sheet_kind shape_organization = {write_organization, sizeof(struct key),
-                                                     &no_organization};
 
 static int refuse_field(const char *name, struct cay_error *err) {
     error_set(err, CAY_INVALID_ARGUMENT, "%s: an organisation has a name and limits only", name);
@@ -159,7 +150,7 @@ int organization_create_handle(struct call *c, struct cay_error *err) {
     r = manager_organization_add(c->manager, &k, err);
     if (r < 0)
         return r;
-    call_answer(c, &shape_organization, &k);
+    call_answer(c, write_organization, &k);
     c->answer.status = 201;
     memcpy(c->object, k.name, sizeof k.name);
     (void)snprintf(c->detail, sizeof c->detail, "id %s", k.id);
@@ -171,7 +162,7 @@ int organization_list_handle(struct call *c, struct cay_error *err) {
     size_t count = 0;
     int r = manager_organization_list(c->manager, &rows, &count, err);
     if (r == 0)
-        sheet_write_all(&c->answer.body, c->wants_tsv, &shape_organization, rows, count);
+        call_answer_all(c, write_organization, rows, count, sizeof *rows);
     return r;
 }
 
@@ -179,7 +170,7 @@ int organization_get_handle(struct call *c, struct cay_error *err) {
     struct key k = {0};
     int r = manager_organization_get(c->manager, c->who, &k, err);
     if (r == 0)
-        call_answer(c, &shape_organization, &k);
+        call_answer(c, write_organization, &k);
     return r;
 }
 

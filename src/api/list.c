@@ -49,7 +49,7 @@ static int read_cursor(const struct target *t, struct manager_page *page, struct
 
 static int answer_page(struct call *c, const struct manager_listing *l, struct cay_error *err) {
     char cursor[48];
-    sheet_write_all(&c->answer.body, c->wants_tsv, &shape_sandbox, l->v, l->count);
+    call_answer_all(c, shape_put_sandbox, l->v, l->count, sizeof *l->v);
     if (!l->has_more)
         return 0;
     const struct sandbox_record *last = &l->v[l->count - 1];

@@ -4,10 +4,6 @@
 
 #include "base/error.h"
 
-static const struct sandbox_record no_sandbox;
-static const struct engine_stats no_stats;
-static const struct manager_totals no_totals;
-
 static const struct engine *native_engine;
 
 void shape_use_engine(const struct engine *native) {
@@ -40,86 +36,74 @@ const char *shape_describe_unkept(const struct sandbox_record *r) {
                             "doctor'";
 }
 
-static void write_sandbox(struct sheet *s, const void *row) {
+void shape_put_sandbox(struct jsonw *w, const void *row) {
     const struct sandbox_record *r = row;
-    sheet_string(s, "id", r->id);
-    sheet_string(s, "name", r->name);
-    sheet_string(s, "state", sandbox_state_name(r->state));
-    sheet_string(s, "image", r->image_name);
-    sheet_string(s, "user", r->user);
-    sheet_string(s, "workDir", r->work_dir);
-    sheet_unsigned(s, "memory", shape_memory(r));
-    sheet_number(s, "cpus", (double)shape_cpu_quota(r) / 100000);
-    sheet_unsigned(s, "disk", r->disk_bytes);
-    sheet_unsigned(s, "pids", r->pids);
-    sheet_pairs(s, "labels", &r->labels);
-    if (!s->is_tsv)
-        sheet_pairs(s, "env", &r->env);
-    sheet_words(s, "volumes", &r->volumes);
-    sheet_string(s, "network", r->network);
-    sheet_time(s, "createdAt", r->created_ms);
-    sheet_time(s, "updatedAt", r->updated_ms);
-    sheet_time(s, "lastActivityAt", r->active_ms);
-    sheet_integer(s, "autoStopInterval", MAX(r->auto_stop_minutes, 0));
-    sheet_integer(s, "autoArchiveInterval", MAX(r->auto_archive_minutes, 0));
-    sheet_integer(s, "archiveSize", r->state == SANDBOX_ARCHIVED ? r->archive_bytes : 0);
-    sheet_integer(s, "autoDeleteInterval", r->auto_delete_minutes);
-    sheet_string(s, "onFailure", on_failure_name(r->on_failure));
-    sheet_string(s, "engine", engine_kind_name(r->engine));
-    sheet_string(s, "tier", tier_name(r->tier));
-    sheet_string(s, "profile", r->profile == PROFILE_BUILD ? "build" : "strict");
-    sheet_optional(s, "progress", r->state == SANDBOX_CREATING ? r->reason : "");
+    jsonw_put_string(w, "id", r->id);
+    jsonw_put_string(w, "name", r->name);
+    jsonw_put_string(w, "state", sandbox_state_name(r->state));
+    jsonw_put_string(w, "image", r->image_name);
+    jsonw_put_string(w, "user", r->user);
+    jsonw_put_string(w, "workDir", r->work_dir);
+    jsonw_put_unsigned(w, "memory", shape_memory(r));
+    jsonw_put_number(w, "cpus", (double)shape_cpu_quota(r) / 100000);
+    jsonw_put_unsigned(w, "disk", r->disk_bytes);
+    jsonw_put_unsigned(w, "pids", r->pids);
+    jsonw_put_pairs(w, "labels", &r->labels);
+    jsonw_put_pairs(w, "env", &r->env);
+    jsonw_put_strings(w, "volumes", &r->volumes);
+    jsonw_put_string(w, "network", r->network);
+    jsonw_put_time(w, "createdAt", r->created_ms);
+    jsonw_put_time(w, "updatedAt", r->updated_ms);
+    jsonw_put_time(w, "lastActivityAt", r->active_ms);
+    jsonw_put_integer(w, "autoStopInterval", MAX(r->auto_stop_minutes, 0));
+    jsonw_put_integer(w, "autoArchiveInterval", MAX(r->auto_archive_minutes, 0));
+    jsonw_put_integer(w, "archiveSize", r->state == SANDBOX_ARCHIVED ? r->archive_bytes : 0);
+    jsonw_put_integer(w, "autoDeleteInterval", r->auto_delete_minutes);
+    jsonw_put_string(w, "onFailure", on_failure_name(r->on_failure));
+    jsonw_put_string(w, "engine", engine_kind_name(r->engine));
+    jsonw_put_string(w, "tier", tier_name(r->tier));
+    jsonw_put_string(w, "profile", r->profile == PROFILE_BUILD ? "build" : "strict");
+    jsonw_put_optional(w, "progress", r->state == SANDBOX_CREATING ? r->reason : "");
     bool rests = r->state == SANDBOX_STOPPING || r->state == SANDBOX_STOPPED;
-    sheet_optional(s, "stopReason", rests ? r->reason : "");
-    sheet_optional(s, "errorReason", rests || r->state == SANDBOX_CREATING ? "" : r->reason);
-    sheet_optional(s, "errorRemedy", r->remedy);
-    sheet_optional(s, "limitsNotKept", shape_describe_unkept(r));
+    jsonw_put_optional(w, "stopReason", rests ? r->reason : "");
+    jsonw_put_optional(w, "errorReason", rests || r->state == SANDBOX_CREATING ? "" : r->reason);
+    jsonw_put_optional(w, "errorRemedy", r->remedy);
+    jsonw_put_optional(w, "limitsNotKept", shape_describe_unkept(r));
 }
 
-const struct sheet_kind shape_sandbox = {write_sandbox, sizeof(struct sandbox_record), &no_sandbox};
-
-static void write_stats(struct sheet *s, const void *row) {
+void shape_put_stats(struct jsonw *w, const void *row) {
     const struct engine_stats *e = row;
-    sheet_unsigned(s, "memoryBytes", e->memory_bytes);
-    sheet_unsigned(s, "memoryLimit", e->memory_limit);
-    sheet_unsigned(s, "memoryPeak", e->memory_peak);
-    sheet_unsigned(s, "cpuMicros", e->cpu_us);
-    sheet_unsigned(s, "pids", e->pids);
-    sheet_unsigned(s, "oomKills", e->oom_kills);
-    sheet_integer(s, "oomAgeMs", e->oom_age_ms);
-    sheet_unsigned(s, "diskBytes", e->disk_bytes);
-    sheet_unsigned(s, "diskLimit", e->disk_limit);
+    jsonw_put_unsigned(w, "memoryBytes", e->memory_bytes);
+    jsonw_put_unsigned(w, "memoryLimit", e->memory_limit);
+    jsonw_put_unsigned(w, "memoryPeak", e->memory_peak);
+    jsonw_put_unsigned(w, "cpuMicros", e->cpu_us);
+    jsonw_put_unsigned(w, "pids", e->pids);
+    jsonw_put_unsigned(w, "oomKills", e->oom_kills);
+    jsonw_put_integer(w, "oomAgeMs", e->oom_age_ms);
+    jsonw_put_unsigned(w, "diskBytes", e->disk_bytes);
+    jsonw_put_unsigned(w, "diskLimit", e->disk_limit);
 }
 
-const struct sheet_kind shape_stats = {write_stats, sizeof(struct engine_stats), &no_stats};
-
-static void write_status(struct sheet *s, const void *row) {
+void shape_put_status(struct jsonw *w, const void *row) {
     const struct manager_totals *t = row;
-    sheet_string(s, "version", cay_version());
-    sheet_unsigned(s, "sandboxes", t->total);
-    sheet_unsigned(s, "started", t->started);
-    sheet_unsigned(s, "operations", t->operations);
-    sheet_integer(s, "limit", t->limit);
-    sheet_bool(s, "shuttingDown", t->shutting_down);
-    sheet_unsigned(s, "poolSize", t->pool.size);
-    sheet_unsigned(s, "poolTarget", t->pool.target);
-    sheet_unsigned(s, "poolHits", t->pool.hits);
-    sheet_unsigned(s, "poolMisses", t->pool.misses);
+    jsonw_put_string(w, "version", cay_version());
+    jsonw_put_unsigned(w, "sandboxes", t->total);
+    jsonw_put_unsigned(w, "started", t->started);
+    jsonw_put_unsigned(w, "operations", t->operations);
+    jsonw_put_integer(w, "limit", t->limit);
+    jsonw_put_bool(w, "shuttingDown", t->shutting_down);
+    jsonw_put_unsigned(w, "poolSize", t->pool.size);
+    jsonw_put_unsigned(w, "poolTarget", t->pool.target);
+    jsonw_put_unsigned(w, "poolHits", t->pool.hits);
+    jsonw_put_unsigned(w, "poolMisses", t->pool.misses);
 }
 
-const struct sheet_kind shape_status = {write_status, sizeof(struct manager_totals), &no_totals};
-
-void shape_error(struct buf *out, bool is_tsv, const struct cay_error *err, unsigned status) {
+void shape_error(struct buf *out, const struct cay_error *err, unsigned status) {
     struct cay_error shown = *err;
     error_sanitize(&shown);
-    const char *name = cay_code_name(shown.code);
-    if (is_tsv) {
-        (void)buf_printf(out, "%s\n%s\n%s\n", name, shown.message, shown.remedy);
-        return;
-    }
     struct jsonw w = JSONW_INIT(out);
     jsonw_begin_object(&w);
-    jsonw_put_string(&w, "code", name);
+    jsonw_put_string(&w, "code", cay_code_name(shown.code));
     jsonw_put_string(&w, "message", shown.message);
     jsonw_put_string(&w, "remedy", shown.remedy);
     jsonw_put_unsigned(&w, "statusCode", status);

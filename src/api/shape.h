@@ -1,7 +1,7 @@
-/* What travels as JSON or as a table: sandboxes, their figures, errors; and what requests say. */
+/* What travels as JSON: sandboxes, their figures, errors; and what requests say. */
 #pragma once
 
-#include "api/sheet.h"
+#include "base/jsonw.h"
 #include "manager/manager.h"
 
 struct cay_error;
@@ -19,12 +19,13 @@ const char *shape_describe_unkept(const struct sandbox_record *r);
 uint64_t shape_memory(const struct sandbox_record *r);
 uint32_t shape_cpu_quota(const struct sandbox_record *r);
 
-extern const struct sheet_kind shape_sandbox; /* struct sandbox_record */
-extern const struct sheet_kind shape_stats;   /* struct engine_stats */
-extern const struct sheet_kind shape_status;  /* struct manager_totals */
+/* Members of answers; row is a struct sandbox_record, engine_stats, manager_totals. */
+void shape_put_sandbox(struct jsonw *w, const void *row);
+void shape_put_stats(struct jsonw *w, const void *row);
+void shape_put_status(struct jsonw *w, const void *row);
 
 /* An error as docs/api.md has it. */
-void shape_error(struct buf *out, bool is_tsv, const struct cay_error *err, unsigned status);
+void shape_error(struct buf *out, const struct cay_error *err, unsigned status);
 
 /* The bodies of requests. An unknown key is refused with the nearest one. What is left out stays
  * zero; the caller releases ret also after a failure. */

@@ -19,7 +19,6 @@ struct told {
     struct stream stream; /* first */
     const struct told_work *work;
     void *user;
-    bool wants_tsv;
     int progress[2];
     pthread_t worker;
     bool is_done; /* the worker was joined */
@@ -65,9 +64,9 @@ static void finish(struct told *t) {
     t->is_done = true;
     (void)buf_puts(&t->waiting, t->result < 0 ? "error\n" : "done\n");
     if (t->result < 0)
-        shape_error(&t->waiting, t->wants_tsv, &t->err, (unsigned)cay_code_http(t->err.code));
+        shape_error(&t->waiting, &t->err, (unsigned)cay_code_http(t->err.code));
     else
-        t->work->answer(t->user, &t->waiting, t->wants_tsv);
+        t->work->answer(t->user, &t->waiting);
 }
 
 /* ---- the stream ---- */
@@ -120,7 +119,6 @@ int told_begin(struct call *c, const struct told_work *work, void *user, struct 
         .stream = {.read = read_told, .close = close_told},
         .work = work,
         .user = user,
-        .wants_tsv = c->wants_tsv,
         .progress = {-1, -1},
         .waiting = BUF_INIT(WAITING_MAX),
     };

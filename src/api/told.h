@@ -15,7 +15,7 @@ struct told_work {
     /* Writes it to the audit; the same thread. */
     void (*note)(void *user, int result, const struct cay_error *err);
     /* Appends the answer, if it was done. */
-    void (*answer)(void *user, struct buf *out, bool as_tsv);
+    void (*answer)(void *user, struct buf *out);
     void (*release)(void *user);
 };
 

@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include "api/python.h"
-#include "api/sheet.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/id.h"
@@ -179,15 +178,12 @@ struct made {
     bool is_warm;
 };
 
-static void write_made(struct sheet *s, const void *row) {
+static void write_made(struct jsonw *w, const void *row) {
     const struct made *m = row;
-    sheet_string(s, "name", m->name);
-    sheet_bool(s, "warm", m->is_warm);
-    sheet_optional(s, "whyCold", m->why_cold);
+    jsonw_put_string(w, "name", m->name);
+    jsonw_put_bool(w, "warm", m->is_warm);
+    jsonw_put_optional(w, "whyCold", m->why_cold);
 }
-
-static const struct made nothing_made = {.name = "", .why_cold = ""};
-static const struct sheet_kind shape_made = {write_made, sizeof(struct made), &nothing_made};
 
 static int create_named(struct call *c, struct cay_error *err) {
     struct cay_error why = {0};
@@ -198,7 +194,7 @@ static int create_named(struct call *c, struct cay_error *err) {
     const struct made made = {.name = c->args.v[1],
                               .why_cold = why.message,
                               .is_warm = warmable && why.message[0] == '\0'};
-    call_answer(c, &shape_made, &made);
+    call_answer(c, write_made, &made);
     return 0;
 }
 

@@ -12,7 +12,7 @@ static int answer_changed(struct call *c, const struct manager_update *u, struct
     if (code == 0)
         code = manager_get(c->manager, c->who, &r, err);
     if (code == 0)
-        call_answer(c, &shape_sandbox, &r);
+        call_answer(c, shape_put_sandbox, &r);
     sandbox_record_free(&r);
     return code;
 }

@@ -18,34 +18,30 @@ struct usage_row {
     struct budget_usage usage;
 };
 
-static const struct usage_row no_usage = {.row = &budget_table[0]};
-
-static void write_amount(struct sheet *s, const char *name, enum budget_unit unit,
+static void write_amount(struct jsonw *w, const char *name, enum budget_unit unit,
                          uint64_t amount) {
     if (unit == BUDGET_QUOTA)
-        sheet_number(s, name, (double)amount / CPU_PERIOD_US);
+        jsonw_put_number(w, name, (double)amount / CPU_PERIOD_US);
     else
-        sheet_unsigned(s, name, amount);
+        jsonw_put_unsigned(w, name, amount);
 }
 
-static void write_usage(struct sheet *s, const void *row) {
+static void write_usage(struct jsonw *w, const void *row) {
     static const char *const units[] = {
         [BUDGET_COUNT] = "count", [BUDGET_BYTES] = "bytes", [BUDGET_QUOTA] = "processors"};
     const struct usage_row *u = row;
-    sheet_string(s, "name", u->row->name);
-    sheet_string(s, "unit", units[u->row->unit]);
-    write_amount(s, "used", u->row->unit, u->usage.used);
+    jsonw_put_string(w, "name", u->row->name);
+    jsonw_put_string(w, "unit", units[u->row->unit]);
+    write_amount(w, "used", u->row->unit, u->usage.used);
     if (u->usage.limit == 0)
-        sheet_optional(s, "limit", "");
+        jsonw_put_optional(w, "limit", "");
     else
-        write_amount(s, "limit", u->row->unit, u->usage.limit);
+        write_amount(w, "limit", u->row->unit, u->usage.limit);
     if (u->usage.left == UINT64_MAX)
-        sheet_optional(s, "left", "");
+        jsonw_put_optional(w, "left", "");
     else
-        write_amount(s, "left", u->row->unit, u->usage.left);
+        write_amount(w, "left", u->row->unit, u->usage.left);
 }
-
-static const struct sheet_kind shape_usage = {write_usage, sizeof(struct usage_row), &no_usage};
 
 /* The organisation of the caller; whoever sees all names any. Others' are as unknown as none. */
 static int find_organization(const struct call *c, const char *name, struct key *ret,
@@ -87,7 +83,7 @@ int usage_handle(struct call *c, struct cay_error *err) {
     manager_budget_usage(c->manager, &k, usage);
     for (size_t i = 0; i < BUDGET_ITEMS; i++)
         rows[i] = (struct usage_row){&budget_table[i], usage[i]};
-    sheet_write_all(&c->answer.body, c->wants_tsv, &shape_usage, rows, BUDGET_ITEMS);
+    call_answer_all(c, write_usage, rows, BUDGET_ITEMS, sizeof *rows);
     return 0;
 }
 

@@ -6,21 +6,17 @@
 #include "base/error.h"
 #include "manager/volume.h"
 
-static const struct volume no_volume;
-
-static void write_volume(struct sheet *s, const void *row) {
+static void write_volume(struct jsonw *w, const void *row) {
     const struct volume *v = row;
-    sheet_string(s, "id", v->id);
-    sheet_string(s, "name", v->name);
-    sheet_string(s, "organizationId", v->owner);
-    sheet_string(s, "state", v->passing ? "creating" : "ready");
-    sheet_time(s, "createdAt", v->created_ms);
-    sheet_time(s, "updatedAt", v->created_ms);
-    sheet_optional(s, "errorReason", "");
-    sheet_unsigned(s, "size", v->size_bytes);
+    jsonw_put_string(w, "id", v->id);
+    jsonw_put_string(w, "name", v->name);
+    jsonw_put_string(w, "organizationId", v->owner);
+    jsonw_put_string(w, "state", v->passing ? "creating" : "ready");
+    jsonw_put_time(w, "createdAt", v->created_ms);
+    jsonw_put_time(w, "updatedAt", v->created_ms);
+    jsonw_put_optional(w, "errorReason", "");
+    jsonw_put_unsigned(w, "size", v->size_bytes);
 }
-
-static const struct sheet_kind shape_volume = {write_volume, sizeof(struct volume), &no_volume};
 
 int volume_create_handle(struct call *c, struct cay_error *err) {
     struct volume_request request = {0};
@@ -30,7 +26,7 @@ int volume_create_handle(struct call *c, struct cay_error *err) {
         r = manager_volume_create(c->manager, &c->caller, &request, &v, err);
     v.passing = false;
     if (r == 0)
-        call_answer(c, &shape_volume, &v);
+        call_answer(c, write_volume, &v);
     return r;
 }
 
@@ -43,7 +39,7 @@ int volume_resize_handle(struct call *c, struct cay_error *err) {
     if (r == 0)
         r = manager_volume_resize(c->manager, &c->caller, c->who, size, &v, err);
     if (r == 0)
-        call_answer(c, &shape_volume, &v);
+        call_answer(c, write_volume, &v);
     return r;
 }
 
@@ -52,7 +48,7 @@ int volume_list_handle(struct call *c, struct cay_error *err) {
     size_t count = 0;
     int r = manager_volume_list(c->manager, &c->caller, &all, &count, err);
     if (r == 0)
-        sheet_write_all(&c->answer.body, c->wants_tsv, &shape_volume, all, count);
+        call_answer_all(c, write_volume, all, count, sizeof *all);
     free(all);
     return r;
 }
@@ -61,7 +57,7 @@ int volume_get_handle(struct call *c, struct cay_error *err) {
     struct volume v;
     int r = manager_volume_get(c->manager, &c->caller, c->who, &v, err);
     if (r == 0)
-        call_answer(c, &shape_volume, &v);
+        call_answer(c, write_volume, &v);
     return r;
 }
 

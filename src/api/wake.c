@@ -49,9 +49,9 @@ static void note(void *user, int result, const struct cay_error *err) {
                   result < 0 ? cay_code_name(err->code) : "ok", "");
 }
 
-static void answer(void *user, struct buf *out, bool as_tsv) {
+static void answer(void *user, struct buf *out) {
     const struct waking *w = user;
-    sheet_write_one(out, as_tsv, &shape_sandbox, &w->record);
+    jsonw_write_object(out, shape_put_sandbox, &w->record);
 }
 
 static void release(void *user) {
@@ -83,7 +83,7 @@ static int make(struct call *c, change what, struct cay_error *err) {
     if (e == 0)
         e = manager_get(c->manager, c->who, &r, err);
     if (e == 0)
-        call_answer(c, &shape_sandbox, &r);
+        call_answer(c, shape_put_sandbox, &r);
     sandbox_record_free(&r);
     return e;
 }

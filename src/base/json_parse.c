@@ -7,6 +7,7 @@
  * hundredth costs as much as the first. There is no recursion: open containers are levels of a
  * bounded array. */
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
@@ -19,7 +20,7 @@
 #include "base/json_value.h"
 #include "base/str.h"
 
-enum { FEW_KEYS = 12 }; /* up to which comparing each with each is faster than sorting */
+enum { FEW_KEYS = 64 }; /* up to which they are not sorted to find equal ones */
 
 struct values {
     struct json_value *v;
@@ -84,8 +85,11 @@ static int push(struct parser *p, const struct json_value *v) {
 
 /* ---- strings ---- */
 
+/* ASCII without control characters, quotes and backslashes; most bytes of most texts. */
 static bool is_plain(char c) {
-    return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
+    static const bool plain[256] = {
+        [' ' ... '!'] = true, ['#' ... '['] = true, [']' ... 0x7f] = true};
+    return plain[(unsigned char)c];
 }
 
 /* Four hexadecimal digits; -1 if there are none. */
@@ -196,9 +200,37 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
+/* Up to 15 digits and a power of ten up to 15 are exact, and so is the nearest to their quotient:
+ * the usual "0.5" needs no strtod. */
+static bool is_short_decimal(const char *text, const char *end, double *ret) {
+    static const double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    bool is_negative = *text == '-';
+    const char *point = NULL;
+    int64_t digits = 0;
+    if (FLT_EVAL_METHOD != 0 || end - text > 16)
+        return false;
+    for (const char *c = text + is_negative; c < end; c++) {
+        if (*c == '.')
+            point = c;
+        else if (is_digit(*c))
+            digits = digits * 10 + (*c - '0');
+        else
+            return false;
+    }
+    if (point == NULL)
+        return false;
+    *ret = (double)digits / powers[end - point - 1];
+    *ret = is_negative ? -*ret : *ret;
+    return true;
+}
+
 static int push_real(struct parser *p, char *text, const char *end) {
     char *stop = NULL;
-    double v = strtod(text, &stop);
+    double v;
+    if (is_short_decimal(text, end, &v))
+        return push(p, &(struct json_value){.kind = JSON_KIND_NUMBER, .number = v});
+    v = strtod(text, &stop);
     if (stop < end && *stop == '.') { /* a program that uses libcay has set a locale */
         *stop = localeconv()->decimal_point[0];
         v = strtod(text, &stop);
@@ -317,16 +349,31 @@ static int compare_keys(const void *a, const void *b) {
     return memcmp(x->text, y->text, x->count);
 }
 
+static bool equal_keys(const struct json_value *a, const struct json_value *b) {
+    return a->count == b->count && memcmp(a->text, b->text, a->count) == 0;
+}
+
+/* Compares a key with those before it only if one of them had the same fingerprint. */
+static bool has_duplicate_few(const struct json_value *members, size_t count) {
+    uint64_t seen[4] = {0};
+    for (size_t i = 0; i < count; i++) {
+        const struct json_value *key = &members[2 * i];
+        unsigned print = key->count * 37 + (unsigned char)key->text[0] * 11 +
+                         (unsigned char)key->text[key->count / 2] * 3 +
+                         (unsigned char)key->text[key->count - (key->count > 0)];
+        uint64_t *word = &seen[print >> 6 & 3], bit = UINT64_C(1) << (print & 63);
+        for (size_t j = 0; (*word & bit) != 0 && j < i; j++)
+            if (equal_keys(key, &members[2 * j]))
+                return true;
+        *word |= bit;
+    }
+    return false;
+}
+
 /* 1 if two keys of an object are the same. */
 static int has_duplicate(const struct json_value *members, size_t count) {
-    if (count <= FEW_KEYS) {
-        for (size_t i = 1; i < count; i++)
-            for (size_t j = 0; j < i; j++)
-                if (members[2 * i].count == members[2 * j].count &&
-                    memcmp(members[2 * i].text, members[2 * j].text, members[2 * i].count) == 0)
-                    return 1;
-        return 0;
-    }
+    if (count <= FEW_KEYS)
+        return has_duplicate_few(members, count);
     _cleanup_(freep) const struct json_value **keys = calloc(count, sizeof *keys);
     if (keys == NULL)
         return -ENOMEM;
@@ -334,7 +381,7 @@ static int has_duplicate(const struct json_value *members, size_t count) {
         keys[i] = &members[2 * i];
     qsort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 1; i < count; i++)
-        if (compare_keys(&keys[i - 1], &keys[i]) == 0)
+        if (equal_keys(keys[i - 1], keys[i]))
             return 1;
     return 0;
 }

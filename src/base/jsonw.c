@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/str.h"
 
@@ -118,7 +119,7 @@ static void put_string(struct buf *b, const char *data, size_t len) {
     (void)buf_putc(b, '"');
 }
 
-void jsonw_key(struct jsonw *w, const char *key) {
+static void put_key(struct jsonw *w, const char *key, size_t len) {
     if (w->depth == 0 || (w->objects & bit(w->depth)) == 0 || w->after_key)
         w->failed = true;
     if (w->failed)
@@ -126,9 +127,13 @@ void jsonw_key(struct jsonw *w, const char *key) {
     if ((w->filled & bit(w->depth)) != 0)
         (void)buf_putc(w->out, ',');
     w->filled |= bit(w->depth);
-    put_string(w->out, key, strlen(key));
+    put_string(w->out, key, len);
     (void)buf_putc(w->out, ':');
     w->after_key = true;
+}
+
+void jsonw_key(struct jsonw *w, const char *key) {
+    put_key(w, key, strlen(key));
 }
 
 /* ---- values ---- */
@@ -242,6 +247,61 @@ void jsonw_put_number(struct jsonw *w, const char *key, double value) {
 void jsonw_put_bool(struct jsonw *w, const char *key, bool value) {
     jsonw_key(w, key);
     jsonw_bool(w, value);
+}
+
+void jsonw_put_optional(struct jsonw *w, const char *key, const char *text) {
+    jsonw_put_string(w, key, text[0] != '\0' ? text : NULL);
+}
+
+void jsonw_put_time(struct jsonw *w, const char *key, int64_t wall_ms) {
+    char text[32];
+    jsonw_put_string(w, key, clock_iso8601(wall_ms, text));
+}
+
+void jsonw_put_optional_time(struct jsonw *w, const char *key, int64_t wall_ms) {
+    char text[32];
+    jsonw_put_string(w, key, wall_ms != 0 ? clock_iso8601(wall_ms, text) : NULL);
+}
+
+void jsonw_put_strings(struct jsonw *w, const char *key, const struct strv *texts) {
+    jsonw_key(w, key);
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < texts->len; i++)
+        jsonw_string(w, texts->v[i]);
+    jsonw_end_array(w);
+}
+
+void jsonw_put_pairs(struct jsonw *w, const char *key, const struct strv *pairs) {
+    jsonw_key(w, key);
+    jsonw_begin_object(w);
+    for (size_t i = 0; i < pairs->len; i++) {
+        const char *equals = strchrnul(pairs->v[i], '=');
+        put_key(w, pairs->v[i], (size_t)(equals - pairs->v[i]));
+        jsonw_string(w, *equals == '=' ? equals + 1 : "");
+    }
+    jsonw_end_object(w);
+}
+
+static void write_row(struct jsonw *w, jsonw_members_fn *members, const void *row) {
+    jsonw_begin_object(w);
+    members(w, row);
+    jsonw_end_object(w);
+}
+
+void jsonw_write_object(struct buf *out, jsonw_members_fn *members, const void *row) {
+    struct jsonw w = JSONW_INIT(out);
+    write_row(&w, members, row);
+    (void)buf_putc(out, '\n');
+}
+
+void jsonw_write_array(struct buf *out, jsonw_members_fn *members, const void *rows, size_t count,
+                       size_t row_size) {
+    struct jsonw w = JSONW_INIT(out);
+    jsonw_begin_array(&w);
+    for (size_t i = 0; i < count; i++)
+        write_row(&w, members, (const char *)rows + i * row_size);
+    jsonw_end_array(&w);
+    (void)buf_putc(out, '\n');
 }
 
 int jsonw_finish(const struct jsonw *w) {

@@ -9,6 +9,8 @@
 
 #include "base/buf.h"
 
+struct strv;
+
 enum { JSONW_DEPTH_MAX = 64 };
 
 struct jsonw {
@@ -51,6 +53,22 @@ void jsonw_put_integer(struct jsonw *w, const char *key, int64_t value);
 void jsonw_put_unsigned(struct jsonw *w, const char *key, uint64_t value);
 void jsonw_put_number(struct jsonw *w, const char *key, double value);
 void jsonw_put_bool(struct jsonw *w, const char *key, bool value);
+/* null if the text is empty. */
+void jsonw_put_optional(struct jsonw *w, const char *key, const char *text);
+/* RFC 3339, in UTC; with _optional_ null if it is 0. */
+void jsonw_put_time(struct jsonw *w, const char *key, int64_t wall_ms);
+void jsonw_put_optional_time(struct jsonw *w, const char *key, int64_t wall_ms);
+/* An array of strings. */
+void jsonw_put_strings(struct jsonw *w, const char *key, const struct strv *texts);
+/* "K=V" texts as an object of strings. */
+void jsonw_put_pairs(struct jsonw *w, const char *key, const struct strv *pairs);
+
+/* Writes the members of an object that describes `row`. */
+typedef void jsonw_members_fn(struct jsonw *w, const void *row);
+/* Appends a whole document and a newline: an object, or an array of `count` objects. */
+void jsonw_write_object(struct buf *out, jsonw_members_fn *members, const void *row);
+void jsonw_write_array(struct buf *out, jsonw_members_fn *members, const void *rows, size_t count,
+                       size_t row_size);
 
 /* 0 if exactly one whole value was written; -ENOBUFS if the buffer was too small; -EINVAL after a
  * call out of place, too deep nesting, or with something left open. */

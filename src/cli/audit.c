@@ -59,17 +59,17 @@ struct printer {
     int64_t last; /* the number of the last row */
 };
 
-static void put_row(struct jsonw *w, const struct table *t, size_t row) {
+static void put_row(struct jsonw *w, struct reply *t, size_t row) {
     static const char *const texts[] = {"time",   "who",    "action", "object",
                                         "result", "detail", "chain"};
     jsonw_begin_object(w);
-    jsonw_put_unsigned(w, "number", table_number(t, row, "number"));
+    jsonw_put_unsigned(w, "number", reply_unsigned(t, row, "number"));
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        jsonw_put_string(w, texts[i], table_get(t, row, texts[i]));
+        jsonw_put_string(w, texts[i], reply_string(t, row, texts[i]));
     jsonw_end_object(w);
 }
 
-static void put_json(struct printer *p, struct buf *b, const struct table *t) {
+static void put_json(struct printer *p, struct buf *b, struct reply *t) {
     for (size_t i = 0; i < t->rows; i++) {
         struct jsonw w = JSONW_INIT(b);
         if (!p->as_lines)
@@ -80,7 +80,7 @@ static void put_json(struct printer *p, struct buf *b, const struct table *t) {
     }
 }
 
-static int put_table(const struct printer *p, struct buf *b, const struct table *t,
+static int put_table(const struct printer *p, struct buf *b, struct reply *t,
                      struct cay_error *err) {
     static const char *const titles[COLUMNS] = {"NUMBER", "TIME",   "WHO",   "ACTION",
                                                 "OBJECT", "RESULT", "DETAIL"};
@@ -93,12 +93,12 @@ static int put_table(const struct printer *p, struct buf *b, const struct table 
     memcpy(cell, titles, n * sizeof titles);
     for (size_t i = 0; i < t->rows; i++, n++)
         for (size_t j = 0; j < COLUMNS; j++)
-            cell[n * COLUMNS + j] = table_get(t, i, names[j]);
+            cell[n * COLUMNS + j] = reply_text(t, i, names[j]);
     sandbox_put_columns(b, cell, n, COLUMNS);
     return 0;
 }
 
-static int print_rows(struct printer *p, const struct table *t, struct cay_error *err) {
+static int print_rows(struct printer *p, struct reply *t, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
     if (p->is_json)
         put_json(p, &b, t);
@@ -106,7 +106,7 @@ static int print_rows(struct printer *p, const struct table *t, struct cay_error
         return verb_fail(err);
     p->any = p->any || t->rows > 0 || !p->is_json;
     if (t->rows > 0)
-        p->last = (int64_t)table_number(t, t->rows - 1, "number");
+        p->last = (int64_t)reply_unsigned(t, t->rows - 1, "number");
     return verb_print(&b);
 }
 
@@ -139,9 +139,9 @@ static int put_since(struct buf *query, const char *text, struct cay_error *err)
 /* One page; *ret_rows is how many rows it had. 0 or an exit code. */
 static int print_page(struct sandbox_verb *v, struct printer *p, const char *query,
                       size_t *ret_rows) {
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     const struct sandbox_request req = {.method = "GET", .before = AUDIT_PATH, .after = query};
-    if (sandbox_ask_table(v, &req, &t) < 0)
+    if (sandbox_query_list(v, &req, &t) < 0)
         return verb_fail(&v->err);
     *ret_rows = t.rows;
     return print_rows(p, &t, &v->err);
@@ -181,23 +181,24 @@ static int show(struct sandbox_verb *v, const struct audit_options *o) {
 
 static int verify(struct sandbox_verb *v) {
     const struct sandbox_request req = {.method = "GET", .before = AUDIT_PATH "/verify"};
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     _cleanup_(buf_free) struct buf line = BUF_INIT(4096);
     if (v->common->output == OUTPUT_JSON) {
         if (sandbox_ask(v, &req) < 0)
             return sandbox_fail(v);
-        bool ok = str_starts(buf_text(&v->answer), "{\"ok\":true");
+        bool ok = reply_parse(&v->answer, &t, &v->err) == 0 && reply_is_true(&t, 0, "ok");
         int code = verb_print(&v->answer);
         return code != 0 ? code : !ok;
     }
-    if (sandbox_ask_table(v, &req, &t) < 0)
+    if (sandbox_query(v, &req, &t) < 0)
         return verb_fail(&v->err);
-    if (strcmp(table_get(&t, 0, "ok"), "true") != 0) {
-        verb_note("the audit was tampered with: %s", table_get(&t, 0, "why"));
+    if (!reply_is_true(&t, 0, "ok")) {
+        verb_note("the audit was tampered with: %s", reply_text(&t, 0, "why"));
         return 1;
     }
     (void)buf_printf(&line, "%s rows, all as they were written; the last is %s %s\n",
-                     table_get(&t, 0, "rows"), table_get(&t, 0, "last"), table_get(&t, 0, "chain"));
+                     reply_text(&t, 0, "rows"), reply_text(&t, 0, "last"),
+                     reply_text(&t, 0, "chain"));
     return verb_print(&line);
 }
 

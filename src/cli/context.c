@@ -16,7 +16,7 @@
 #include "cli/command.h"
 #include "cli/sandbox.h"
 #include "cli/session_list.h"
-#include "client/table.h"
+#include "client/reply.h"
 #include "lib/context.h"
 
 int context_open(struct session_verb *v, const char *sandbox) {
@@ -54,18 +54,16 @@ static int put_request(const char *sandbox, const char *name, const struct conte
     return path->failed || body->failed ? error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory") : 0;
 }
 
-static int take_answer(const char *text, struct context_beginning *ret, struct cay_error *err) {
-    struct table t;
-    int r = table_parse(text, &t, err);
+static int take_answer(const struct buf *answer, struct context_beginning *ret,
+                       struct cay_error *err) {
+    _cleanup_(reply_free) struct reply t = {0};
+    int r = reply_parse(answer, &t, err);
     if (r < 0)
         return r;
-    ret->is_warm = str_equal(table_get(&t, 0, "warm"), "true");
-    const char *why = table_get(&t, 0, "whyCold");
-    if (!ret->is_warm && why[0] != '\0') {
+    ret->is_warm = reply_is_true(&t, 0, "warm");
+    const char *why = reply_string(&t, 0, "whyCold");
+    if (!ret->is_warm && why[0] != '\0')
         (void)snprintf(ret->why_cold, sizeof ret->why_cold, "%s", why);
-        table_unescape(ret->why_cold);
-    }
-    table_free(&t);
     return 0;
 }
 
@@ -80,12 +78,11 @@ static int make_by_daemon(const struct session_verb *v, const char *sandbox, con
     int r = put_request(sandbox, name, wish, &path, &body, &err);
     if (r == 0)
         r = daemon_open(&choice, &daemon, &err);
-    const struct daemon_request request = {
-        .method = "PUT", .path = buf_text(&path), .format = DAEMON_TABLE, .body = &body};
+    const struct daemon_request request = {.method = "PUT", .path = buf_text(&path), .body = &body};
     if (r == 0)
         r = daemon_call(&daemon, &request, &answer, &err);
     if (r == 0)
-        r = take_answer(buf_text(&answer), ret, &err);
+        r = take_answer(&answer, ret, &err);
     daemon_close(&daemon);
     return r;
 }

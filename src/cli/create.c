@@ -206,11 +206,11 @@ static int take_name(struct create_options *o, int argc, char **argv, struct cay
 
 /* Of limits that were asked for and that the tier, which was chosen by hand, does not keep. */
 static void tell_unkept(const struct create_options *o, const struct sandbox_verb *v) {
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     if ((o->memory == 0 && o->cpus <= 0) || o->common.output == OUTPUT_JSON ||
-        table_parse(buf_text(&v->answer), &t, NULL) < 0 || t.rows == 0)
+        reply_parse(&v->answer, &t, NULL) < 0)
         return;
-    const char *what = table_get(&t, 0, "limitsNotKept");
+    const char *what = reply_text(&t, 0, "limitsNotKept");
     if (what[0] != '\0')
         verb_note("this sandbox has no limit of %s", what);
 }

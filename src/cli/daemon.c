@@ -66,7 +66,7 @@ static const char *state_of(const struct local_daemon *d) {
 
 /* What the daemon says about itself; empty where it does not answer. */
 struct said {
-    struct table status;
+    struct reply status;
     char socket[PATH_MAX];
     struct cay_error health; /* CAY_OK, or what is wrong */
 };
@@ -82,15 +82,15 @@ static void ask(const struct verb_common *o, struct said *ret) {
         v.daemon.start = false;
         const struct sandbox_request status = {.method = "GET", .before = "/api/cay/status"};
         const struct daemon_request health = {.method = "GET", .path = "/healthz"};
-        r = sandbox_ask_table(&v, &status, &ret->status);
+        r = sandbox_query(&v, &status, &ret->status);
         if (r == 0)
             r = daemon_call(&v.daemon, &health, &v.answer, &v.err);
     }
     ret->health = r < 0 ? v.err : (struct cay_error){.code = CAY_OK};
 }
 
-static void put_number(struct jsonw *w, const struct table *t, const char *json, const char *name) {
-    jsonw_put_unsigned(w, json, t->rows > 0 ? table_number(t, 0, name) : 0);
+static void put_number(struct jsonw *w, const struct reply *t, const char *json, const char *name) {
+    jsonw_put_unsigned(w, json, reply_unsigned(t, 0, name));
 }
 
 static void put_status(struct buf *b, const struct local_daemon *d, const struct said *s) {
@@ -101,7 +101,7 @@ static void put_status(struct buf *b, const struct local_daemon *d, const struct
     jsonw_put_unsigned(&w, "pid", (uint64_t)d->holder.pid);
     jsonw_put_bool(&w, "healthy", d->holder.pid != 0 && is_ok);
     jsonw_put_string(&w, "reason", d->holder.pid != 0 && !is_ok ? s->health.message : "");
-    jsonw_put_string(&w, "version", s->status.rows > 0 ? table_get(&s->status, 0, "version") : "");
+    jsonw_put_string(&w, "version", reply_string(&s->status, 0, "version"));
     put_number(&w, &s->status, "sandboxes", "sandboxes");
     put_number(&w, &s->status, "started", "started");
     put_number(&w, &s->status, "limit", "limit");
@@ -114,16 +114,16 @@ static void put_status(struct buf *b, const struct local_daemon *d, const struct
 }
 
 static void put_lines(struct buf *b, const struct local_daemon *d, const struct said *s) {
-    const struct table *t = &s->status;
+    const struct reply *t = &s->status;
     (void)buf_printf(b, "%-11s%s", "daemon", state_of(d));
     if (d->holder.pid != 0)
         (void)buf_printf(b, ", process %d", (int)d->holder.pid);
     if (t->rows > 0)
         (void)buf_printf(b, ", version %s\n%-11s%llu, %llu of them running, at most %llu",
-                         table_get(t, 0, "version"), "sandboxes",
-                         (unsigned long long)table_number(t, 0, "sandboxes"),
-                         (unsigned long long)table_number(t, 0, "started"),
-                         (unsigned long long)table_number(t, 0, "limit"));
+                         reply_string(t, 0, "version"), "sandboxes",
+                         (unsigned long long)reply_unsigned(t, 0, "sandboxes"),
+                         (unsigned long long)reply_unsigned(t, 0, "started"),
+                         (unsigned long long)reply_unsigned(t, 0, "limit"));
     (void)buf_putc(b, '\n');
     if (d->holder.pid != 0)
         (void)buf_printf(b, "%-11s%s\n", "health",
@@ -148,7 +148,7 @@ static int run_status(const struct opt_command *cmd, void *values, int argc, cha
         put_status(&b, &d, &said);
     else
         put_lines(&b, &d, &said);
-    table_free(&said.status);
+    reply_free(&said.status);
     int code = verb_print(&b);
     if (code != 0)
         return code;

@@ -42,11 +42,11 @@ static void choose_keys(const char *path) {
         engine_keys_export(config->engine);
 }
 
-static void ask(const char *program, struct table *ret) {
+static void ask(const char *program, struct reply *ret) {
     _cleanup_(buf_free) struct buf text = BUF_INIT(ANSWER_MAX);
     int pair[2], status = 1;
     pid_t pid = 0;
-    *ret = (struct table){0};
+    *ret = (struct reply){0};
     if (pipe2(pair, O_CLOEXEC) < 0)
         return;
     int r = start(program, pair[1], &pid);
@@ -56,8 +56,8 @@ static void ask(const char *program, struct table *ret) {
     (void)close(pair[0]);
     while (pid != 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    if (r == 0 && status == 0 && table_parse(buf_text(&text), ret, NULL) < 0)
-        *ret = (struct table){0};
+    if (r == 0 && status == 0)
+        (void)reply_parse_list(&text, ret, NULL);
 }
 
 void doctor_ask_engines(const char *config, struct doctor_engines *ret) {
@@ -70,44 +70,40 @@ void doctor_ask_engines(const char *config, struct doctor_engines *ret) {
 
 void doctor_engines_free(struct doctor_engines *e) {
     for (size_t k = 0; k < ENGINE_KINDS; k++)
-        table_free(&e->found[k]);
+        reply_free(&e->found[k]);
 }
 
-static bool is_ok(const struct table *t, size_t row) {
-    return str_equal(table_get(t, row, "ok"), "yes");
-}
-
-static void print(struct buf *b, const char *title, const struct table *t) {
+static void print(struct buf *b, const char *title, struct reply *t) {
     if (t->rows > 0)
         (void)buf_printf(b, "\n%s\n", title);
     for (size_t i = 0; i < t->rows; i++) {
-        (void)buf_printf(b, "  %-8s %-22s %s\n", is_ok(t, i) ? "ok" : "missing",
-                         table_get(t, i, "name"), table_get(t, i, "detail"));
-        if (!is_ok(t, i))
-            (void)buf_printf(b, "           %-22s %s\n", "", table_get(t, i, "remedy"));
+        (void)buf_printf(b, "  %-8s %-22s %s\n", reply_is_true(t, i, "ok") ? "ok" : "missing",
+                         reply_text(t, i, "name"), reply_text(t, i, "detail"));
+        if (!reply_is_true(t, i, "ok"))
+            (void)buf_printf(b, "           %-22s %s\n", "", reply_text(t, i, "remedy"));
     }
 }
 
-static void put(struct jsonw *w, const char *name, const struct table *t) {
+static void put(struct jsonw *w, const char *name, struct reply *t) {
     static const char *const texts[] = {"name", "detail", "remedy"};
     jsonw_key(w, name);
     jsonw_begin_array(w);
     for (size_t i = 0; i < t->rows; i++) {
         jsonw_begin_object(w);
-        jsonw_put_bool(w, "ok", is_ok(t, i));
+        jsonw_put_bool(w, "ok", reply_is_true(t, i, "ok"));
         for (size_t k = 0; k < ARRAY_LEN(texts); k++)
-            jsonw_put_string(w, texts[k], table_get(t, i, texts[k]));
+            jsonw_put_string(w, texts[k], reply_string(t, i, texts[k]));
         jsonw_end_object(w);
     }
     jsonw_end_array(w);
 }
 
-void doctor_print_engines(struct buf *b, const struct doctor_engines *e) {
+void doctor_print_engines(struct buf *b, struct doctor_engines *e) {
     for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
         print(b, engine_type(k)->title, &e->found[k]);
 }
 
-void doctor_put_engines(struct jsonw *w, const struct doctor_engines *e) {
+void doctor_put_engines(struct jsonw *w, struct doctor_engines *e) {
     for (enum engine_kind k = ENGINE_UNSAID + 1; k < ENGINE_KINDS; k++)
         if (engine_can(k, ENGINE_HAS_PROBE))
             put(w, engine_kind_name(k), &e->found[k]);

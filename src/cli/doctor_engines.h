@@ -3,16 +3,16 @@
 
 #include "base/buf.h"
 #include "base/jsonw.h"
-#include "client/table.h"
+#include "client/reply.h"
 #include "config/engines.h"
 
-/* What each engine's program found; without an answer its table has no rows. */
+/* What each engine's program found; without an answer its reply has no rows. */
 struct doctor_engines {
-    struct table found[ENGINE_KINDS];
+    struct reply found[ENGINE_KINDS];
 };
 
 void doctor_ask_engines(const char *config, struct doctor_engines *ret);
-void doctor_print_engines(struct buf *b, const struct doctor_engines *e);
+void doctor_print_engines(struct buf *b, struct doctor_engines *e);
 /* For each engine, by its name: one object for each finding. */
-void doctor_put_engines(struct jsonw *w, const struct doctor_engines *e);
+void doctor_put_engines(struct jsonw *w, struct doctor_engines *e);
 void doctor_engines_free(struct doctor_engines *e);

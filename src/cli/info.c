@@ -54,18 +54,18 @@ static const char *size(uint64_t bytes, char out[static 32]) {
     return bytes == 0 ? "no limit" : str_bytes(bytes, out);
 }
 
-static void put_sandbox(struct buf *b, const struct table *t) {
+static void put_sandbox(struct buf *b, struct reply *t) {
     for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
         char text[32];
-        const char *value = table_get(t, 0, lines[i].field);
+        const char *value = reply_text(t, 0, lines[i].field);
         if (strncmp(lines[i].field, "auto", 4) == 0)
             value = interval(lines[i].field, value, text);
-        if (strcmp(lines[i].field, "archiveSize") == 0 && table_number(t, 0, lines[i].field) == 0)
+        if (strcmp(lines[i].field, "archiveSize") == 0 && reply_unsigned(t, 0, lines[i].field) == 0)
             continue;
         if (strcmp(lines[i].field, "cpus") == 0 && strcmp(value, "0") == 0)
             value = "no limit";
         if (lines[i].is_size)
-            value = size(table_number(t, 0, lines[i].field), text);
+            value = size(reply_unsigned(t, 0, lines[i].field), text);
         if (value[0] != '\0')
             (void)buf_printf(b, "%-12s %s\n", lines[i].title, value);
     }
@@ -73,9 +73,9 @@ static void put_sandbox(struct buf *b, const struct table *t) {
 
 static int print_one(struct sandbox_verb *v, const char *who, bool is_first) {
     const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox/", .who = who};
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
-    if (sandbox_ask_table(v, &req, &t) < 0)
+    if (sandbox_query(v, &req, &t) < 0)
         return sandbox_fail(v);
     if (!is_first)
         (void)buf_putc(&b, '\n');

@@ -74,15 +74,15 @@ static void put_key(struct buf *body, const struct create_options *o, const char
 
 /* The key alone on standard output, so that it can be piped to where it shall be kept. */
 static int tell_key(struct sandbox_verb *v) {
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     _cleanup_(buf_free) struct buf line = BUF_INIT(4096);
     if (v->common->output == OUTPUT_JSON)
         return verb_print(&v->answer);
-    if (table_parse(buf_text(&v->answer), &t, &v->err) < 0)
+    if (reply_parse(&v->answer, &t, &v->err) < 0)
         return verb_fail(&v->err);
     if (!v->common->quiet)
-        verb_note("this is the key of '%s'; it is shown only now", table_get(&t, 0, "name"));
-    (void)buf_printf(&line, "%s\n", table_get(&t, 0, "value"));
+        verb_note("this is the key of '%s'; it is shown only now", reply_text(&t, 0, "name"));
+    (void)buf_printf(&line, "%s\n", reply_text(&t, 0, "value"));
     return verb_print(&line);
 }
 
@@ -125,30 +125,29 @@ struct key_row {
 };
 
 /* A limit of 0 is none. */
-static const char *limit(const struct table *t, size_t row, const char *name) {
-    const char *text = table_get(t, row, name);
+static const char *limit(struct reply *t, size_t row, const char *name) {
+    const char *text = reply_text(t, row, name);
     return strcmp(text, "0") == 0 ? "" : text;
 }
 
-static const char *limit_bytes(const struct table *t, size_t row, const char *name,
-                               char out[static 32]) {
-    uint64_t bytes = table_number(t, row, name);
+static const char *limit_bytes(struct reply *t, size_t row, const char *name, char out[static 32]) {
+    uint64_t bytes = reply_unsigned(t, row, name);
     return bytes == 0 ? "" : str_bytes(bytes, out);
 }
 
-static void fill_row(const struct table *t, size_t row, struct key_row *own, const char **cell) {
-    cell[0] = table_get(t, row, "name");
-    cell[1] = table_get(t, row, "permissions");
+static void fill_row(struct reply *t, size_t row, struct key_row *own, const char **cell) {
+    cell[0] = reply_text(t, row, "name");
+    cell[1] = reply_text(t, row, "permissions");
     cell[2] = limit(t, row, "maxSandboxes");
     cell[3] = limit_bytes(t, row, "maxMemory", own->memory);
     cell[4] = limit(t, row, "maxCpus");
     cell[5] = limit_bytes(t, row, "maxDisk", own->disk);
-    cell[6] = table_get(t, row, "createdAt");
-    cell[7] = table_get(t, row, "expiresAt");
-    cell[8] = table_get(t, row, "organization");
+    cell[6] = reply_text(t, row, "createdAt");
+    cell[7] = reply_text(t, row, "expiresAt");
+    cell[8] = reply_text(t, row, "organization");
 }
 
-static int print_table(const struct table *t) {
+static int print_table(struct reply *t) {
     static const char *const titles[COLUMNS] = {"NAME",    "SCOPES",  "SANDBOXES",
                                                 "MEMORY",  "CPUS",    "DISK",
                                                 "CREATED", "EXPIRES", "ORGANISATION"};

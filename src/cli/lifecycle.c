@@ -86,14 +86,14 @@ static int run_resume(const struct opt_command *cmd, void *values, int argc, cha
 static int remove_all(const struct verb_common *common, const struct sandbox_request *req) {
     const struct sandbox_request list = {.method = "GET", .before = "/api/cay/sandbox"};
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     if (sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
-    if (sandbox_ask_table(&v, &list, &t) < 0)
+    if (sandbox_query_list(&v, &list, &t) < 0)
         return sandbox_fail(&v);
     _cleanup_(strv_free) struct strv ids = {0};
     for (size_t i = 0; i < t.rows; i++)
-        if (strv_push(&ids, table_get(&t, i, "id")) < 0) {
+        if (strv_push(&ids, reply_text(&t, i, "id")) < 0) {
             error_set(&v.err, CAY_RESOURCE_EXHAUSTED, "no memory");
             return verb_fail(&v.err);
         }

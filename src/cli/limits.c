@@ -46,14 +46,13 @@ struct usage_texts {
 };
 
 /* Bytes for people; what is not bounded is empty. */
-static const char *amount(const struct table *t, size_t row, const char *name,
-                          char out[static 32]) {
-    const char *text = table_get(t, row, name);
-    bool is_size = strcmp(table_get(t, row, "unit"), "bytes") == 0;
-    return is_size && text[0] != '\0' ? str_bytes(table_number(t, row, name), out) : text;
+static const char *amount(struct reply *t, size_t row, const char *name, char out[static 32]) {
+    const char *text = reply_text(t, row, name);
+    bool is_size = strcmp(reply_text(t, row, "unit"), "bytes") == 0;
+    return is_size && text[0] != '\0' ? str_bytes(reply_unsigned(t, row, name), out) : text;
 }
 
-static int print_usage(const struct table *t) {
+static int print_usage(struct reply *t) {
     static const char *const titles[USAGE_COLUMNS] = {"WHAT", "USED", "LIMIT", "LEFT"};
     struct cay_error err;
     _cleanup_(freep) const char **cell = calloc((t->rows + 1) * USAGE_COLUMNS, sizeof *cell);
@@ -65,7 +64,7 @@ static int print_usage(const struct table *t) {
     memcpy(cell, titles, sizeof titles);
     for (size_t i = 0; i < t->rows; i++) {
         const char **at = cell + (i + 1) * USAGE_COLUMNS;
-        at[0] = table_get(t, i, "name");
+        at[0] = reply_text(t, i, "name");
         at[1] = amount(t, i, "used", own[i].used);
         at[2] = amount(t, i, "limit", own[i].limit);
         at[3] = amount(t, i, "left", own[i].left);
@@ -80,10 +79,10 @@ int limits_print_usage(const struct verb_common *common, const char *query, cons
     (void)snprintf(path, sizeof path, USAGE_PATH "%s", who != NULL ? query : "");
     const struct sandbox_request req = {.method = "GET", .before = path, .who = who};
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     if (sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
     if (common->output == OUTPUT_JSON)
         return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : verb_print(&v.answer);
-    return sandbox_ask_table(&v, &req, &t) < 0 ? sandbox_fail(&v) : print_usage(&t);
+    return sandbox_query_list(&v, &req, &t) < 0 ? sandbox_fail(&v) : print_usage(&t);
 }

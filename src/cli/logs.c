@@ -38,31 +38,31 @@ static const struct opt options[] = {
 
 /* ---- what became of it ---- */
 
-static int ask_events(struct sandbox_verb *v, const char *who, uint64_t after, struct table *ret) {
+static int ask_events(struct sandbox_verb *v, const char *who, uint64_t after, struct reply *ret) {
     char query[64];
     (void)snprintf(query, sizeof query, "/events?after=%llu", (unsigned long long)after);
     const struct sandbox_request req = {
         .method = "GET", .before = "/api/cay/sandbox/", .who = who, .after = query};
-    return sandbox_ask_table(v, &req, ret);
+    return sandbox_query_list(v, &req, ret);
 }
 
 /* One line for each; JSON has one object for each line, as what is followed has no end. */
-static int print_events(const struct sandbox_verb *v, const struct table *t, size_t from) {
+static int print_events(const struct sandbox_verb *v, struct reply *t, size_t from) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
     for (size_t i = from; i < t->rows; i++) {
-        const char *time = table_get(t, i, "time"), *state = table_get(t, i, "state");
-        const char *text = table_get(t, i, "text");
         if (v->common->output == OUTPUT_JSON) {
             struct jsonw w = JSONW_INIT(&b);
             jsonw_begin_object(&w);
-            jsonw_put_unsigned(&w, "number", table_number(t, i, "number"));
-            jsonw_put_string(&w, "time", time);
-            jsonw_put_string(&w, "state", state);
-            jsonw_put_string(&w, "text", text);
+            jsonw_put_unsigned(&w, "number", reply_unsigned(t, i, "number"));
+            jsonw_put_string(&w, "time", reply_string(t, i, "time"));
+            jsonw_put_string(&w, "state", reply_string(t, i, "state"));
+            jsonw_put_string(&w, "text", reply_string(t, i, "text"));
             jsonw_end_object(&w);
             (void)buf_putc(&b, '\n');
         } else {
-            (void)buf_printf(&b, "%s  %s%s%s\n", time, state, text[0] != '\0' ? ": " : "", text);
+            const char *text = reply_text(t, i, "text");
+            (void)buf_printf(&b, "%s  %s%s%s\n", reply_text(t, i, "time"),
+                             reply_text(t, i, "state"), text[0] != '\0' ? ": " : "", text);
         }
     }
     return verb_print(&b);
@@ -70,12 +70,12 @@ static int print_events(const struct sandbox_verb *v, const struct table *t, siz
 
 /* Prints what is behind *after and moves it on. */
 static int show_events(struct sandbox_verb *v, const char *who, int64_t tail, uint64_t *after) {
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     if (ask_events(v, who, *after, &t) < 0)
         return -1;
     size_t from = tail >= 0 && t.rows > (size_t)tail ? t.rows - (size_t)tail : 0;
     if (t.rows > 0)
-        *after = table_number(&t, t.rows - 1, "number");
+        *after = reply_unsigned(&t, t.rows - 1, "number");
     return print_events(v, &t, from);
 }
 

@@ -31,8 +31,8 @@ static const struct opt options[] = {
 
 enum { COLUMNS = 7, ENGINE_COLUMN = 7 }; /* the last is there only where it tells something */
 
-static bool is_shown(const struct table *t, size_t row, bool all) {
-    const char *state = table_get(t, row, "state");
+static bool is_shown(struct reply *t, size_t row, bool all) {
+    const char *state = reply_text(t, row, "state");
     return all || (strcmp(state, "stopped") != 0 && strcmp(state, "archived") != 0 &&
                    strcmp(state, "error") != 0);
 }
@@ -42,28 +42,28 @@ struct ls_row {
     char memory[32], age[32];
 };
 
-static void fill_row(const struct table *t, size_t row, struct ls_row *own, const char **cell) {
-    cell[0] = table_get(t, row, "id");
-    cell[1] = table_get(t, row, "name");
-    cell[2] = table_get(t, row, "state");
-    cell[3] = table_get(t, row, "image");
-    uint64_t memory = table_number(t, row, "memory");
+static void fill_row(struct reply *t, size_t row, struct ls_row *own, const char **cell) {
+    cell[0] = reply_text(t, row, "id");
+    cell[1] = reply_text(t, row, "name");
+    cell[2] = reply_text(t, row, "state");
+    cell[3] = reply_text(t, row, "image");
+    uint64_t memory = reply_unsigned(t, row, "memory");
     cell[4] = memory == 0 ? "none" : str_bytes(memory, own->memory); /* no limit that is kept */
-    cell[5] = table_get(t, row, "cpus");
+    cell[5] = reply_text(t, row, "cpus");
     if (strcmp(cell[5], "0") == 0)
         cell[5] = "none";
-    cell[6] = sandbox_age(table_get(t, row, "createdAt"), own->age);
+    cell[6] = sandbox_age(reply_text(t, row, "createdAt"), own->age);
 }
 
-static bool has_other_engines(const struct table *t) {
+static bool has_other_engines(struct reply *t) {
     const char *usual = engine_kind_name(ENGINE_NATIVE);
     for (size_t i = 0; i < t->rows; i++)
-        if (strcmp(table_get(t, i, "engine"), usual) != 0)
+        if (strcmp(reply_text(t, i, "engine"), usual) != 0)
             return true;
     return false;
 }
 
-static int print_table(const struct table *t, bool all) {
+static int print_table(struct reply *t, bool all) {
     static const char *const titles[] = {"ID",     "NAME", "STATE", "IMAGE",
                                          "MEMORY", "CPUS", "AGE",   "ENGINE"};
     struct cay_error err;
@@ -80,7 +80,7 @@ static int print_table(const struct table *t, bool all) {
         if (is_shown(t, i, all)) {
             fill_row(t, i, &own[n], cell + n * columns);
             if (columns > COLUMNS)
-                cell[n * columns + ENGINE_COLUMN] = table_get(t, i, "engine");
+                cell[n * columns + ENGINE_COLUMN] = reply_text(t, i, "engine");
             n++;
         }
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
@@ -88,11 +88,11 @@ static int print_table(const struct table *t, bool all) {
     return verb_print(&b);
 }
 
-static int print_field(const struct table *t, bool all, const char *field) {
+static int print_field(struct reply *t, bool all, const char *field) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
     for (size_t i = 0; i < t->rows; i++)
         if (is_shown(t, i, all))
-            (void)buf_printf(&b, "%s\n", table_get(t, i, field));
+            (void)buf_printf(&b, "%s\n", reply_text(t, i, field));
     return verb_print(&b);
 }
 
@@ -121,8 +121,8 @@ static int list(struct sandbox_verb *v, const struct ls_options *o, const char *
     struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox", .after = query};
     if (o->common.output == OUTPUT_JSON)
         return sandbox_ask(v, &req) < 0 ? sandbox_fail(v) : verb_print(&v->answer);
-    _cleanup_(table_free) struct table t = {0};
-    if (sandbox_ask_table(v, &req, &t) < 0)
+    _cleanup_(reply_free) struct reply t = {0};
+    if (sandbox_query_list(v, &req, &t) < 0)
         return sandbox_fail(v);
     if (o->names || o->common.quiet)
         return print_field(&t, o->all || o->names, o->names ? "name" : "id");

@@ -66,18 +66,17 @@ struct org_row {
 };
 
 /* A limit of 0 is none. */
-static const char *limit(const struct table *t, size_t row, const char *name) {
-    const char *text = table_get(t, row, name);
+static const char *limit(struct reply *t, size_t row, const char *name) {
+    const char *text = reply_text(t, row, name);
     return strcmp(text, "0") == 0 ? "" : text;
 }
 
-static const char *limit_bytes(const struct table *t, size_t row, const char *name,
-                               char out[static 32]) {
-    uint64_t bytes = table_number(t, row, name);
+static const char *limit_bytes(struct reply *t, size_t row, const char *name, char out[static 32]) {
+    uint64_t bytes = reply_unsigned(t, row, name);
     return bytes == 0 ? "" : str_bytes(bytes, out);
 }
 
-static int print_table(const struct table *t) {
+static int print_table(struct reply *t) {
     static const char *const titles[COLUMNS] = {"NAME", "SANDBOXES", "MEMORY",
                                                 "CPUS", "DISK",      "CREATED"};
     struct cay_error err;
@@ -90,12 +89,12 @@ static int print_table(const struct table *t) {
     memcpy(cell, titles, sizeof titles);
     for (size_t i = 0; i < t->rows; i++) {
         const char **at = cell + (i + 1) * COLUMNS;
-        at[0] = table_get(t, i, "name");
+        at[0] = reply_text(t, i, "name");
         at[1] = limit(t, i, "maxSandboxes");
         at[2] = limit_bytes(t, i, "maxMemory", own[i].memory);
         at[3] = limit(t, i, "maxCpus");
         at[4] = limit_bytes(t, i, "maxDisk", own[i].disk);
-        at[5] = table_get(t, i, "createdAt");
+        at[5] = reply_text(t, i, "createdAt");
     }
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
     sandbox_put_columns(&b, cell, t->rows + 1, COLUMNS);

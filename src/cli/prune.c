@@ -35,27 +35,27 @@ struct removed {
     bool is_json;
 };
 
-static void add(struct removed *r, const struct table *t, size_t row, bool quiet) {
+static void add(struct removed *r, struct reply *t, size_t row, bool quiet) {
     if (r->is_json)
-        jsonw_string(&r->json, table_get(t, row, "id"));
+        jsonw_string(&r->json, reply_text(t, row, "id"));
     else
-        (void)buf_printf(&r->text, "%s\n", table_get(t, row, quiet ? "id" : "name"));
+        (void)buf_printf(&r->text, "%s\n", reply_text(t, row, quiet ? "id" : "name"));
 }
 
 /* One that nobody stopped has somebody's work in it. */
-static bool is_taken(const struct prune_options *o, const struct table *t, size_t row) {
-    return strcmp(table_get(t, row, "state"), "stopped") == 0 &&
-           (o->idle || table_get(t, row, "stopReason")[0] == '\0');
+static bool is_taken(const struct prune_options *o, struct reply *t, size_t row) {
+    return strcmp(reply_text(t, row, "state"), "stopped") == 0 &&
+           (o->idle || reply_text(t, row, "stopReason")[0] == '\0');
 }
 
-static int prune(struct sandbox_verb *v, const struct prune_options *o, const struct table *t,
+static int prune(struct sandbox_verb *v, const struct prune_options *o, struct reply *t,
                  struct removed *r) {
     int code = 0;
     for (size_t i = 0; i < t->rows; i++) {
         if (!is_taken(o, t, i))
             continue;
         const struct sandbox_request req = {
-            .method = "DELETE", .before = "/api/cay/sandbox/", .who = table_get(t, i, "id")};
+            .method = "DELETE", .before = "/api/cay/sandbox/", .who = reply_text(t, i, "id")};
         if (o->dry_run || sandbox_ask(v, &req) == 0)
             add(r, t, i, v->common->quiet);
         else
@@ -64,8 +64,7 @@ static int prune(struct sandbox_verb *v, const struct prune_options *o, const st
     return code;
 }
 
-static int prune_and_tell(struct sandbox_verb *v, const struct prune_options *o,
-                          const struct table *t) {
+static int prune_and_tell(struct sandbox_verb *v, const struct prune_options *o, struct reply *t) {
     struct removed r = {.text = BUF_INIT(DAEMON_ANSWER_MAX),
                         .is_json = v->common->output == OUTPUT_JSON};
     r.json = JSONW_INIT(&r.text);
@@ -85,16 +84,16 @@ static int prune_and_tell(struct sandbox_verb *v, const struct prune_options *o,
     return code != 0 ? code : printed;
 }
 
-static size_t count(const struct prune_options *o, const struct table *t, bool is_kept) {
+static size_t count(const struct prune_options *o, struct reply *t, bool is_kept) {
     size_t n = 0;
     for (size_t i = 0; i < t->rows; i++)
-        n += is_kept ? strcmp(table_get(t, i, "state"), "stopped") == 0 && !is_taken(o, t, i)
+        n += is_kept ? strcmp(reply_text(t, i, "state"), "stopped") == 0 && !is_taken(o, t, i)
                      : is_taken(o, t, i);
     return n;
 }
 
 /* Names them and asks. Without a terminal somebody has to say --force: what is removed is gone. */
-static int confirm(const struct prune_options *o, const struct table *t, struct cay_error *err) {
+static int confirm(const struct prune_options *o, struct reply *t, struct cay_error *err) {
     size_t n = count(o, t, false);
     char answer[16];
     if (n == 0 || o->dry_run || o->force)
@@ -106,7 +105,7 @@ static int confirm(const struct prune_options *o, const struct table *t, struct 
     }
     for (size_t i = 0; i < t->rows; i++)
         if (is_taken(o, t, i))
-            (void)fprintf(stderr, "%s\n", table_get(t, i, "name"));
+            (void)fprintf(stderr, "%s\n", reply_text(t, i, "name"));
     (void)fprintf(stderr, "Remove %s and all files in %s? [y/N] ",
                   n == 1 ? "this sandbox" : "these sandboxes", n == 1 ? "it" : "them");
     if (fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y'))
@@ -114,7 +113,7 @@ static int confirm(const struct prune_options *o, const struct table *t, struct 
     return error_set(err, CAY_CONFLICT, "nothing was removed");
 }
 
-static void tell_kept(const struct prune_options *o, const struct table *t) {
+static void tell_kept(const struct prune_options *o, struct reply *t) {
     size_t n = count(o, t, true);
     if (n > 0 && !o->common.quiet && o->common.output != OUTPUT_JSON)
         verb_note("%zu that stopped without being asked %s kept; --idle removes %s too", n,
@@ -126,8 +125,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     const struct prune_options *o = values;
     const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox"};
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(&o->common);
-    _cleanup_(table_free) struct table t = {0};
-    if (sandbox_verb_open(&v) < 0 || sandbox_ask_table(&v, &req, &t) < 0)
+    _cleanup_(reply_free) struct reply t = {0};
+    if (sandbox_verb_open(&v) < 0 || sandbox_query_list(&v, &req, &t) < 0)
         return verb_fail(&v.err);
     if (confirm(o, &t, &v.err) < 0)
         return verb_fail(&v.err);

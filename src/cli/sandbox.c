@@ -37,11 +37,12 @@ static void show_progress(void *arg, const char *line) {
     (void)fprintf(stderr, "\r\033[K%.*s", 200, str_escape(shown, sizeof shown, line));
 }
 
-static int ask(struct sandbox_verb *v, const struct sandbox_request *req,
-               enum daemon_format format) {
+int sandbox_ask(struct sandbox_verb *v, const struct sandbox_request *req) {
     bool any = false;
-    bool progress =
-        req->progress && format == DAEMON_TABLE && !v->common->quiet && isatty(STDERR_FILENO);
+    bool progress = req->progress && v->common->output != OUTPUT_JSON && !v->common->quiet &&
+                    isatty(STDERR_FILENO);
+    if (req->who != NULL && daemon_check_name(req->who, &v->err) < 0)
+        return -(int)v->err.code;
     _cleanup_(buf_free) struct buf path = BUF_INIT(PATH_SIZE_MAX);
     (void)buf_puts(&path, req->before);
     if (req->who != NULL)
@@ -51,7 +52,6 @@ static int ask(struct sandbox_verb *v, const struct sandbox_request *req,
         return error_set(&v->err, CAY_INVALID_ARGUMENT, "the name is longer than any sandbox's");
     struct daemon_request call = {.method = req->method,
                                   .path = buf_text(&path),
-                                  .format = format,
                                   .body = req->body,
                                   .progress = progress ? show_progress : NULL,
                                   .progress_arg = &any};
@@ -61,17 +61,15 @@ static int ask(struct sandbox_verb *v, const struct sandbox_request *req,
     return r;
 }
 
-int sandbox_ask(struct sandbox_verb *v, const struct sandbox_request *req) {
-    int r = req->who == NULL ? 0 : daemon_check_name(req->who, &v->err);
-    return r < 0 ? r : ask(v, req, v->common->output == OUTPUT_JSON ? DAEMON_JSON : DAEMON_TABLE);
+int sandbox_query(struct sandbox_verb *v, const struct sandbox_request *req, struct reply *ret) {
+    int r = sandbox_ask(v, req);
+    return r < 0 ? r : reply_parse(&v->answer, ret, &v->err);
 }
 
-int sandbox_ask_table(struct sandbox_verb *v, const struct sandbox_request *req,
-                      struct table *ret) {
-    int r = req->who == NULL ? 0 : daemon_check_name(req->who, &v->err);
-    if (r == 0)
-        r = ask(v, req, DAEMON_TABLE);
-    return r < 0 ? r : table_parse(buf_text(&v->answer), ret, &v->err);
+int sandbox_query_list(struct sandbox_verb *v, const struct sandbox_request *req,
+                       struct reply *ret) {
+    int r = sandbox_ask(v, req);
+    return r < 0 ? r : reply_parse_list(&v->answer, ret, &v->err);
 }
 
 /* ---- telling ---- */
@@ -84,11 +82,11 @@ int sandbox_fail(const struct sandbox_verb *v) {
 }
 
 static int tell_name(struct sandbox_verb *v) {
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     _cleanup_(buf_free) struct buf line = BUF_INIT(4096);
-    if (table_parse(buf_text(&v->answer), &t, &v->err) < 0)
+    if (reply_parse(&v->answer, &t, &v->err) < 0)
         return verb_fail(&v->err);
-    (void)buf_printf(&line, "%s\n", table_get(&t, 0, v->common->quiet ? "id" : "name"));
+    (void)buf_printf(&line, "%s\n", reply_text(&t, 0, v->common->quiet ? "id" : "name"));
     return verb_print(&line);
 }
 
@@ -127,23 +125,23 @@ int sandbox_each(const struct verb_common *common, const struct sandbox_request 
     return code;
 }
 
-static int print_names(const struct table *t) {
+static int print_names(struct reply *t) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
     for (size_t i = 0; i < t->rows; i++)
-        (void)buf_printf(&b, "%s\n", table_get(t, i, "name"));
+        (void)buf_printf(&b, "%s\n", reply_text(t, i, "name"));
     return verb_print(&b);
 }
 
 int sandbox_list(const struct verb_common *common, const char *path,
-                 int (*print)(const struct table *t)) {
+                 int (*print)(struct reply *t)) {
     const struct sandbox_request req = {.method = "GET", .before = path};
     _cleanup_(sandbox_verb_free) struct sandbox_verb v = SANDBOX_VERB_INIT(common);
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     if (sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
     if (common->output == OUTPUT_JSON)
         return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : verb_print(&v.answer);
-    if (sandbox_ask_table(&v, &req, &t) < 0)
+    if (sandbox_query_list(&v, &req, &t) < 0)
         return sandbox_fail(&v);
     return common->quiet ? print_names(&t) : print(&t);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "client/daemon.h"
-#include "client/table.h"
+#include "client/reply.h"
 #include "verb/verb.h"
 
 /* A verb at work; release it with sandbox_verb_free. */
@@ -31,9 +31,11 @@ struct sandbox_request {
     bool progress;                    /* show how far it is */
 };
 
-/* Asks for the format that the user wants to see; sandbox_ask_table for a table in any case. */
+/* Asks; v->answer has the answer. The others also read it: an object, or a list of objects. */
 int sandbox_ask(struct sandbox_verb *v, const struct sandbox_request *req);
-int sandbox_ask_table(struct sandbox_verb *v, const struct sandbox_request *req, struct table *ret);
+int sandbox_query(struct sandbox_verb *v, const struct sandbox_request *req, struct reply *ret);
+int sandbox_query_list(struct sandbox_verb *v, const struct sandbox_request *req,
+                       struct reply *ret);
 
 /* Tells the last failure, as JSON if that is what was asked for and what came. Returns the exit
  * code. */
@@ -49,8 +51,7 @@ int sandbox_each(const struct verb_common *common, const struct sandbox_request 
 
 /* Lists what there is at a path: as JSON, as names (-q), or as print does it. Returns the exit
  * code. */
-int sandbox_list(const struct verb_common *common, const char *path,
-                 int (*print)(const struct table *t));
+int sandbox_list(const struct verb_common *common, const char *path, int (*print)(struct reply *t));
 
 /* ---- tables for people ---- */
 

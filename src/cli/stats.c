@@ -60,12 +60,12 @@ static int find_subjects(struct sandbox_verb *v, int argc, char **argv, struct s
     if (r < 0 || argc > 0)
         return r;
     const struct sandbox_request req = {.method = "GET", .before = "/api/cay/sandbox"};
-    _cleanup_(table_free) struct table t = {0};
-    r = sandbox_ask_table(v, &req, &t);
+    _cleanup_(reply_free) struct reply t = {0};
+    r = sandbox_query_list(v, &req, &t);
     for (size_t i = 0; r == 0 && i < t.rows; i++) {
-        const char *state = table_get(&t, i, "state");
+        const char *state = reply_text(&t, i, "state");
         if (strcmp(state, "started") == 0 || strcmp(state, "paused") == 0)
-            r = add_subject(ret, table_get(&t, i, "name"), &v->err);
+            r = add_subject(ret, reply_text(&t, i, "name"), &v->err);
     }
     return r;
 }
@@ -85,22 +85,22 @@ static void put_cpu(struct subject *s, uint64_t cpu_us, char *text, size_t size)
 static int look(struct sandbox_verb *v, struct subject *s) {
     const struct sandbox_request req = {
         .method = "GET", .before = "/api/cay/sandbox/", .who = s->name, .after = "/stats"};
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     char a[32], b[32];
-    int r = sandbox_ask_table(v, &req, &t);
+    int r = sandbox_query(v, &req, &t);
     if (r < 0)
         return r;
     size_t size = sizeof s->text[0];
-    put_cpu(s, table_number(&t, 0, "cpuMicros"), s->text[0], size);
-    uint64_t limit = table_number(&t, 0, "memoryLimit");
-    (void)snprintf(s->text[1], size, "%s / %s", str_bytes(table_number(&t, 0, "memoryBytes"), a),
+    put_cpu(s, reply_unsigned(&t, 0, "cpuMicros"), s->text[0], size);
+    uint64_t limit = reply_unsigned(&t, 0, "memoryLimit");
+    (void)snprintf(s->text[1], size, "%s / %s", str_bytes(reply_unsigned(&t, 0, "memoryBytes"), a),
                    limit == 0 ? "no limit" : str_bytes(limit, b));
-    (void)snprintf(s->text[2], size, "%s", str_bytes(table_number(&t, 0, "memoryPeak"), a));
-    limit = table_number(&t, 0, "diskLimit");
-    (void)snprintf(s->text[3], size, "%s / %s", str_bytes(table_number(&t, 0, "diskBytes"), a),
+    (void)snprintf(s->text[2], size, "%s", str_bytes(reply_unsigned(&t, 0, "memoryPeak"), a));
+    limit = reply_unsigned(&t, 0, "diskLimit");
+    (void)snprintf(s->text[3], size, "%s / %s", str_bytes(reply_unsigned(&t, 0, "diskBytes"), a),
                    limit == 0 ? "no limit" : str_bytes(limit, b));
-    (void)snprintf(s->text[4], size, "%s", table_get(&t, 0, "pids"));
-    (void)snprintf(s->text[5], size, "%s", table_get(&t, 0, "oomKills"));
+    (void)snprintf(s->text[4], size, "%s", reply_text(&t, 0, "pids"));
+    (void)snprintf(s->text[5], size, "%s", reply_text(&t, 0, "oomKills"));
     return 0;
 }
 

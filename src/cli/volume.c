@@ -113,7 +113,7 @@ static const char *show_size(const char *bytes, char out[static SIZE_TEXT]) {
     return size == 0 ? "no limit" : str_bytes(size, out);
 }
 
-static int print_table(const struct table *t) {
+static int print_table(struct reply *t) {
     static const char *const titles[COLUMNS] = {"ID", "NAME", "SIZE", "CREATED"};
     struct cay_error err;
     _cleanup_(freep) const char **cell = calloc((t->rows + 1) * COLUMNS, sizeof *cell);
@@ -124,10 +124,10 @@ static int print_table(const struct table *t) {
     }
     memcpy(cell, titles, sizeof titles);
     for (size_t i = 0; i < t->rows; i++) {
-        cell[(i + 1) * COLUMNS] = table_get(t, i, "id");
-        cell[(i + 1) * COLUMNS + 1] = table_get(t, i, "name");
-        cell[(i + 1) * COLUMNS + 2] = show_size(table_get(t, i, "size"), size[i]);
-        cell[(i + 1) * COLUMNS + 3] = table_get(t, i, "createdAt");
+        cell[(i + 1) * COLUMNS] = reply_text(t, i, "id");
+        cell[(i + 1) * COLUMNS + 1] = reply_text(t, i, "name");
+        cell[(i + 1) * COLUMNS + 2] = show_size(reply_text(t, i, "size"), size[i]);
+        cell[(i + 1) * COLUMNS + 3] = reply_text(t, i, "createdAt");
     }
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
     sandbox_put_columns(&b, cell, t->rows + 1, COLUMNS);
@@ -154,14 +154,14 @@ static int print_one(struct sandbox_verb *v, const char *who) {
     static const char *const fields[][2] = {
         {"id", "id"}, {"name", "name"}, {"state", "state"}, {"createdAt", "created"}};
     const struct sandbox_request req = {.method = "GET", .before = VOLUMES_PATH "/", .who = who};
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     _cleanup_(buf_free) struct buf b = BUF_INIT(DAEMON_ANSWER_MAX);
-    if (sandbox_ask_table(v, &req, &t) < 0)
+    if (sandbox_query(v, &req, &t) < 0)
         return sandbox_fail(v);
     char size[SIZE_TEXT];
     for (size_t i = 0; i < ARRAY_LEN(fields); i++)
-        (void)buf_printf(&b, "%-12s %s\n", fields[i][1], table_get(&t, 0, fields[i][0]));
-    (void)buf_printf(&b, "%-12s %s\n", "size", show_size(table_get(&t, 0, "size"), size));
+        (void)buf_printf(&b, "%-12s %s\n", fields[i][1], reply_text(&t, 0, fields[i][0]));
+    (void)buf_printf(&b, "%-12s %s\n", "size", show_size(reply_text(&t, 0, "size"), size));
     return verb_print(&b);
 }
 

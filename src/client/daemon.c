@@ -13,6 +13,7 @@
 #include "base/id.h"
 #include "base/str.h"
 #include "client/progress.h"
+#include "client/reply.h"
 #include "client/start.h"
 
 /* Where nobody listens although somebody should, a daemon is started first. */
@@ -67,32 +68,24 @@ static enum cay_code class_of(int status) {
     return CAY_INTERNAL;
 }
 
-/* Three lines: the error's name, its message, its remedy. */
-static int take_refusal(int status, const char *text, struct cay_error *err) {
-    char line[3][512] = {"", "", ""};
-    for (size_t i = 0; i < ARRAY_LEN(line) && *text != '\0'; i++) {
-        size_t len = strcspn(text, "\n");
-        (void)snprintf(line[i], sizeof line[i], "%.*s", (int)MIN(len, sizeof line[i]), text);
-        text += len + (text[len] == '\n');
-    }
-    enum cay_code code = error_code_from_name(line[0]);
-    if (line[1][0] == '\0')
+/* The error object of docs/api.md; what another server says is known by its status only. */
+static int take_refusal(int status, const struct buf *body, struct cay_error *err) {
+    _cleanup_(reply_free) struct reply error = {0};
+    struct cay_error ignored;
+    const char *message = "";
+    if (reply_parse(body, &error, &ignored) == 0)
+        message = reply_string(&error, 0, "message");
+    if (message[0] == '\0')
         return error_set(err, class_of(status), "the daemon refused it (HTTP status %d)", status);
-    error_set(err, code == CAY_OK ? class_of(status) : code, "%s", line[1]);
-    (void)error_remedy(err, "%s", line[2]);
+    enum cay_code code = error_code_from_name(reply_string(&error, 0, "code"));
+    error_set(err, code == CAY_OK ? class_of(status) : code, "%s", message);
+    (void)error_remedy(err, "%s", reply_string(&error, 0, "remedy"));
     error_sanitize(err);
     return -(int)err->code;
 }
 
 static int take_body(void *arg, const char *data, size_t len, struct cay_error *err) {
     return buf_append(arg, data, len) < 0 ? error_sys(err, ENOMEM, "reading an answer") : 0;
-}
-
-static int refusal(const struct daemon_request *req, int status, const struct buf *body,
-                   struct cay_error *err) {
-    if (req->format == DAEMON_TABLE)
-        return take_refusal(status, buf_text(body), err);
-    return error_set(err, class_of(status), "the daemon refused it (HTTP status %d)", status);
 }
 
 /* The answer itself, or lines of progress that end with it. */
@@ -102,15 +95,15 @@ static int take_answer(int fd, const struct http_head *head, const struct daemon
         int r = http_receive_body(fd, head, body->max, take_body, body, err);
         if (r < 0)
             return r;
-        return head->status >= 200 && head->status < 300 ? 0
-                                                         : refusal(req, head->status, body, err);
+        bool is_done = head->status >= 200 && head->status < 300;
+        return is_done ? 0 : take_refusal(head->status, body, err);
     }
     struct progress p = {.tell = req->progress, .arg = req->progress_arg, .answer = body};
     int r = http_receive_body(fd, head, body->max, progress_take, &p, err);
     if (r == 0)
         r = progress_end(&p, err);
     progress_free(&p);
-    return r <= 0 ? r : refusal(req, p.status, body, err);
+    return r <= 0 ? r : take_refusal(p.status, body, err);
 }
 
 /* Sends it and reads the head of the answer. Returns the connection. */
@@ -133,11 +126,10 @@ static int ask(const struct daemon *d, const struct http_request *http, struct h
 int daemon_call(const struct daemon *d, const struct daemon_request *req, struct buf *body,
                 struct cay_error *err) {
     static const char *const progress[] = {"X-Cay-Progress: lines", NULL};
-    static const char *const types[] = {"text/tab-separated-values", "application/json"};
     struct http_request http = {
         .method = req->method,
         .path = req->path,
-        .accept = types[req->format],
+        .accept = "application/json",
         .key = d->key,
         .headers = req->progress != NULL ? progress : NULL,
         .body = req->body != NULL ? buf_text(req->body) : NULL,
@@ -198,7 +190,7 @@ static int take_upgrade(struct daemon_connection *c, struct cay_error *err) {
         return take_defaults(c, err);
     _cleanup_(buf_free) struct buf body = BUF_INIT(HTTP_HEAD_MAX);
     int r = http_receive_body(c->fd, &c->head, body.max, take_body, &body, err);
-    return r < 0 ? r : take_refusal(c->head.status, buf_text(&body), err);
+    return r < 0 ? r : take_refusal(c->head.status, &body, err);
 }
 
 int daemon_check_name(const char *who, struct cay_error *err) {
@@ -223,7 +215,7 @@ static int connect_with(const struct daemon *d, const char *who, const char *hea
         return error_set(err, CAY_INVALID_ARGUMENT, "the name is longer than any sandbox's");
     struct http_request http = {.method = "GET",
                                 .path = buf_text(&path),
-                                .accept = "text/tab-separated-values",
+                                .accept = "application/json",
                                 .key = d->key,
                                 .headers = upgrade};
     ret->fd = ask(d, &http, &ret->head, err);

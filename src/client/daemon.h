@@ -37,19 +37,16 @@ void daemon_close(struct daemon *d);
 /* A connection to it. */
 int daemon_dial(const struct daemon *d, struct cay_error *err);
 
-enum daemon_format { DAEMON_TABLE, DAEMON_JSON };
-
 struct daemon_request {
     const char *method, *path; /* escaped */
-    enum daemon_format format; /* of the answer */
     const struct buf *body;    /* JSON; NULL: none */
     /* Hears lines of progress before the answer, if it is set. */
     void (*progress)(void *arg, const char *line);
     void *progress_arg;
 };
 
-/* Asks, and takes the answer into body. A refusal is an error of its class; with DAEMON_JSON its
- * text stays in body as the daemon wrote it, and err says no more than the class. */
+/* Asks, and takes the answer into body, which is JSON or empty. A refusal is the error that the
+ * daemon sent; body has its text. */
 int daemon_call(const struct daemon *d, const struct daemon_request *req, struct buf *body,
                 struct cay_error *err);
 

@@ -8,7 +8,7 @@
 #include "base/str.h"
 #include "client/create.h"
 #include "client/info.h"
-#include "client/table.h"
+#include "client/reply.h"
 
 enum { PATH_SIZE_MAX = 64 * 1024 };
 
@@ -69,43 +69,44 @@ static int put_path(const struct question *q, struct buf *path, struct cay_error
                : 0;
 }
 
-/* table NULL: the answer does not matter. */
-static int ask(const cay_manager *m, const struct question *q, struct table *table,
-               struct cay_error *err) {
+static int call(const cay_manager *m, const struct question *q, struct buf *answer,
+                struct cay_error *err) {
     _cleanup_(buf_free) struct buf path = BUF_INIT(PATH_SIZE_MAX);
-    _cleanup_(buf_free) struct buf answer = BUF_INIT(DAEMON_ANSWER_MAX);
     int r = put_path(q, &path, err);
     if (r < 0)
         return r;
     const struct daemon_request req = {
-        .method = q->method, .path = buf_text(&path), .format = DAEMON_TABLE, .body = q->body};
-    r = daemon_call(&m->daemon, &req, &answer, err);
-    return r < 0 || table == NULL ? r : table_parse(buf_text(&answer), table, err);
+        .method = q->method, .path = buf_text(&path), .body = q->body};
+    return daemon_call(&m->daemon, &req, answer, err);
 }
 
-static int ask_info(const cay_manager *m, const struct question *q, struct cay_info **ret,
-                    size_t *ret_count, struct cay_error *err) {
-    _cleanup_(table_free) struct table t = {0};
-    int r = ask(m, q, &t, err);
-    if (r == 0)
-        r = info_read(&t, ret, err);
-    if (r == 0)
-        *ret_count = t.rows;
-    return r;
+/* reply NULL: the answer does not matter. */
+static int ask(const cay_manager *m, const struct question *q, struct reply *reply,
+               struct cay_error *err) {
+    _cleanup_(buf_free) struct buf answer = BUF_INIT(DAEMON_ANSWER_MAX);
+    int r = call(m, q, &answer, err);
+    return r < 0 || reply == NULL ? r : reply_parse(&answer, reply, err);
 }
 
-/* Exactly one. */
 static int ask_one(const cay_manager *m, const struct question *q, struct cay_info **ret,
                    struct cay_error *err) {
-    struct cay_info *info = NULL;
-    size_t count;
-    int r = ask_info(m, q, &info, &count, err);
-    if (r == 0 && count != 1)
-        r = error_set(err, CAY_UNAVAILABLE, "the daemon answered with %zu sandboxes", count);
-    if (r == 0 && ret != NULL)
-        *ret = TAKE_PTR(info);
-    cay_info_free(info);
-    return r;
+    _cleanup_(reply_free) struct reply t = {0};
+    int r = ask(m, q, &t, err);
+    return r < 0 || ret == NULL ? r : info_read(&t, ret, err);
+}
+
+static int ask_list(const cay_manager *m, const struct question *q, struct cay_info **ret,
+                    size_t *ret_count, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf answer = BUF_INIT(DAEMON_ANSWER_MAX);
+    _cleanup_(reply_free) struct reply t = {0};
+    int r = call(m, q, &answer, err);
+    if (r < 0)
+        return r;
+    r = reply_parse_list(&answer, &t, err);
+    if (r < 0)
+        return r;
+    *ret_count = t.rows;
+    return info_read(&t, ret, err);
 }
 
 /* ---- sandboxes ---- */
@@ -136,7 +137,7 @@ int cay_manager_list(cay_manager *m, const char *label, struct cay_info **ret, s
     const struct question all = {.method = "GET", .before = "/api/cay/sandbox"};
     const struct question some = {
         .method = "GET", .before = "/api/cay/sandbox?label=", .who = label};
-    return ask_info(m, label != NULL ? &some : &all, ret, ret_count, err);
+    return ask_list(m, label != NULL ? &some : &all, ret, ret_count, err);
 }
 
 static int post(const cay_manager *m, const char *who, const char *what, struct cay_error *err) {
@@ -208,38 +209,38 @@ int cay_manager_usage(cay_manager *m, const char *who, struct cay_usage *ret,
                       struct cay_error *err) {
     const struct question q = {
         .method = "GET", .before = "/api/cay/sandbox/", .who = who, .after = "/stats"};
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     int r = ask(m, &q, &t, err);
     if (r < 0)
         return r;
     *ret = (struct cay_usage){
-        .memory_bytes = table_number(&t, 0, "memoryBytes"),
-        .memory_limit = table_number(&t, 0, "memoryLimit"),
-        .memory_peak = table_number(&t, 0, "memoryPeak"),
-        .disk_bytes = table_number(&t, 0, "diskBytes"),
-        .cpu_us = table_number(&t, 0, "cpuMicros"),
-        .pids = table_number(&t, 0, "pids"),
-        .oom_kills = table_number(&t, 0, "oomKills"),
+        .memory_bytes = reply_unsigned(&t, 0, "memoryBytes"),
+        .memory_limit = reply_unsigned(&t, 0, "memoryLimit"),
+        .memory_peak = reply_unsigned(&t, 0, "memoryPeak"),
+        .disk_bytes = reply_unsigned(&t, 0, "diskBytes"),
+        .cpu_us = reply_unsigned(&t, 0, "cpuMicros"),
+        .pids = reply_unsigned(&t, 0, "pids"),
+        .oom_kills = reply_unsigned(&t, 0, "oomKills"),
     };
     return 0;
 }
 
 int cay_manager_get_stats(cay_manager *m, struct cay_manager_stats *ret, struct cay_error *err) {
     const struct question q = {.method = "GET", .before = "/api/cay/status"};
-    _cleanup_(table_free) struct table t = {0};
+    _cleanup_(reply_free) struct reply t = {0};
     int r = ask(m, &q, &t, err);
     if (r < 0)
         return r;
     *ret = (struct cay_manager_stats){
-        .sandboxes = table_number(&t, 0, "sandboxes"),
-        .started = table_number(&t, 0, "started"),
-        .operations = table_number(&t, 0, "operations"),
-        .limit = table_number(&t, 0, "limit"),
-        .pool_ready = table_number(&t, 0, "poolSize"),
-        .pool_hits = table_number(&t, 0, "poolHits"),
-        .pool_misses = table_number(&t, 0, "poolMisses"),
-        .shutting_down = str_equal(table_get(&t, 0, "shuttingDown"), "true"),
+        .sandboxes = reply_unsigned(&t, 0, "sandboxes"),
+        .started = reply_unsigned(&t, 0, "started"),
+        .operations = reply_unsigned(&t, 0, "operations"),
+        .limit = reply_unsigned(&t, 0, "limit"),
+        .pool_ready = reply_unsigned(&t, 0, "poolSize"),
+        .pool_hits = reply_unsigned(&t, 0, "poolHits"),
+        .pool_misses = reply_unsigned(&t, 0, "poolMisses"),
+        .shutting_down = reply_is_true(&t, 0, "shuttingDown"),
     };
-    (void)snprintf(ret->version, sizeof ret->version, "%s", table_get(&t, 0, "version"));
+    (void)snprintf(ret->version, sizeof ret->version, "%s", reply_string(&t, 0, "version"));
     return 0;
 }

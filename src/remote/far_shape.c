@@ -8,27 +8,25 @@
 
 enum { GIB = 1024 * 1024 * 1024 };
 
-static const struct json nothing = {.key = ""};
-
 static uint64_t gib(const struct json *at, const char *key) {
     double n = far_number(at, key, 0);
     return n > 0 && n < 1e6 ? (uint64_t)(n * GIB) : 0;
 }
 
-static void put_time(struct sheet *s, const char *name, const struct json *at) {
+static void put_time(struct jsonw *w, const char *name, const struct json *at) {
     int64_t ms = 0;
     (void)clock_from_iso8601(far_string(at, name, ""), &ms); /* 0 if it is none */
-    sheet_optional_time(s, name, ms);
+    jsonw_put_optional_time(w, name, ms);
 }
 
-static void put_pairs(struct sheet *s, const char *name, const struct json *at) {
+static void put_pairs(struct jsonw *w, const char *name, const struct json *at) {
     _cleanup_(strv_free) struct strv pairs = {0};
     (void)far_pairs(at, name, &pairs); /* those that fit */
-    sheet_pairs(s, name, &pairs);
+    jsonw_put_pairs(w, name, &pairs);
 }
 
 /* The snapshot, or the image of the line "FROM image" that it was built from. */
-static void put_image(struct sheet *s, const struct json *at) {
+static void put_image(struct jsonw *w, const struct json *at) {
     struct json build = {0};
     const char *image = far_string(at, "snapshot", "");
     (void)json_get_object(at, "buildInfo", JSON_OPTIONAL, &build, NULL);
@@ -39,58 +37,53 @@ static void put_image(struct sheet *s, const struct json *at) {
                        recipe + 5);
         image = name;
     }
-    sheet_string(s, "image", image);
+    jsonw_put_string(w, "image", image);
 }
 
-static void put_intervals(struct sheet *s, const struct json *at) {
-    sheet_integer(s, "autoStopInterval", far_integer(at, "autoStopInterval", 0));
-    sheet_integer(s, "autoArchiveInterval", far_integer(at, "autoArchiveInterval", 0));
-    sheet_integer(s, "archiveSize", 0);
-    sheet_integer(s, "autoDeleteInterval", far_integer(at, "autoDeleteInterval", -1));
+static void put_intervals(struct jsonw *w, const struct json *at) {
+    jsonw_put_integer(w, "autoStopInterval", far_integer(at, "autoStopInterval", 0));
+    jsonw_put_integer(w, "autoArchiveInterval", far_integer(at, "autoArchiveInterval", 0));
+    jsonw_put_integer(w, "archiveSize", 0);
+    jsonw_put_integer(w, "autoDeleteInterval", far_integer(at, "autoDeleteInterval", -1));
 }
 
-static void write_sandbox(struct sheet *s, const void *row) {
+void far_put_sandbox(struct jsonw *w, const void *row) {
     const struct json *at = row;
-    sheet_string(s, "id", far_string(at, "id", ""));
-    sheet_string(s, "name", far_string(at, "name", far_string(at, "id", "")));
-    sheet_string(s, "state", far_string(at, "state", "unknown"));
-    put_image(s, at);
-    sheet_string(s, "user", far_string(at, "user", ""));
-    sheet_string(s, "workDir", "");
-    sheet_unsigned(s, "memory", gib(at, "memory"));
-    sheet_number(s, "cpus", far_number(at, "cpu", 0));
-    sheet_unsigned(s, "disk", gib(at, "disk"));
-    sheet_unsigned(s, "pids", 0);
-    put_pairs(s, "labels", at);
-    if (!s->is_tsv)
-        put_pairs(s, "env", at);
-    put_time(s, "createdAt", at);
-    put_time(s, "updatedAt", at);
-    put_time(s, "lastActivityAt", at);
-    put_intervals(s, at);
-    sheet_string(s, "onFailure", "");
-    sheet_string(s, "engine", "");
-    sheet_string(s, "tier", "");
-    sheet_string(s, "profile", "");
-    sheet_optional(s, "progress", "");
-    sheet_optional(s, "errorReason", far_string(at, "errorReason", ""));
-    sheet_optional(s, "errorRemedy", "");
+    jsonw_put_string(w, "id", far_string(at, "id", ""));
+    jsonw_put_string(w, "name", far_string(at, "name", far_string(at, "id", "")));
+    jsonw_put_string(w, "state", far_string(at, "state", "unknown"));
+    put_image(w, at);
+    jsonw_put_string(w, "user", far_string(at, "user", ""));
+    jsonw_put_string(w, "workDir", "");
+    jsonw_put_unsigned(w, "memory", gib(at, "memory"));
+    jsonw_put_number(w, "cpus", far_number(at, "cpu", 0));
+    jsonw_put_unsigned(w, "disk", gib(at, "disk"));
+    jsonw_put_unsigned(w, "pids", 0);
+    put_pairs(w, "labels", at);
+    put_pairs(w, "env", at);
+    put_time(w, "createdAt", at);
+    put_time(w, "updatedAt", at);
+    put_time(w, "lastActivityAt", at);
+    put_intervals(w, at);
+    jsonw_put_string(w, "onFailure", "");
+    jsonw_put_string(w, "engine", "");
+    jsonw_put_string(w, "tier", "");
+    jsonw_put_string(w, "profile", "");
+    jsonw_put_optional(w, "progress", "");
+    jsonw_put_optional(w, "errorReason", far_string(at, "errorReason", ""));
+    jsonw_put_optional(w, "errorRemedy", "");
 }
 
-const struct sheet_kind far_shape_sandbox = {write_sandbox, sizeof(struct json), &nothing};
-
-static void write_volume(struct sheet *s, const void *row) {
+void far_put_volume(struct jsonw *w, const void *row) {
     const struct json *at = row;
-    sheet_string(s, "id", far_string(at, "id", ""));
-    sheet_string(s, "name", far_string(at, "name", ""));
-    sheet_string(s, "organizationId", far_string(at, "organizationId", ""));
-    sheet_string(s, "state", far_string(at, "state", "unknown"));
-    put_time(s, "createdAt", at);
-    put_time(s, "updatedAt", at);
-    sheet_optional(s, "errorReason", far_string(at, "errorReason", ""));
+    jsonw_put_string(w, "id", far_string(at, "id", ""));
+    jsonw_put_string(w, "name", far_string(at, "name", ""));
+    jsonw_put_string(w, "organizationId", far_string(at, "organizationId", ""));
+    jsonw_put_string(w, "state", far_string(at, "state", "unknown"));
+    put_time(w, "createdAt", at);
+    put_time(w, "updatedAt", at);
+    jsonw_put_optional(w, "errorReason", far_string(at, "errorReason", ""));
 }
-
-const struct sheet_kind far_shape_volume = {write_volume, sizeof(struct json), &nothing};
 
 static uint64_t count(const struct json *at, const char *key) {
     double n = far_number(at, key, 0);
@@ -98,35 +91,29 @@ static uint64_t count(const struct json *at, const char *key) {
 }
 
 /* What the protocol does not tell is 0. */
-static void write_stats(struct sheet *s, const void *row) {
+void far_put_stats(struct jsonw *w, const void *row) {
     const struct json *at = row;
-    sheet_unsigned(s, "memoryBytes", count(at, "memUsed"));
-    sheet_unsigned(s, "memoryLimit", count(at, "memTotal"));
-    sheet_unsigned(s, "memoryPeak", 0);
-    sheet_unsigned(s, "cpuMicros", 0);
-    sheet_unsigned(s, "pids", 0);
-    sheet_unsigned(s, "oomKills", 0);
-    sheet_integer(s, "oomAgeMs", -1);
-    sheet_unsigned(s, "diskBytes", count(at, "diskUsed"));
-    sheet_unsigned(s, "diskLimit", count(at, "diskTotal"));
+    jsonw_put_unsigned(w, "memoryBytes", count(at, "memUsed"));
+    jsonw_put_unsigned(w, "memoryLimit", count(at, "memTotal"));
+    jsonw_put_unsigned(w, "memoryPeak", 0);
+    jsonw_put_unsigned(w, "cpuMicros", 0);
+    jsonw_put_unsigned(w, "pids", 0);
+    jsonw_put_unsigned(w, "oomKills", 0);
+    jsonw_put_integer(w, "oomAgeMs", -1);
+    jsonw_put_unsigned(w, "diskBytes", count(at, "diskUsed"));
+    jsonw_put_unsigned(w, "diskLimit", count(at, "diskTotal"));
 }
 
-const struct sheet_kind far_shape_stats = {write_stats, sizeof(struct json), &nothing};
-
-static const struct far_totals no_totals = {.version = ""};
-
-static void write_status(struct sheet *s, const void *row) {
+void far_put_status(struct jsonw *w, const void *row) {
     const struct far_totals *t = row;
-    sheet_string(s, "version", t->version);
-    sheet_unsigned(s, "sandboxes", t->sandboxes);
-    sheet_unsigned(s, "started", t->started);
-    sheet_unsigned(s, "operations", 0);
-    sheet_integer(s, "limit", 0);
-    sheet_bool(s, "shuttingDown", false);
-    sheet_unsigned(s, "poolSize", 0);
-    sheet_unsigned(s, "poolTarget", 0);
-    sheet_unsigned(s, "poolHits", 0);
-    sheet_unsigned(s, "poolMisses", 0);
+    jsonw_put_string(w, "version", t->version);
+    jsonw_put_unsigned(w, "sandboxes", t->sandboxes);
+    jsonw_put_unsigned(w, "started", t->started);
+    jsonw_put_unsigned(w, "operations", 0);
+    jsonw_put_integer(w, "limit", 0);
+    jsonw_put_bool(w, "shuttingDown", false);
+    jsonw_put_unsigned(w, "poolSize", 0);
+    jsonw_put_unsigned(w, "poolTarget", 0);
+    jsonw_put_unsigned(w, "poolHits", 0);
+    jsonw_put_unsigned(w, "poolMisses", 0);
 }
-
-const struct sheet_kind far_shape_status = {write_status, sizeof(struct far_totals), &no_totals};

@@ -2,11 +2,13 @@
  * struct json. */
 #pragma once
 
-#include "api/sheet.h"
+#include "base/jsonw.h"
 
-extern const struct sheet_kind far_shape_sandbox, far_shape_volume, far_shape_stats;
+void far_put_sandbox(struct jsonw *w, const void *row);
+void far_put_volume(struct jsonw *w, const void *row);
+void far_put_stats(struct jsonw *w, const void *row);
 /* A row is a struct far_totals. */
-extern const struct sheet_kind far_shape_status;
+void far_put_status(struct jsonw *w, const void *row);
 
 struct far_totals {
     const char *version;

@@ -10,7 +10,7 @@
 
 void gate_tell(struct gate *g, const struct json_document *doc) {
     struct json root = json_root(doc, "");
-    sheet_write_one(&g->answer, g->request->is_tsv, &far_shape_sandbox, &root);
+    jsonw_write_object(&g->answer, far_put_sandbox, &root);
 }
 
 /* ---- looking ---- */
@@ -42,7 +42,7 @@ int gate_list(struct gate *g, struct cay_error *err) {
     int count = put_labels(g->request, &labels);
     int r = far_list(g->world, count > 0 ? buf_text(&labels) : NULL, &list, err);
     if (r == 0)
-        sheet_write_all(&g->answer, g->request->is_tsv, &far_shape_sandbox, list.item, list.count);
+        jsonw_write_array(&g->answer, far_put_sandbox, list.item, list.count, sizeof *list.item);
     far_list_free(&list);
     return r;
 }
@@ -55,7 +55,7 @@ int gate_status(struct gate *g, struct cay_error *err) {
         totals.started += str_equal(far_string(&list.item[i], "state", ""), "started");
     totals.sandboxes = list.count;
     if (r == 0)
-        sheet_write_one(&g->answer, g->request->is_tsv, &far_shape_status, &totals);
+        jsonw_write_object(&g->answer, far_put_status, &totals);
     far_list_free(&list);
     return r;
 }
@@ -77,7 +77,7 @@ int gate_stats(struct gate *g, struct cay_error *err) {
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    sheet_write_one(&g->answer, g->request->is_tsv, &far_shape_stats, &root);
+    jsonw_write_object(&g->answer, far_put_stats, &root);
     return 0;
 }
 

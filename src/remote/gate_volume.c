@@ -5,7 +5,7 @@
 #include "remote/gate.h"
 
 static void tell(struct gate *g, const struct json *at) {
-    sheet_write_one(&g->answer, g->request->is_tsv, &far_shape_volume, at);
+    jsonw_write_object(&g->answer, far_put_volume, at);
 }
 
 int gate_volume_list(struct gate *g, struct cay_error *err) {
@@ -21,7 +21,7 @@ int gate_volume_list(struct gate *g, struct cay_error *err) {
         return error_set(err, CAY_RESOURCE_EXHAUSTED, "no memory");
     for (size_t i = 0; i < count; i++)
         (void)json_item(&root, i, &all[i]); /* what is none shows as empty */
-    sheet_write_all(&g->answer, g->request->is_tsv, &far_shape_volume, all, count);
+    jsonw_write_array(&g->answer, far_put_volume, all, count, sizeof *all);
     return 0;
 }
 

@@ -68,7 +68,6 @@ static int parse_head(struct request *r, const char *data, size_t len) {
         x = parse_fields(r, end, len - (size_t)(end - data));
     if (x < 0)
         return x;
-    r->is_tsv = has_field(r, "accept", "tab-separated");
     r->wants_progress = has_field(r, "x-cay-progress", "lines");
     r->wants_upgrade = has_field(r, "upgrade", "cay-init");
     return r->head.chunked || r->head.length > REQUEST_BODY_MAX ? -EPROTO : 0;
@@ -115,7 +114,7 @@ char *request_query(const struct request *r, const char *name) {
 
 static void send_answer(const struct request *r, unsigned status, const struct buf *content) {
     _cleanup_(buf_free) struct buf b = BUF_INIT((size_t)REQUEST_BODY_MAX * 2);
-    const char *type = r->is_tsv ? "text/tab-separated-values" : "application/json";
+    const char *type = "application/json";
     (void)buf_printf(&b, "HTTP/1.1 %u -\r\nContent-Type: %s\r\n", status, type);
     if (status != 204)
         (void)buf_printf(&b, "Content-Length: %zu\r\n", content->len);
@@ -143,6 +142,6 @@ void request_answer(const struct request *r, const struct buf *content) {
 void request_refuse(const struct request *r, const struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(64 * 1024);
     unsigned status = (unsigned)cay_code_http(err->code);
-    shape_error(&b, r->is_tsv, err, status);
+    shape_error(&b, err, status);
     send_answer(r, status, &b);
 }

@@ -15,7 +15,6 @@ struct request {
     char method[16];
     char *path;  /* "/api/cay/…", escaped */
     char *query; /* "" if there is none */
-    bool is_tsv; /* the form of the answer */
     bool wants_progress;
     bool wants_upgrade;
     struct http_head head;

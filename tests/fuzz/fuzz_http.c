@@ -1,4 +1,4 @@
-/* Any bytes as the daemon's answer: its head, its chunks, its table, its progress. */
+/* Any bytes as the daemon's answer: its head, its chunks, its JSON, its progress. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "client/http_answer.h"
 #include "client/progress.h"
-#include "client/table.h"
+#include "client/reply.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -48,15 +48,21 @@ static uint64_t chunks(const char *data, size_t size, size_t step, int *ret) {
     return sum;
 }
 
-static void check_table(const char *text) {
-    struct table t;
+/* What is shown has no control character, whatever came. */
+static void check_reply(const char *text, size_t len) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(1 << 20);
+    struct reply t;
     struct cay_error err;
-    if (table_parse(text, &t, &err) < 0)
+    if (buf_append(&b, text, len) < 0 ||
+        (reply_parse(&b, &t, &err) < 0 && reply_parse_list(&b, &t, &err) < 0))
         return;
-    for (size_t row = 0; row < t.rows; row++)
-        for (size_t i = 0; i < t.columns; i++)
-            require(strpbrk(t.field[(row + 1) * t.columns + i], "\t\n") == NULL);
-    table_free(&t);
+    for (size_t row = 0; row < t.rows; row++) {
+        struct json one = reply_row(&t, row), member;
+        for (void *i = NULL; json_next(&one, &i, &member);)
+            for (const char *c = reply_text(&t, row, member.key); *c != '\0'; c++)
+                require((unsigned char)*c >= 0x20 && *c != 0x7f);
+    }
+    reply_free(&t);
 }
 
 static void tell(void *arg, const char *line) {
@@ -74,14 +80,12 @@ static void check_progress(const char *data, size_t size) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    _cleanup_(freep) char *text = strndup((const char *)data, size);
-    require(text != NULL);
     int all, single;
     check_head((const char *)data, size);
     require(chunks((const char *)data, size, MAX(size, (size_t)1), &all) ==
             chunks((const char *)data, size, 1, &single));
     require(all == single);
-    check_table(text);
+    check_reply((const char *)data, size);
     check_progress((const char *)data, size);
     return 0;
 }

@@ -353,7 +353,7 @@ static bool put_boxes(const struct tenant *t, struct buf *out) {
     for (size_t i = 0; i < count; i++) {
         if (str_equal(all[i].owner, t->key.id)) {
             settled &= is_settled(&all[i]);
-            sheet_write_one(out, false, &shape_sandbox, &all[i]);
+            jsonw_write_object(out, shape_put_sandbox, &all[i]);
             (void)buf_puts(out, fake_state(&stage.world->fake, all[i].id));
         }
         sandbox_record_free(&all[i]);

@@ -45,7 +45,7 @@ static void check_answer(const struct call *c) {
     const struct answer *a = &c->answer;
     struct json_document *document = NULL;
     require(a->status >= 200 && a->status <= 599);
-    if (a->status < 400 || a->body.len == 0 || a->is_foreign || a->type != NULL || c->wants_tsv)
+    if (a->status < 400 || a->body.len == 0 || a->is_foreign || a->type != NULL)
         return;
     require(json_parse("answer", a->body.data, a->body.len, &document, NULL) == 0);
     json_free(document);
@@ -78,7 +78,6 @@ static unsigned ask(const char *method, const char *uri, const char *body, size_
     c.uri = strdup(uri);
     c.has_key = true;
     c.caller = stage.caller;
-    c.wants_tsv = call_header(&c, "Accept") != NULL;
     c.wants_upgrade = c.wants_websocket = call_header(&c, "Upgrade") != NULL;
     int r = target_parse(uri, &c.target, &err);
     preview_read_place(call_header(&c, "Host"), c.uri, &c.preview);

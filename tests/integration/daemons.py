@@ -18,7 +18,6 @@ import support
 from launching import Connection, is_alive, until
 
 CAYD = support.BUILD / "cayd"
-TSV = "text/tab-separated-values"
 
 
 class LocalHTTP(http.client.HTTPConnection):
@@ -43,13 +42,6 @@ class Answer:
     def json(self):
         assert self.headers["Content-Type"] == "application/json", self.text
         return json.loads(self.text)
-
-    def rows(self):
-        """Of a table, as dictionaries."""
-        assert self.headers["Content-Type"].startswith(TSV), self.text
-        names, *lines = [line.split("\t") for line in self.text.removesuffix("\n").split("\n")]
-        assert all(len(line) == len(names) for line in lines), self.text
-        return [dict(zip(names, line)) for line in lines]
 
 
 class Refused(Exception):

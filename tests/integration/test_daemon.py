@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import support
-from daemons import CAYD, TSV, Daemon, Refused, free_port, serving
+from daemons import CAYD, Daemon, Refused, free_port, serving
 from launching import (DONE, EXEC, INPUT, INPUT_END, REQUEST, STARTED, STDOUT, Connection, field,
                        is_alive, until)
 
@@ -178,29 +178,14 @@ def test_head_is_get_without_a_body(shared):
     assert (answer.status, answer.text) == (200, "")
 
 
-# ---- tables ----
-
-def test_tables(shared, box):
+def test_json_is_the_only_format(shared, box):
     shared.call("PUT", f"/api/cay/sandbox/{box}/labels", {"labels": {"k": "a,b\\t"}})
-    rows = shared.get("/api/cay/sandbox", Accept=TSV).rows()
-    assert [key for key in KEYS if key != "env"] == list(rows[0])
-    row = next(row for row in rows if row["id"] == box)
-    assert row["state"] == "started" and row["labels"] == "k=a\\x2cb\\\\t"
-    assert shared.get(f"/api/cay/sandbox/{box}", Accept=TSV).rows() == [row]
-    assert shared.get("/api/cay/status", Accept=TSV).rows()[0]["limit"] == "100"
-    assert "cpuMicros" in shared.get(f"/api/cay/sandbox/{box}/stats", Accept=TSV).rows()[0]
-
-
-def test_an_empty_table_names_its_columns(shared):
-    answer = shared.get("/api/cay/sandbox?label=no=body", Accept=TSV)
-    assert answer.rows() == [] and answer.text.startswith("id\tname\t")
-
-
-def test_an_error_is_three_lines(shared):
-    answer = shared.get("/api/cay/sandbox/no-such-box", Accept=TSV)
-    code, message, remedy, rest = answer.text.split("\n")
-    assert (answer.status, code, rest) == (404, "not_found", "")
-    assert "no-such-box" in message
+    answer = shared.get(f"/api/cay/sandbox/{box}", Accept="text/tab-separated-values")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert json.loads(answer.text)["labels"] == {"k": "a,b\\t"}
+    answer = shared.get("/api/cay/sandbox/no-such-box", Accept="text/tab-separated-values")
+    error = json.loads(answer.text)
+    assert (answer.status, error["code"]) == (404, "not_found") and "no-such-box" in error["message"]
 
 
 # ---- bad input ----
@@ -349,8 +334,6 @@ def test_progress_of_a_creation_that_fails(shared):
     error, body, rest = lines_of(answer)[-3:]
     assert (answer.status, error, rest) == (200, "error", "")
     assert json.loads(body)["statusCode"] >= 400 and "localhost:1" in body
-    tsv = shared.ask("POST", "/api/cay/sandbox", wishes, X_Cay_Progress="lines", Accept=TSV)
-    assert lines_of(tsv)[-5] == "error" and lines_of(tsv)[-4] == json.loads(body)["code"]
 
 
 def test_a_missing_image(shared):

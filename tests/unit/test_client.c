@@ -17,7 +17,7 @@
 #include "client/daemon.h"
 #include "client/http.h"
 #include "client/progress.h"
-#include "client/table.h"
+#include "client/reply.h"
 
 /* ---- addresses ---- */
 
@@ -381,48 +381,87 @@ static void test_nobody_listens(void **state) {
     assert_int_equal(http_connect(&a, &err), -CAY_UNAVAILABLE);
 }
 
-/* ---- tables ---- */
+/* ---- replies ---- */
 
-static void test_tables(void **state) {
+static int parse_reply(const char *text, struct reply *ret, struct cay_error *err) {
+    _cleanup_(buf_free) struct buf b = BUF_INIT(4096);
+    assert_int_equal(buf_puts(&b, text), 0);
+    return text[0] == '[' ? reply_parse_list(&b, ret, err) : reply_parse(&b, ret, err);
+}
+
+static void test_replies(void **state) {
     (void)state;
     static const struct {
         const char *text;
         int rows; /* -1: refused */
     } cases[] = {
-        {"id\tname\n", 0},
-        {"id\tname\n1\ta\n2\t\n", 2},
-        {"id\n\n", 1},
+        {"{}", 1},
+        {"{\"id\":1}\n", 1},
+        {"[]", 0},
+        {"[{}, {\"id\":\"a\"}]", 2},
         {"", -1},
-        {"id\tname", -1},
-        {"id\tname\n1\n", -1},
-        {"id\n1\t2\n", -1},
-        {"id\tname\n1\ta", -1},
-        {"a\tb\n1\n1\t2\t3\n", -1},
+        {"id\tname\n", -1},
+        {"[1]", -1},
+        {"[{},[]]", -1},
+        {"<html></html>", -1},
+        {"{\"id\":1", -1},
+        {"{\"a\":1,\"a\":2}", -1},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct table t;
-        struct cay_error err;
-        int r = table_parse(cases[i].text, &t, &err);
+        struct reply t;
+        struct cay_error err = {0};
+        int r = parse_reply(cases[i].text, &t, &err);
         if (r != (cases[i].rows < 0 ? -CAY_UNAVAILABLE : 0))
             fail_msg("%s: %d", cases[i].text, r);
         if (r == 0)
             assert_int_equal(t.rows, cases[i].rows);
-        table_free(&t);
+        reply_free(&t);
     }
 }
 
-static void test_fields_of_tables(void **state) {
+static void test_members_of_replies(void **state) {
     (void)state;
-    struct table t;
-    struct cay_error err;
-    assert_int_equal(table_parse("id\tmemory\na\t12\nb\tx\n", &t, &err), 0);
-    assert_string_equal(table_get(&t, 0, "id"), "a");
-    assert_string_equal(table_get(&t, 1, "id"), "b");
-    assert_string_equal(table_get(&t, 2, "id"), "");
-    assert_string_equal(table_get(&t, 0, "nosuch"), "");
-    assert_int_equal(table_number(&t, 0, "memory"), 12);
-    assert_int_equal(table_number(&t, 1, "memory"), 0);
-    table_free(&t);
+    static const struct {
+        size_t row;
+        const char *name, *text;
+    } cases[] = {
+        {0, "id", "a"},
+        {0, "line", "one\\x0atwo\\x1b[31m"}, /* nothing drives a terminal */
+        {0, "back", "a\\tb"},
+        {0, "memory", "12"},
+        {0, "least", "-1"},
+        {0, "most", "18446744073709551615"},
+        {0, "cpus", "0.5"},
+        {0, "on", "true"},
+        {0, "none", ""},
+        {0, "nosuch", ""},
+        {0, "labels", "k=v,l\\x0a=1"},
+        {0, "words", "a,b"},
+        {0, "empty", ""},
+        {1, "id", "b"},
+        {1, "memory", "x"},
+        {2, "id", ""},
+    };
+    struct reply t;
+    struct cay_error err = {0};
+    assert_int_equal(
+        parse_reply("[{\"id\":\"a\",\"line\":\"one\\ntwo\\u001b[31m\",\"back\":\"a\\\\tb\","
+                    "\"memory\":12,\"least\":-1,\"most\":18446744073709551615,\"cpus\":0.5,"
+                    "\"on\":true,\"none\":null,\"labels\":{\"k\":\"v\",\"l\\n\":1},"
+                    "\"words\":[\"a\",\"b\"],\"empty\":[]},{\"id\":\"b\",\"memory\":\"x\"}]",
+                    &t, &err),
+        0);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_string_equal(reply_text(&t, cases[i].row, cases[i].name), cases[i].text);
+    assert_int_equal(reply_unsigned(&t, 0, "memory"), 12);
+    assert_int_equal(reply_unsigned(&t, 1, "memory"), 0);
+    assert_int_equal(reply_unsigned(&t, 0, "least"), 0);
+    assert_true(reply_unsigned(&t, 0, "most") == UINT64_MAX);
+    assert_true(reply_number(&t, 0, "cpus") == 0.5 && reply_number(&t, 0, "id") == 0);
+    assert_true(reply_is_true(&t, 0, "on") && !reply_is_true(&t, 0, "id"));
+    assert_string_equal(reply_string(&t, 0, "line"), "one\ntwo\x1b[31m");
+    assert_string_equal(reply_string(&t, 0, "memory"), "");
+    reply_free(&t);
 }
 
 /* ---- progress ---- */
@@ -517,8 +556,8 @@ int main(void) {
         cmocka_unit_test(test_a_head_in_pieces),
         cmocka_unit_test(test_a_head_without_end),
         cmocka_unit_test(test_nobody_listens),
-        cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_fields_of_tables),
+        cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_members_of_replies),
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_copy_paths),
         cmocka_unit_test(test_escaping),

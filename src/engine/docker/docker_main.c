@@ -60,13 +60,13 @@ static int find_host(struct docker_host *ret, struct cay_error *err) {
 
 /* For `cay doctor`. */
 static int probe(void) {
-    _cleanup_(buf_free) struct buf table = BUF_INIT(PROBE_MAX);
+    _cleanup_(buf_free) struct buf found = BUF_INIT(PROBE_MAX);
     struct docker_host host;
     struct cay_error unusable, err;
     bool usable = find_host(&host, &unusable) == 0;
-    if (docker_probe(&host, usable ? NULL : &unusable, &table, &err) < 0)
+    if (docker_probe(&host, usable ? NULL : &unusable, &found, &err) < 0)
         return fail(&err);
-    return fd_write_all(STDOUT_FILENO, buf_text(&table), table.len) < 0 ? 1 : 0;
+    return fd_write_all(STDOUT_FILENO, buf_text(&found), found.len) < 0 ? 1 : 0;
 }
 
 /* Whoever reads its answer may be gone: then this is for nobody, and Docker is let go. */

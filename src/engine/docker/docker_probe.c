@@ -4,26 +4,28 @@
 
 #include "base/auto.h"
 #include "base/error.h"
+#include "base/jsonw.h"
 #include "base/str.h"
 #include "engine/docker/docker_internal.h"
 #include "engine/docker/docker_runtime.h"
 
-/* What a line may not hold is written as in the tables of the API. */
-static void put_row(struct buf *out, const char *name, bool ok, const char *detail,
+static void put_row(struct jsonw *out, const char *name, bool ok, const char *detail,
                     const char *remedy) {
-    char shown[DOCKER_TEXT_SIZE * 2];
-    (void)buf_printf(out, "%s\t%s\t%s\t", name, ok ? "yes" : "no",
-                     str_escape(shown, sizeof shown, detail));
-    (void)buf_printf(out, "%s\n", ok ? "" : str_escape(shown, sizeof shown, remedy));
+    jsonw_begin_object(out);
+    jsonw_put_string(out, "name", name);
+    jsonw_put_bool(out, "ok", ok);
+    jsonw_put_string(out, "detail", detail);
+    jsonw_put_string(out, "remedy", ok ? "" : remedy);
+    jsonw_end_object(out);
 }
 
-static void put_limit(struct buf *out, const char *name, bool ok) {
+static void put_limit(struct jsonw *out, const char *name, bool ok) {
     put_row(out, name, ok, ok ? "by control groups" : "this Docker has no control group for it",
             "give Docker the cgroup controllers memory, cpu and pids");
 }
 
 /* What this Docker can run containers with, and the one that is chosen. */
-static void put_runtimes(struct buf *out, const struct docker_info *info) {
+static void put_runtimes(struct jsonw *out, const struct docker_info *info) {
     static const char *const kernels[] = {[DOCKER_KERNEL_HOST] = "",
                                           [DOCKER_KERNEL_GVISOR] = " (gVisor)",
                                           [DOCKER_KERNEL_GUEST] = " (a virtual machine)"};
@@ -47,11 +49,11 @@ static void put_runtimes(struct buf *out, const struct docker_info *info) {
     put_row(out, "runtime", ok, ok ? used : err.message, ok ? "" : err.remedy);
 }
 
-static void put_info(struct buf *out, const struct docker_host *host, const char *api,
+static void put_info(struct jsonw *out, const struct docker_host *host, const char *api,
                      const struct docker_info *info) {
     char text[DOCKER_TEXT_SIZE * 4];
-    (void)buf_printf(out, "docker\tyes\tversion %s, API %s, at %s\t\n", info->version, api,
-                     host->shown);
+    (void)snprintf(text, sizeof text, "version %s, API %s, at %s", info->version, api, host->shown);
+    put_row(out, "docker", true, text, "");
     put_row(out, "place", true,
             host->socket[0] != '\0' ? "this machine"
                                     : "another machine: no folders of this one inside",
@@ -99,14 +101,17 @@ int docker_probe(const struct docker_host *host, const struct cay_error *unusabl
     int r = docker_api_new(host, unusable, &api, err);
     if (r < 0)
         return r;
-    (void)buf_puts(out, "name\tok\tdetail\tremedy\n");
+    struct jsonw w = JSONW_INIT(out);
+    jsonw_begin_array(&w);
     r = ask(host, api, &info, &why);
     if (r == 0)
         r = docker_api_version(api, version, &why);
     if (r == 0)
-        put_info(out, host, version, &info);
+        put_info(&w, host, version, &info);
     else
-        put_row(out, "docker", false, why.message, why.remedy);
+        put_row(&w, "docker", false, why.message, why.remedy);
+    jsonw_end_array(&w);
+    (void)buf_putc(out, '\n');
     docker_api_free(api);
     return 0;
 }
