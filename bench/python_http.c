@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 
 enum { ANSWER_MAX = 65536, WARM_TRIES = 200 };

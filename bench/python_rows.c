@@ -13,8 +13,8 @@
 #include "base/str.h"
 #include "bench.h"
 #include "box.h"
-#include "lib/python.h"
-#include "lib/python_freeze.h"
+#include "lib/python/freeze.h"
+#include "lib/python/python.h"
 
 enum { READY = 4 };
 

@@ -5,7 +5,7 @@
 #include <strings.h>
 
 #include "base/error.h"
-#include "manager/key.h"
+#include "manager/record/key.h"
 
 enum { KEY_MAX = 256 };
 

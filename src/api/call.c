@@ -2,29 +2,29 @@
 
 #include <errno.h>
 
-#include "api/daytona.h"
-#include "api/daytona_era.h"
-#include "api/daytona_error.h"
-#include "api/events_socket.h"
-#include "api/health.h"
-#include "api/metrics.h"
-#include "api/metrics_page.h"
+#include "api/code/toolbox_git.h"
+#include "api/daytona/daytona.h"
+#include "api/daytona/error.h"
+#include "api/daytona/s3.h"
+#include "api/metrics/health.h"
+#include "api/metrics/metrics.h"
+#include "api/metrics/page.h"
+#include "api/metrics/prometheus.h"
 #include "api/openapi.h"
-#include "api/preview.h"
-#include "api/prometheus.h"
-#include "api/python.h"
-#include "api/s3.h"
-#include "api/shape.h"
-#include "api/toolbox.h"
-#include "api/toolbox_command.h"
-#include "api/toolbox_files.h"
-#include "api/toolbox_git.h"
-#include "api/toolbox_ports.h"
+#include "api/own/events_socket.h"
+#include "api/preview/preview.h"
+#include "api/shape/daytona_version.h"
+#include "api/shape/shape.h"
+#include "api/toolbox/command.h"
+#include "api/toolbox/files.h"
+#include "api/toolbox/ports.h"
+#include "api/toolbox/python.h"
+#include "api/toolbox/toolbox.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "manager/files/space.h"
 #include "manager/manager.h"
-#include "manager/space.h"
 
 enum { GRACE_MAX_MS = 3600 * 1000 };
 
@@ -338,7 +338,7 @@ static int open_route(struct call *c, struct cay_error *err) {
     return r < 0 || c->route->open == NULL ? r : c->route->open(c, err);
 }
 
-static bool is_told_of(const struct call *c) {
+static bool is_audited(const struct call *c) {
     return !str_equal(c->route->method, "GET") || c->route->need == NEED_USE;
 }
 
@@ -353,7 +353,7 @@ static void note(struct call *c, int r) {
         manager_audit_refusal(c->manager, c->caller.name, action, object, cay_code_name(-r), "");
         return;
     }
-    if (!is_told_of(c) || c->is_noted)
+    if (!is_audited(c) || c->is_noted)
         return;
     manager_audit(c->manager, c->caller.name, action, object, r < 0 ? cay_code_name(-r) : "ok",
                   c->detail);
@@ -386,7 +386,7 @@ static int run_noted(struct call *c, struct cay_error *err) {
     char action[ROUTE_ACTION_SIZE];
     struct audit_intent intent = {
         .who = c->caller.name, .action = route_action(c->route, action), .detail = c->detail};
-    if (is_told_of(c))
+    if (is_audited(c))
         manager_audit_announce(&intent);
     int r = c->route->handler(c, err);
     manager_audit_announce(NULL);

@@ -1,15 +1,15 @@
 /* One request and its answer, as handlers see them; only http*.c know the HTTP library. */
 #pragma once
 
-#include "api/preview_place.h"
+#include "api/http/target.h"
+#include "api/preview/place.h"
 #include "api/route.h"
-#include "api/target.h"
 #include "base/buf.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/relay.h"
 #include "base/str.h"
-#include "manager/audit.h"
-#include "manager/key.h"
+#include "manager/record/audit.h"
+#include "manager/record/key.h"
 #include "wire/client_exec.h"
 #include "wire/watch.h"
 

@@ -1,10 +1,10 @@
 /* A sandbox's attributes as members of JSON objects, by the table in
- * manager/fields.h. */
+ * manager/record/fields.h. */
 #pragma once
 
-#include "base/json.h"
-#include "base/jsonw.h"
-#include "manager/fields.h"
+#include "base/json/json.h"
+#include "base/json/jsonw.h"
+#include "manager/record/fields.h"
 
 struct cay_error;
 

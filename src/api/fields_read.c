@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "api/fields_json.h"
-#include "api/shape_value.h"
+#include "api/shape/shape_value.h"
 #include "base/clock.h"
 #include "base/error.h"
 

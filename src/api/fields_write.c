@@ -1,6 +1,6 @@
-#include "api/daytona_shape.h"
 #include "api/fields_json.h"
-#include "api/shape.h"
+#include "api/shape/daytona_shape.h"
+#include "api/shape/shape.h"
 
 static void put_words(struct jsonw *w, const char *key, const struct strv *words) {
     jsonw_key(w, key);

@@ -7,15 +7,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "api/head.h"
+#include "api/http/head.h"
 #include "api/http_internal.h"
-#include "api/preview.h"
+#include "api/preview/preview.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "manager/hash.h"
+#include "manager/record/hash.h"
 
 enum {
     BACKLOG = 1024,

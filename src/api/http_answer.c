@@ -6,11 +6,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "api/http/recv.h"
+#include "api/http/tls_pump.h"
+#include "api/http/ws.h"
 #include "api/http_internal.h"
-#include "api/http_recv.h"
-#include "api/metrics.h"
-#include "api/tls_pump.h"
-#include "api/ws.h"
+#include "api/metrics/metrics.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"

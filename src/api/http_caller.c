@@ -6,12 +6,12 @@
 #include <sys/socket.h>
 
 #include "api/access.h"
-#include "api/daytona_era.h"
-#include "api/health.h"
+#include "api/daytona/s3.h"
 #include "api/http_internal.h"
-#include "api/preview.h"
-#include "api/s3.h"
-#include "api/sign.h"
+#include "api/metrics/health.h"
+#include "api/preview/preview.h"
+#include "api/preview/sign.h"
+#include "api/shape/daytona_version.h"
 #include "base/auto.h"
 #include "base/error.h"
 #include "manager/manager.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "api/http/ws.h"
 #include "api/http_internal.h"
-#include "api/ws.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -8,11 +8,11 @@
 
 #include "api/call.h"
 #include "api/http.h"
+#include "api/http/tls.h"
 #include "api/request_log.h"
-#include "api/tls.h"
-#include "manager/hash.h"
+#include "manager/record/hash.h"
 
-/* Connections that are open, and the thread that looks after them: http_patience.c. */
+/* Connections that are open, and the thread that looks after them: api/http_timeouts.c. */
 struct http_peer;
 struct http_crowd {
     struct http *http;
@@ -117,7 +117,7 @@ void http_keep_origin(struct http_request *q);
 /* Keeps how clients reach us, as it is now, for the call. */
 void http_keep_public_url(struct http_request *q);
 
-/* ---- http_patience.c ---- */
+/* ---- api/http_timeouts.c ---- */
 
 /* The library accepts some more, since a connection that is dropped takes a moment to end. */
 enum { HTTP_CONNECTIONS_MAX = 1024, HTTP_CONNECTIONS_SPARE = 512 };

@@ -5,7 +5,7 @@
 
 #include "api/openapi_shapes.h"
 #include "base/auto.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 
 enum { PATH_MAX_LEN = 256 };

@@ -6,7 +6,7 @@
 
 #include "base/auto.h"
 #include "base/str.h"
-#include "manager/fields.h"
+#include "manager/record/fields.h"
 
 enum { SHAPE_MAX = 8192 };
 

@@ -7,12 +7,12 @@
 
 #include <stddef.h>
 
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 
 struct openapi_shape {
     const char *name, *fields; /* "id:s! labels:m parts:[Part]!" */
     unsigned of_sandbox;       /* and attributes of a sandbox with one of these flags */
-    unsigned but_not;          /* and none of these: manager/fields.h */
+    unsigned but_not;          /* and none of these: manager/record/fields.h */
 };
 
 /* One method of a path. */

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/metrics.h"
+#include "api/metrics/metrics.h"
 #include "api/route.h"
 #include "base/auto.h"
 #include "base/clock.h"

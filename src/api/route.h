@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "api/access.h"
-#include "api/target.h"
+#include "api/http/target.h"
 
 struct call;
 

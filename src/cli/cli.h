@@ -1,7 +1,7 @@
 /* The command line: one file per verb, each with a const descriptor. */
 #pragma once
 
-#include "verb/verb.h"
+#include "cmd/verb.h"
 
 extern const struct opt_command *const cli_commands[];
 

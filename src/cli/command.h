@@ -3,9 +3,9 @@
 
 #include <cay.h>
 
-#include "base/jsonw.h"
-#include "lib/python_json.h"
-#include "verb/verb.h"
+#include "base/json/jsonw.h"
+#include "cmd/verb.h"
+#include "lib/python/json.h"
 
 /* Blocks the signals that belong to the command from now on, and makes a signalfd of them. Before
  * anything is made, so that no signal can end us between making and unmaking. */

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 #include "client/copy.h"
@@ -54,7 +54,7 @@ static void put_bar(struct buf *b, uint64_t bytes, uint64_t total) {
 }
 
 /* One line that is written over and over; short copies show none. */
-static void tell(void *arg, uint64_t bytes, uint64_t total) {
+static void report(void *arg, uint64_t bytes, uint64_t total) {
     struct meter *m = arg;
     int64_t now = clock_ms();
     char done[32], rate[32];
@@ -93,7 +93,7 @@ static int copy(struct sandbox_verb *v, const char *from, const char *to,
         return r;
     int64_t now = clock_ms();
     struct meter meter = {.begin = now, .next = now + FIRST_MS};
-    const struct copy_watch watch = {.tell = tell, .arg = &meter};
+    const struct copy_watch watch = {.tell = report, .arg = &meter};
     const struct copy_watch *w = is_watched(v, to) ? &watch : NULL;
     r = out ? copy_out(&v->daemon, name, from_inside, to, w, totals, &v->err)
             : copy_in(&v->daemon, from, name, to_inside, w, totals, &v->err);

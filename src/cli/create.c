@@ -205,7 +205,7 @@ static int take_name(struct create_options *o, int argc, char **argv, struct cay
 }
 
 /* Of limits that were asked for and that the tier, which was chosen by hand, does not keep. */
-static void tell_unkept(const struct create_options *o, const struct sandbox_verb *v) {
+static void report_unkept(const struct create_options *o, const struct sandbox_verb *v) {
     _cleanup_(reply_free) struct reply t = {0};
     if ((o->memory == 0 && o->cpus <= 0) || o->common.output == OUTPUT_JSON ||
         reply_parse(&v->answer, &t, NULL) < 0)
@@ -230,8 +230,8 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
         return verb_fail(&v.err);
     if (sandbox_ask(&v, &req) < 0)
         return sandbox_fail(&v);
-    tell_unkept(o, &v);
-    return sandbox_tell(&v);
+    report_unkept(o, &v);
+    return sandbox_report(&v);
 }
 
 static const struct create_options defaults = {

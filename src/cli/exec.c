@@ -4,14 +4,14 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/attach.h"
 #include "cli/cli.h"
 #include "cli/command.h"
-#include "cli/detach_keys.h"
 #include "cli/env.h"
 #include "cli/habits.h"
 #include "cli/sandbox.h"
-#include "cli/terminal.h"
+#include "cli/session/attach.h"
+#include "cli/session/detach_keys.h"
+#include "cli/session/terminal.h"
 #include "client/oom.h"
 #include "lib/command.h"
 

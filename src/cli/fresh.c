@@ -38,19 +38,19 @@ bool fresh_take_prepared(const struct verb_common *common, const struct config *
     return r == 0;
 }
 
-static void tell_unkept(const struct cay_wall *wall, const char *option) {
+static void report_unkept(const struct cay_wall *wall, const char *option) {
     if (!wall->ok)
         verb_note("%s has no effect in this tier: %s; %s", option, wall->detail, wall->remedy);
 }
 
-void fresh_tell_unkept(const cay_engine *engine, bool has_memory, bool has_cpus) {
+void fresh_report_unkept(const cay_engine *engine, bool has_memory, bool has_cpus) {
     struct cay_wall walls[WALLS_MAX];
     size_t count = MIN(cay_engine_walls(engine, walls, WALLS_MAX), (size_t)WALLS_MAX);
     for (size_t i = 0; i < count; i++) {
         if (has_memory && str_equal(walls[i].name, "memory limit"))
-            tell_unkept(&walls[i], "--memory");
+            report_unkept(&walls[i], "--memory");
         if (has_cpus && str_equal(walls[i].name, "cpu limit"))
-            tell_unkept(&walls[i], "--cpus");
+            report_unkept(&walls[i], "--cpus");
     }
 }
 

@@ -3,8 +3,8 @@
 
 #include <cay.h>
 
+#include "cmd/verb.h"
 #include "config/config.h"
-#include "verb/verb.h"
 
 /* What --tier and --pull take; the first is what happens if nobody says anything. */
 extern const char *const fresh_tiers[], *const fresh_pulls[];
@@ -25,7 +25,7 @@ const char *fresh_tier(int chosen, const struct config *config);
 
 /* Tells of each limit that an option asked for and this host cannot keep. Such a sandbox is only
  * made in a tier that the user chose. */
-void fresh_tell_unkept(const cay_engine *engine, bool has_memory, bool has_cpus);
+void fresh_report_unkept(const cay_engine *engine, bool has_memory, bool has_cpus);
 
 /* Makes sure that an image is here, fetching it as pull (one of fresh_pulls) says. Nothing happens
  * for the host image. Before the engine, of this name, is opened. */

@@ -1,7 +1,7 @@
 /* What users of other programs type, and what to type here. */
 #pragma once
 
-#include "base/opt.h"
+#include "cmd/opt.h"
 
 extern const struct opt_habit habits_verbs[];   /* words in the place of a verb */
 extern const struct opt_habit habits_options[]; /* options of run, create and exec */

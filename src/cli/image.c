@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "cli/cli.h"
+#include "cmd/image_verbs.h"
 #include "config/config.h"
-#include "verb/image_verbs.h"
 
 static int execute(char **argv, struct cay_error *err) {
     char path[PATH_MAX];
@@ -19,7 +19,7 @@ static int execute(char **argv, struct cay_error *err) {
 }
 
 /* cay-image never reads the current folder's file, and so could not tell that it is ignored. */
-static void tell_ignored(char **argv) {
+static void report_ignored(char **argv) {
     for (char **word = argv; *word != NULL; word++)
         if (str_equal(*word, "--config") || str_starts(*word, "--config="))
             return;
@@ -34,7 +34,7 @@ static int run(const struct opt_command *cmd, void *values, int argc, char **arg
     struct cay_error err;
     static char name[] = "cay-image";
     argv[-1] = name;
-    tell_ignored(argv);
+    report_ignored(argv);
     (void)execute(argv - 1, &err);
     return verb_fail(&err);
 }

@@ -57,7 +57,7 @@ static int run_stop(const struct opt_command *cmd, void *values, int argc, char 
 }
 
 /* What may take long: a person sees how far it is. */
-static int post_told(const void *values, const char *after, int argc, char **argv) {
+static int post_with_progress(const void *values, const char *after, int argc, char **argv) {
     const struct sandbox_request req = {
         .method = "POST", .before = "/api/cay/sandbox/", .after = after, .progress = true};
     return sandbox_each(values, &req, argc, argv);
@@ -65,12 +65,12 @@ static int post_told(const void *values, const char *after, int argc, char **arg
 
 static int run_start(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
-    return post_told(values, "/start", argc, argv);
+    return post_with_progress(values, "/start", argc, argv);
 }
 
 static int run_archive(const struct opt_command *cmd, void *values, int argc, char **argv) {
     (void)cmd;
-    return post_told(values, "/archive", argc, argv);
+    return post_with_progress(values, "/archive", argc, argv);
 }
 
 static int run_pause(const struct opt_command *cmd, void *values, int argc, char **argv) {

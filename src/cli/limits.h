@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "cli/cli.h"
 
 struct limit_options {

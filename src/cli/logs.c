@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
-#include "cli/session.h"
+#include "cli/session/session.h"
 #include "wire/client_exec.h"
 
 enum { FOLLOW_MS = 300, ALL = -1, CAPTURED_MAX = 16 * 1024 * 1024 };

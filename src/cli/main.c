@@ -31,7 +31,7 @@ static const struct verb_program program = {
 };
 
 /* Once, however often this process reads the configuration. */
-static void tell_refusal(enum config_source source, const char *note) {
+static void report_refusal(enum config_source source, const char *note) {
     static bool told[CONFIG_SOURCES];
     if (!told[source])
         verb_note("%s", note);
@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
         return 125;
     /* A caller that ignores it would keep from us how our own children ended. */
     (void)signal(SIGCHLD, SIG_DFL);
-    config_listen(tell_refusal);
+    config_listen(report_refusal);
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
         return verb_run(&program, &cli_version, 0, argv + argc);
     return verb_main(&program, argc, argv);

@@ -1,5 +1,5 @@
 /* `cay rename`: another name for a sandbox. */
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 

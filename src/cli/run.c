@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -15,7 +15,7 @@
 #include "cli/habits.h"
 #include "cli/host_exec.h"
 #include "cli/paths.h"
-#include "cli/terminal.h"
+#include "cli/session/terminal.h"
 #include "config/config.h"
 #include "engine/engines.h"
 #include "guard/guard.h"
@@ -315,7 +315,7 @@ static int start(struct run *r, int argc) {
     if (code == 0)
         code = cay_sandbox_create(r->engine, &spec, &r->box, &r->err);
     if (code == 0)
-        fresh_tell_unkept(r->engine, r->o->memory != 0, r->o->cpus > 0);
+        fresh_report_unkept(r->engine, r->o->memory != 0, r->o->cpus > 0);
     return code;
 }
 

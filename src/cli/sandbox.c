@@ -81,7 +81,7 @@ int sandbox_fail(const struct sandbox_verb *v) {
     return cay_code_exit(v->err.code);
 }
 
-static int tell_name(struct sandbox_verb *v) {
+static int report_name(struct sandbox_verb *v) {
     _cleanup_(reply_free) struct reply t = {0};
     _cleanup_(buf_free) struct buf line = BUF_INIT(4096);
     if (reply_parse(&v->answer, &t, &v->err) < 0)
@@ -90,12 +90,12 @@ static int tell_name(struct sandbox_verb *v) {
     return verb_print(&line);
 }
 
-int sandbox_tell(struct sandbox_verb *v) {
-    return v->common->output == OUTPUT_JSON ? verb_print(&v->answer) : tell_name(v);
+int sandbox_report(struct sandbox_verb *v) {
+    return v->common->output == OUTPUT_JSON ? verb_print(&v->answer) : report_name(v);
 }
 
 /* What was removed is answered by nothing: then the user's own word is told. */
-static int tell_gone(const struct sandbox_verb *v, const char *who) {
+static int report_gone(const struct sandbox_verb *v, const char *who) {
     _cleanup_(buf_free) struct buf line = BUF_INIT(4096);
     if (v->common->output == OUTPUT_JSON || v->common->quiet)
         return 0;
@@ -103,11 +103,11 @@ static int tell_gone(const struct sandbox_verb *v, const char *who) {
     return verb_print(&line);
 }
 
-static int ask_and_tell(struct sandbox_verb *v, const struct sandbox_request *req) {
+static int ask_and_report(struct sandbox_verb *v, const struct sandbox_request *req) {
     buf_clear(&v->answer);
     if (sandbox_ask(v, req) < 0)
         return sandbox_fail(v);
-    return v->answer.len == 0 ? tell_gone(v, req->who) : sandbox_tell(v);
+    return v->answer.len == 0 ? report_gone(v, req->who) : sandbox_report(v);
 }
 
 int sandbox_each(const struct verb_common *common, const struct sandbox_request *req, int argc,
@@ -119,7 +119,7 @@ int sandbox_each(const struct verb_common *common, const struct sandbox_request 
     for (int i = 0; i < argc; i++) {
         struct sandbox_request one = *req;
         one.who = argv[i];
-        int r = ask_and_tell(&v, &one);
+        int r = ask_and_report(&v, &one);
         code = code != 0 ? code : r;
     }
     return code;

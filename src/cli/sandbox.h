@@ -3,7 +3,7 @@
 
 #include "client/daemon.h"
 #include "client/reply.h"
-#include "verb/verb.h"
+#include "cmd/verb.h"
 
 /* A verb at work; release it with sandbox_verb_free. */
 struct sandbox_verb {
@@ -42,7 +42,7 @@ int sandbox_query_list(struct sandbox_verb *v, const struct sandbox_request *req
 int sandbox_fail(const struct sandbox_verb *v);
 
 /* Prints the last answer: JSON as it is, or its field "id" (-q) or "name". */
-int sandbox_tell(struct sandbox_verb *v);
+int sandbox_report(struct sandbox_verb *v);
 
 /* Asks the same of each sandbox, telling each. A failure is told and the rest is done; the exit
  * code is that of the first failure. */

@@ -1,6 +1,6 @@
 /* `cay snapshot create`: an image of a sandbox, made by the daemon, which resumes the sandbox
  * whatever becomes of the client. */
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 

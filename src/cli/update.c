@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
 

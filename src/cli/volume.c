@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "cli/cli.h"
 #include "cli/sandbox.h"
@@ -35,7 +35,7 @@ static int create_one(struct sandbox_verb *v, const char *name, uint64_t size) {
     jsonw_end_object(&w);
     const struct sandbox_request req = {.method = "POST", .before = VOLUMES_PATH, .body = &body};
     buf_clear(&v->answer);
-    return sandbox_ask(v, &req) < 0 ? sandbox_fail(v) : sandbox_tell(v);
+    return sandbox_ask(v, &req) < 0 ? sandbox_fail(v) : sandbox_report(v);
 }
 
 static int run_create(const struct opt_command *cmd, void *values, int argc, char **argv) {
@@ -85,7 +85,7 @@ static int run_resize(const struct opt_command *cmd, void *values, int argc, cha
                                         .body = &body};
     if (sandbox_verb_open(&v) < 0)
         return verb_fail(&v.err);
-    return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : sandbox_tell(&v);
+    return sandbox_ask(&v, &req) < 0 ? sandbox_fail(&v) : sandbox_report(&v);
 }
 
 static const struct opt_command resize = {

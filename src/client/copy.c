@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "base/str.h"
 #include "client/copy_path.h"
-#include "init/tar.h"
+#include "init/files/tar.h"
 #include "wire/client_tar.h"
 
 /* ---- how far it is ---- */

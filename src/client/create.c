@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "egress/network.h"
 

@@ -73,8 +73,8 @@ struct daemon_connection {
 int daemon_connect(const struct daemon *d, const char *who, struct daemon_connection *ret,
                    struct cay_error *err);
 /* The same with a Python interpreter woken there, if there is one: "warm" in ret->python says that
- * it waits for its program (lib/python.h), "cold; …" why there is none. is_changed says that the
- * one before was not fit for use: then there is none. */
+ * it waits for its program (lib/python/python.h), "cold; …" why there is none. is_changed says that
+ * the one before was not fit for use: then there is none. */
 int daemon_connect_python(const struct daemon *d, const char *who, bool is_changed,
                           struct daemon_connection *ret, struct cay_error *err);
 void daemon_disconnect(struct daemon_connection *c);

@@ -7,8 +7,8 @@
 #include "client/manage.h"
 #include "client/oom.h"
 #include "client/python.h"
-#include "lib/code.h"
 #include "lib/command.h"
+#include "lib/python/code.h"
 #include "wire/client_files.h"
 
 /* ---- commands ---- */

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "client/oom.h"
-#include "lib/python.h"
+#include "lib/python/python.h"
 
 struct command_defaults client_defaults(const struct daemon_connection *c) {
     return (struct command_defaults){

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/str.h"
 
 struct cay_error;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 #include "config/config_file.h"
 #include "config/config_limited.h"
 #include "config/config_value.h"
@@ -340,7 +340,7 @@ static int load(const char *path, const char *const *env, bool with_folder, stru
         r = check_together(config, err);
     if (r < 0)
         return r;
-    config_tell_refusals(config);
+    config_report_refusals(config);
     *ret = TAKE_PTR(config);
     return 0;
 }

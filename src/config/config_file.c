@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 
 static const char folder_file[] = "config/config.toml";
 static const char system_file[] = "/etc/cay/config.toml";

@@ -204,7 +204,7 @@ void config_listen(config_listener *l) {
     listener = l;
 }
 
-void config_tell_refusals(const struct config *config) {
+void config_report_refusals(const struct config *config) {
     char note[2048];
     for (size_t i = 0; listener != NULL && config->refusal_count > 0 && i < CONFIG_SOURCES; i++)
         if (config_refusal_note(config, (enum config_source)i, note, sizeof note)[0] != '\0')

@@ -13,7 +13,7 @@ int config_refuse(struct config *config, const char *name, enum config_source so
                   bool widens, struct cay_error *err);
 
 /* Tells the listener of all refusals. */
-void config_tell_refusals(const struct config *config);
+void config_report_refusals(const struct config *config);
 
 /* True if all that `wanted` opens is open by `now`; it decides by the texts, and says false if in
  * doubt. */

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 #include "config/config_value.h"
 
 int config_pack(const struct config *config, struct cay_error *err) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 
 static void *field_of(struct config *config, const struct config_key *key) {
     return (char *)config + key->offset;

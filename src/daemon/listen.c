@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "daemon/places.h"
+#include "daemon/helpers/places.h"
 
 enum { PASSED_FIRST = PLACES_PASSED_FIRST, PASSED_MAX = 2 };
 

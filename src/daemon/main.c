@@ -17,13 +17,13 @@
 #include "base/path.h"
 #include "base/state.h"
 #include "base/str.h"
-#include "daemon/front_exec.h"
-#include "daemon/places.h"
+#include "cmd/verb.h"
+#include "daemon/front/exec.h"
+#include "daemon/helpers/places.h"
 #include "daemon/replace.h"
 #include "daemon/settings.h"
 #include "daemon/supervisor.h"
 #include "engine/disk/disk.h"
-#include "verb/verb.h"
 
 enum { BACKGROUND_MS = 60 * 1000 };
 

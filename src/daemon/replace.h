@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "daemon/places.h"
+#include "daemon/helpers/places.h"
 #include "daemon/retired.h"
 
 struct cay_error;

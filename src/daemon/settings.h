@@ -6,7 +6,7 @@
 
 #include <cay/errors.h>
 
-#include "api/tls.h"
+#include "api/http/tls.h"
 #include "config/config.h"
 #include "confine/role_ids.h"
 #include "engine/spec.h"

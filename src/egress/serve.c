@@ -56,12 +56,12 @@ struct egress {
     struct talk *talks;
     size_t talk_count;
     struct egress_news told[PLACES_MAX]; /* the main thread's: what was said of whom, if not 0 */
-    size_t told_count;
+    size_t reported_count;
 };
 
 /* ---- connections ---- */
 
-static void tell(const struct talk *t, const struct talk_outcome *o) {
+static void report(const struct talk *t, const struct talk_outcome *o) {
     char target[NETWORK_NAME_SIZE + 8];
     bool open = t->upstream >= 0;
     if (o->host[0] == '\0')
@@ -99,7 +99,7 @@ static void *run_talk(void *user) {
     t->upstream = upstream;
     bool go_on = upstream >= 0 && !t->is_cut;
     (void)pthread_mutex_unlock(&t->egress->lock);
-    tell(t, &outcome);
+    report(t, &outcome);
     if (go_on)
         (void)relay_run_idle(t->client, upstream, IDLE_MS, &ignored); /* an end like any other */
     forget(t);
@@ -272,11 +272,11 @@ static uint32_t count_owner(const struct egress *e, const char *owner) {
     return count;
 }
 
-static bool is_told(const struct egress *e, const char *owner) {
+static bool is_reported(const struct egress *e, const char *owner) {
     size_t i = 0;
-    while (i < e->told_count && memcmp(e->told[i].owner, owner, ID_SIZE) != 0)
+    while (i < e->reported_count && memcmp(e->told[i].owner, owner, ID_SIZE) != 0)
         i++;
-    return i < e->told_count;
+    return i < e->reported_count;
 }
 
 /* Nobody reads: said again in a second, by what is noted then. */
@@ -285,20 +285,20 @@ static bool say(const struct egress *e, const struct egress_news *n) {
 }
 
 /* What has changed since it was last said. */
-static void tell_news(struct egress *e) {
+static void report_news(struct egress *e) {
     (void)pthread_mutex_lock(&e->lock);
     for (const struct talk *t = e->talks; t != NULL; t = t->next)
-        if (!is_told(e, t->owner) && e->told_count < PLACES_MAX)
-            memcpy(e->told[e->told_count++].owner, t->owner, sizeof t->owner);
-    for (size_t i = 0; i < e->told_count; i++) {
+        if (!is_reported(e, t->owner) && e->reported_count < PLACES_MAX)
+            memcpy(e->told[e->reported_count++].owner, t->owner, sizeof t->owner);
+    for (size_t i = 0; i < e->reported_count; i++) {
         struct egress_news now = e->told[i];
         now.connections = count_owner(e, now.owner);
         if (now.connections == e->told[i].connections || !say(e, &now))
             continue;
         e->told[i] = now;
         if (now.connections == 0) {
-            e->told[i--] = e->told[--e->told_count];
-            e->told[e->told_count] = (struct egress_news){0};
+            e->told[i--] = e->told[--e->reported_count];
+            e->told[e->reported_count] = (struct egress_news){0};
         }
     }
     (void)pthread_mutex_unlock(&e->lock);
@@ -354,7 +354,7 @@ static void watch(const struct egress *e, struct pollfd *p) {
 /* While nobody is connected, and that was said, there is nothing to say. */
 static int next_news_ms(struct egress *e, int64_t news_at) {
     (void)pthread_mutex_lock(&e->lock);
-    bool is_quiet = e->talk_count == 0 && e->told_count == 0;
+    bool is_quiet = e->talk_count == 0 && e->reported_count == 0;
     (void)pthread_mutex_unlock(&e->lock);
     return is_quiet ? -1 : (int)MAX(news_at - clock_ms(), 0);
 }
@@ -379,7 +379,7 @@ int egress_serve(int control, struct cay_error *err) {
         if (p[0].revents != 0 && !take_message(e))
             return 0;
         if (clock_ms() >= news_at) {
-            tell_news(e);
+            report_news(e);
             news_at = clock_ms() + NEWS_MS;
         }
     }

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 
 enum {
@@ -31,7 +31,7 @@ struct item {
     char label[64];
     char state[32];
     uint64_t done, total;
-    int64_t told_ms; /* when it was shown last, of its own (JSON) */
+    int64_t reported_ms; /* when it was shown last, of its own (JSON) */
 };
 
 struct progress {
@@ -158,7 +158,7 @@ static void draw(struct progress *p, const char *note) {
 
 /* ---- lines and events ---- */
 
-static void tell_line(const struct progress *p, const struct item *item) {
+static void report_line(const struct progress *p, const struct item *item) {
     char total[32];
     _cleanup_(buf_free) struct buf b = BUF_INIT(1024);
     (void)buf_printf(&b, "%s: %s", item->label, item->state);
@@ -168,7 +168,7 @@ static void tell_line(const struct progress *p, const struct item *item) {
     put(p, &b);
 }
 
-static void tell_event(const struct progress *p, struct item *item) {
+static void report_event(const struct progress *p, struct item *item) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(1024);
     struct jsonw w = JSONW_INIT(&b);
     jsonw_begin_object(&w);
@@ -178,25 +178,25 @@ static void tell_event(const struct progress *p, struct item *item) {
     jsonw_put_unsigned(&w, "total", item->total);
     jsonw_end_object(&w);
     (void)buf_putc(&b, '\n');
-    item->told_ms = clock_ms();
+    item->reported_ms = clock_ms();
     put(p, &b);
 }
 
-static void tell(struct progress *p, struct item *item, bool changed) {
+static void report(struct progress *p, struct item *item, bool changed) {
     switch (p->mode) {
     case PROGRESS_QUIET:
         break;
     case PROGRESS_LINES:
         if (changed)
-            tell_line(p, item);
+            report_line(p, item);
         break;
     case PROGRESS_BARS:
         if (changed || clock_ms() - p->drawn_ms >= PERIOD_MS)
             draw(p, NULL);
         break;
     case PROGRESS_JSON:
-        if (changed || clock_ms() - item->told_ms >= PERIOD_MS)
-            tell_event(p, item);
+        if (changed || clock_ms() - item->reported_ms >= PERIOD_MS)
+            report_event(p, item);
         break;
     }
 }
@@ -249,12 +249,12 @@ void progress_update(struct progress *p, unsigned number, const char *state, uin
         item->done = done;
         if (changed)
             (void)str_escape(item->state, sizeof item->state, state);
-        tell(p, item, changed);
+        report(p, item, changed);
     }
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-static void tell_note(struct progress *p, const char *text) {
+static void report_note(struct progress *p, const char *text) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(8192);
     if (p->mode == PROGRESS_BARS) {
         draw(p, text);
@@ -281,6 +281,6 @@ void progress_note(struct progress *p, const char *fmt, ...) {
     (void)vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     (void)pthread_mutex_lock(&p->lock);
-    tell_note(p, str_escape(shown, sizeof shown, text));
+    report_note(p, str_escape(shown, sizeof shown, text));
     (void)pthread_mutex_unlock(&p->lock);
 }

@@ -6,7 +6,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 
 enum { FORMAT = 1 }; /* a cay that knows only this refuses what a later one would misread */
 

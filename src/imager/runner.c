@@ -8,9 +8,9 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "imager/credentials.h"
+#include "imager/registry/credentials.h"
 #include "imager/runner_ops.h"
-#include "imager/runner_serve.h"
+#include "imager/verbs/runner_serve.h"
 #include "wire/wire.h"
 
 struct runner {

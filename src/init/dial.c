@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "init/files.h"
+#include "init/files/files.h"
 
 enum { RELAY_SIZE = WIRE_DATA_MAX };
 

@@ -17,12 +17,12 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "init/changes.h"
-#include "init/last_word.h"
+#include "init/files/tree.h"
 #include "init/op.h"
+#include "init/session/changes.h"
+#include "init/session/exit_record.h"
+#include "init/session/overflow.h"
 #include "init/spawn.h"
-#include "init/spill.h"
-#include "init/tree.h"
 #include "init/user.h"
 
 enum {
@@ -50,8 +50,8 @@ struct exec {
     bool is_asked; /* a command that reports waits for what the host has to say */
     uint64_t output;
     uint64_t output_max;
-    uint64_t told_max; /* of the output; all of more is in a file. 0: all is told */
-    size_t head;       /* bytes of exec_head that are used */
+    uint64_t reported_max; /* of the output; all of more is in a file. 0: all is told */
+    size_t head;           /* bytes of exec_head that are used */
     bool spills;
     struct spill spill;
     int64_t wall_deadline;
@@ -256,7 +256,7 @@ static void forward(struct exec *x, enum wire_type type, size_t len) {
 
 /* Of output that may be more than is told. That a file is full shows in its size. */
 static void keep_output(struct exec *x, const char *data, size_t len) {
-    if (x->told_max == 0)
+    if (x->reported_max == 0)
         return;
     if (!x->spills && len <= sizeof exec_head - x->head) {
         memcpy(exec_head + x->head, data, len);
@@ -271,12 +271,12 @@ static void keep_output(struct exec *x, const char *data, size_t len) {
     (void)spill_write(&x->spill, data, len);
 }
 
-static void tell_output(struct exec *x, enum wire_type type, size_t len) {
+static void report_output(struct exec *x, enum wire_type type, size_t len) {
     uint64_t before = x->output;
     x->output += len;
     keep_output(x, op_data, len);
-    if (x->told_max > 0)
-        len = (size_t)MIN((uint64_t)len, x->told_max - MIN(x->told_max, before));
+    if (x->reported_max > 0)
+        len = (size_t)MIN((uint64_t)len, x->reported_max - MIN(x->reported_max, before));
     if (len > 0)
         forward(x, type, len);
 }
@@ -296,7 +296,7 @@ static bool forward_output(struct exec *x, int *fd, enum wire_type type) {
         x->reason = WIRE_REASON_OUTPUT;
     }
     x->quiet_deadline = clock_deadline(x->quiet_ms);
-    tell_output(x, type, len);
+    report_output(x, type, len);
     return true;
 }
 
@@ -446,7 +446,7 @@ static int answer(struct exec *x, unsigned left) {
     wire_put_number(&b, WIRE_TAG_ELAPSED_US, (uint64_t)(clock_us() - x->started_us));
     if (x->changes.folder[0] != '\0')
         wire_put_number(&b, WIRE_TAG_WATCH, !x->changes.truncated);
-    if (x->told_max > 0 && x->output > x->told_max)
+    if (x->reported_max > 0 && x->output > x->reported_max)
         put_file(x, &b);
     announce(x);
     wire_put_frame(&x->tail, WIRE_DONE, b.data, b.len);
@@ -476,7 +476,7 @@ static int run(struct exec *x, struct cay_error *err) {
     drain(x);
     if (x->reason == WIRE_REASON_OUTPUT && x->exited && left == 0)
         left = tree_kill(0, KILL_MS);
-    if (x->host_gone || x->output <= x->told_max)
+    if (x->host_gone || x->output <= x->reported_max)
         spill_drop(&x->spill, x->conn->user); /* nobody needs it, or hears where it is */
     if (x->host_gone)
         return 0;
@@ -516,7 +516,7 @@ int op_exec(struct op_conn *c, const struct wire_message *m, struct cay_error *e
         .cmd = {0, -1, -1, -1, -1},
         .signals = -1,
         .spill = SPILL_INIT,
-        .told_max = m->number[WIRE_TAG_SPILL],
+        .reported_max = m->number[WIRE_TAG_SPILL],
         .host_ready = true,
         .tty = m->number[WIRE_TAG_TTY] != 0,
         .is_asked = m->number[WIRE_TAG_REPORT] == 0,

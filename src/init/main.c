@@ -108,8 +108,8 @@ static _noreturn_ void serve_and_exit(int connection, int tell, unsigned proxy_p
 
 /* Forks the process that serves one connection; PID 1 keeps nothing of it. */
 static void serve_in_child(struct init *init, int connection) {
-    bool can_tell = init->news[0] >= 0 || pipe2(init->news, O_CLOEXEC) == 0;
-    pid_t pid = can_tell ? spawn_fork() : -1;
+    bool can_report = init->news[0] >= 0 || pipe2(init->news, O_CLOEXEC) == 0;
+    pid_t pid = can_report ? spawn_fork() : -1;
     if (pid == 0) {
         fd_close(&init->listener);
         fd_close(&init->signals);

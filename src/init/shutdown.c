@@ -4,8 +4,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "init/files/tree.h"
 #include "init/op.h"
-#include "init/tree.h"
 
 enum { PAUSE_MIN_MS = 2, PAUSE_MAX_MS = 40 };
 

@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "init/tree.h"
+#include "init/files/tree.h"
 #include "init/user.h"
 
 enum stage { STAGE_SESSION, STAGE_USER, STAGE_CWD, STAGE_EXEC };

@@ -19,12 +19,12 @@
 #include "image/host.h"
 #include "image/image.h"
 #include "image/store.h"
-#include "lib/code.h"
 #include "lib/command.h"
 #include "lib/egress.h"
 #include "lib/engine.h"
 #include "lib/prepared.h"
-#include "lib/python.h"
+#include "lib/python/code.h"
+#include "lib/python/python.h"
 #include "version.h"
 
 enum { CPU_PERIOD_US = 100000, WALLS_MAX = 64 };

@@ -12,10 +12,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/path.h"
-#include "manager/manager_backup.h"
-#include "manager/manager_internal.h"
-#include "manager/manager_rescue.h"
-#include "manager/retire.h"
+#include "manager/access/retire.h"
+#include "manager/files/backup.h"
+#include "manager/files/rescue.h"
+#include "manager/internal.h"
 
 enum {
     TRANSITION_MS = 60 * 1000,

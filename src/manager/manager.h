@@ -10,15 +10,15 @@
 #include <cay/errors.h>
 
 #include "engine/engine.h"
-#include "manager/archive_ops.h"
-#include "manager/audit.h"
-#include "manager/budget.h"
-#include "manager/fields.h"
-#include "manager/key.h"
-#include "manager/manager_list.h"
-#include "manager/manager_totals.h"
+#include "manager/access/budget.h"
+#include "manager/files/archive_ops.h"
 #include "manager/network_ops.h"
-#include "manager/record.h"
+#include "manager/record/audit.h"
+#include "manager/record/fields.h"
+#include "manager/record/key.h"
+#include "manager/record/list.h"
+#include "manager/record/record.h"
+#include "manager/totals.h"
 
 struct cay_error;
 struct manager;
@@ -155,7 +155,8 @@ int manager_get(struct manager *m, const char *who, struct sandbox_record *ret,
                 struct cay_error *err);
 int manager_start_sandbox(struct manager *m, const char *who, struct cay_error *err);
 /* The same, with lines that tell how far an archive is restored. */
-int manager_start_told(struct manager *m, const char *who, int progress_fd, struct cay_error *err);
+int manager_start_with_progress(struct manager *m, const char *who, int progress_fd,
+                                struct cay_error *err);
 /* Starts it, or lets it go on if it is paused. */
 int manager_wake(struct manager *m, const char *who, struct cay_error *err);
 /* Stops it and moves what it has written into an archive, from which a start restores it. */

@@ -2,8 +2,8 @@
  */
 #pragma once
 
-#include "manager/key.h"
-#include "manager/record.h"
+#include "manager/record/key.h"
+#include "manager/record/record.h"
 
 struct cay_error;
 struct manager;
@@ -34,7 +34,7 @@ void watch_news_free(struct watch_news *n);
 /* ---- for the manager, with its lock held ---- */
 
 /* Tells who watches. old_state NULL: it is new. */
-void watch_tell(struct manager *m, const struct sandbox_record *r, const char *old_state,
-                const char *new_state);
+void watch_report(struct manager *m, const struct sandbox_record *r, const char *old_state,
+                  const char *new_state);
 /* Wakes all who watch, since it is over. */
 void watch_wake(struct manager *m);

@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/str.h"
 
 /* A member, or the fallback where it is absent or something else. */

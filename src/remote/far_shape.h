@@ -2,7 +2,7 @@
  * struct json. */
 #pragma once
 
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 
 void far_put_sandbox(struct jsonw *w, const void *row);
 void far_put_volume(struct jsonw *w, const void *row);

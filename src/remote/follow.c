@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "client/daemon.h"
 #include "remote/demux.h"
@@ -225,7 +225,7 @@ int follow_run(struct follow *f, struct cay_error *err) {
     return 0;
 }
 
-int follow_tell(struct follow *f, struct cay_error *err) {
+int follow_report(struct follow *f, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(512);
     wire_put_number(&b, WIRE_TAG_EXIT, (uint64_t)f->exit_code);
     wire_put_number(&b, WIRE_TAG_REASON, f->reason);

@@ -37,7 +37,7 @@ int follow_run(struct follow *f, struct cay_error *err);
 int follow_ask(struct follow *f, struct cay_error *err);
 
 /* The last answer: how it ended. */
-int follow_tell(struct follow *f, struct cay_error *err);
+int follow_report(struct follow *f, struct cay_error *err);
 
 /* Appends the path of a session in the toolbox. */
 void follow_put_path(struct buf *path, const char *session, const char *after);

@@ -29,7 +29,7 @@ gate_fn gate_connect;
 int gate_unsupported(struct cay_error *err, const char *what, const char *remedy);
 
 /* Answers with one sandbox. */
-void gate_tell(struct gate *g, const struct json_document *doc);
+void gate_report(struct gate *g, const struct json_document *doc);
 
 /* ---- what requests say ---- */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "remote/gate.h"
 
@@ -175,6 +175,6 @@ int gate_create(struct gate *g, struct cay_error *err) {
     if (waits)
         r = far_await(g->world, far_string(&root, "id", ""), "started", &done, err);
     if (r == 0)
-        gate_tell(g, waits ? done : made);
+        gate_report(g, waits ? done : made);
     return r;
 }

@@ -2,13 +2,13 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "remote/far_shape.h"
 #include "remote/gate.h"
 #include "remote/toolbox.h"
 
-void gate_tell(struct gate *g, const struct json_document *doc) {
+void gate_report(struct gate *g, const struct json_document *doc) {
     struct json root = json_root(doc, "");
     jsonw_write_object(&g->answer, far_put_sandbox, &root);
 }
@@ -64,7 +64,7 @@ int gate_get(struct gate *g, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     int r = far_get(g->world, g->who, &doc, err);
     if (r == 0)
-        gate_tell(g, doc);
+        gate_report(g, doc);
     return r;
 }
 
@@ -92,7 +92,7 @@ static int move_to(struct gate *g, const char *after, const char *state, struct 
     if (r == 0)
         r = far_await(g->world, g->who, state, &doc, err);
     if (r == 0)
-        gate_tell(g, doc);
+        gate_report(g, doc);
     return r;
 }
 
@@ -105,7 +105,7 @@ int gate_start(struct gate *g, struct cay_error *err) {
     struct json root = json_root(doc, "");
     if (!str_equal(far_string(&root, "state", ""), "started"))
         return move_to(g, "/start", "started", err);
-    gate_tell(g, doc);
+    gate_report(g, doc);
     return 0;
 }
 
@@ -159,6 +159,6 @@ int gate_snapshot(struct gate *g, struct cay_error *err) {
     _cleanup_(json_freep) struct json_document *doc = NULL;
     int r = far_call(g->world, &call, &doc, err);
     if (r == 0)
-        gate_tell(g, doc);
+        gate_report(g, doc);
     return r;
 }

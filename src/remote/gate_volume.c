@@ -4,7 +4,7 @@
 #include "remote/far_shape.h"
 #include "remote/gate.h"
 
-static void tell(struct gate *g, const struct json *at) {
+static void report(struct gate *g, const struct json *at) {
     jsonw_write_object(&g->answer, far_put_volume, at);
 }
 
@@ -55,7 +55,7 @@ int gate_volume_create(struct gate *g, struct cay_error *err) {
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    tell(g, &root);
+    report(g, &root);
     return 0;
 }
 
@@ -73,7 +73,7 @@ int gate_volume_get(struct gate *g, struct cay_error *err) {
     if (r < 0)
         return r;
     struct json root = json_root(doc, "");
-    tell(g, &root);
+    report(g, &root);
     return 0;
 }
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "remote/follow.h"
 #include "remote/op_session.h"
 
@@ -101,5 +101,5 @@ int op_exec(struct op *o, struct cay_error *err) {
     if (cut)
         remove_traces(&f);
     feed_free(&feed);
-    return r < 0 ? r : follow_tell(&f, err);
+    return r < 0 ? r : follow_report(&f, err);
 }

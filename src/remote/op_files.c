@@ -81,7 +81,7 @@ static int take(void *arg, const char *data, size_t len, struct cay_error *err) 
     return r < 0 ? error_sys(err, -r, "passing the content on") : 0;
 }
 
-static int tell_outflow(struct op *o, const struct outflow *f, struct cay_error *err) {
+static int report_outflow(struct op *o, const struct outflow *f, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(256);
     wire_put_number(&b, WIRE_TAG_SIZE, f->sent);
     if (op_number(o, WIRE_TAG_OP) == WIRE_OP_TAR_OUT)
@@ -103,7 +103,7 @@ int op_read(struct op *o, struct cay_error *err) {
     int r = find_path(o, path, err);
     if (r == 0)
         r = toolbox_download(&o->toolbox, path, take, &f, err);
-    return r < 0 ? r : tell_outflow(o, &f, err);
+    return r < 0 ? r : report_outflow(o, &f, err);
 }
 
 /* A stream into it: frames until the one that ends it. */
@@ -253,5 +253,5 @@ int op_tar_out(struct op *o, struct cay_error *err) {
         return r < 0 ? r : explain(r, &said, "packing", err);
     r = toolbox_download(&o->toolbox, archive, take, &f, err);
     (void)run_script(o, archive, folder, "rm -f -- \"$F\"", NULL, &ignored); /* it was copied */
-    return r < 0 ? r : tell_outflow(o, &f, err);
+    return r < 0 ? r : report_outflow(o, &f, err);
 }

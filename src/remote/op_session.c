@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "remote/follow.h"
 #include "remote/gate.h"
@@ -150,7 +150,7 @@ static int number_of(struct op *o, const struct follow *f, uint64_t *ret, struct
     return r;
 }
 
-static int tell_start(struct op *o, const struct follow *f, struct cay_error *err) {
+static int report_start(struct op *o, const struct follow *f, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(256);
     uint64_t number;
     int r = number_of(o, f, &number, err);
@@ -190,13 +190,13 @@ int op_session_exec(struct op *o, struct cay_error *err) {
     if (r == 0)
         r = follow_start(&f, buf_text(&text), err);
     if (r == 0)
-        r = tell_start(o, &f, err);
+        r = report_start(o, &f, err);
     if (r < 0 || async)
         return r < 0 ? r : op_done(o, err);
     r = follow_run(&f, err);
     f.running |= f.reason != WIRE_REASON_EXIT; /* nobody can end it alone */
     feed_remove(&feed);
-    return r < 0 ? r : follow_tell(&f, err);
+    return r < 0 ? r : follow_report(&f, err);
 }
 
 /* ---- what is kept of them ---- */
@@ -281,10 +281,10 @@ int op_session_logs(struct op *o, struct cay_error *err) {
                        .skip = {offset, offset}};
     int r = find_command(o, op_number(o, WIRE_TAG_NUMBER), &f, err);
     if (r == 0)
-        r = tell_start(o, &f, err);
+        r = report_start(o, &f, err);
     if (r == 0)
         r = op_number(o, WIRE_TAG_FOLLOW) != 0 ? follow_run(&f, err) : send_logs(o, &f, err);
-    return r < 0 ? r : follow_tell(&f, err);
+    return r < 0 ? r : follow_report(&f, err);
 }
 
 /* ---- input ---- */
@@ -313,11 +313,11 @@ int op_session_input(struct op *o, struct cay_error *err) {
         return gate_unsupported(err, "cannot end the input of a command", "add --keep-open");
     int r = find_command(o, op_number(o, WIRE_TAG_NUMBER), &f, err);
     if (r == 0)
-        r = tell_start(o, &f, err);
+        r = report_start(o, &f, err);
     if (r < 0)
         return r;
     while ((r = op_next(o, &frame, err)) > 0 && frame.type != WIRE_INPUT_END)
         if (frame.type == WIRE_INPUT && frame.len > 0 && (r = post_input(o, &f, &frame, err)) < 0)
             break;
-    return r < 0 ? r : follow_tell(&f, err);
+    return r < 0 ? r : follow_report(&f, err);
 }

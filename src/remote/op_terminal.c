@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "client/daemon.h"
 #include "lib/command.h"
@@ -271,7 +271,7 @@ static int look(struct view *v, struct cay_error *err) {
     return r;
 }
 
-static int tell_end(struct view *v, struct cay_error *err) {
+static int report_end(struct view *v, struct cay_error *err) {
     _cleanup_(buf_free) struct buf b = BUF_INIT(256);
     wire_put_number(&b, WIRE_TAG_EXIT, (uint64_t)v->exit_code);
     if (op_number(v->op, WIRE_TAG_OP) == WIRE_OP_EXEC)
@@ -307,7 +307,7 @@ int op_terminal_attach(struct op *o, struct cay_error *err) {
     if (v.may_type && rows > 0 && cols > 0)
         (void)resize(o, v.name, rows, cols, &ignored); /* one that has ended has no size */
     int r = view(&v, err);
-    return r < 0 || v.hung_up ? r : tell_end(&v, err);
+    return r < 0 || v.hung_up ? r : report_end(&v, err);
 }
 
 /* A terminal of its own, which ends with the command. */
@@ -322,5 +322,5 @@ int op_exec_tty(struct op *o, struct cay_error *err) {
         return r;
     r = view(&v, err);
     (void)end_terminal(o, name, &ignored); /* it has ended mostly */
-    return r < 0 || v.hung_up ? r : tell_end(&v, err);
+    return r < 0 || v.hung_up ? r : report_end(&v, err);
 }

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "api/shape.h"
+#include "api/shape/shape.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "remote/world.h"
 
 struct cay_error;

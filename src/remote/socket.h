@@ -1,7 +1,7 @@
 /* A WebSocket to the toolbox of a sandbox. */
 #pragma once
 
-#include "api/ws.h"
+#include "api/http/ws.h"
 #include "remote/toolbox.h"
 
 struct cay_error;

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/host.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "client/daemon.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/str.h"
 #include "remote/rest.h"
 

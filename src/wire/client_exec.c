@@ -80,8 +80,8 @@ int exec_send(int fd, const struct exec_request *req, struct cay_error *err) {
         wire_put_number(&b, WIRE_TAG_WATCH, 1);
     if (req->merge)
         wire_put_number(&b, WIRE_TAG_MERGE, 1);
-    if (req->told_max > 0)
-        wire_put_number(&b, WIRE_TAG_SPILL, req->told_max);
+    if (req->reported_max > 0)
+        wire_put_number(&b, WIRE_TAG_SPILL, req->reported_max);
     for (const char *const *p = req->argv; *p != NULL; p++)
         wire_put_string(&b, WIRE_TAG_ARG, *p);
     for (const char *const *p = req->env; *p != NULL; p++)

@@ -29,7 +29,7 @@ struct exec_request {
     bool merge;  /* its standard error is its standard output */
     bool watch;  /* tell what files below cwd it made or changed */
     /* Bytes of output to tell; all of more than that is in a file inside. 0: all is told. */
-    uint64_t told_max;
+    uint64_t reported_max;
 };
 
 struct exec_streams {
@@ -74,7 +74,7 @@ struct exec_outcome {
     /* Where inside all of its output is, each stream by itself for a session's command; "": there
      * is no file. */
     char file[2][EXEC_FILE_SIZE];
-    uint64_t printed, in_file; /* with told_max: bytes altogether, and in the file */
+    uint64_t printed, in_file; /* with reported_max: bytes altogether, and in the file */
 };
 
 /* What the end of a command (WIRE_DONE) says, with what is out of range brought into it. */

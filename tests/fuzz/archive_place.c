@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "init/walk.h"
+#include "init/files/walk.h"
 
 enum { BLOCK = 512 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "imager/archive.h"
+#include "imager/transfer/archive.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/auto.h"
-#include "manager/audit_line.h"
+#include "manager/record/audit_line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

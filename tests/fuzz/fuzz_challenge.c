@@ -5,7 +5,7 @@
 
 #include "base/auto.h"
 #include "base/host.h"
-#include "imager/challenge.h"
+#include "imager/registry/challenge.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

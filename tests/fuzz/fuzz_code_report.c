@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/code_report.h"
+#include "lib/python/code_report.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/context.h"
+#include "lib/python/context.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/daytona_read.h"
+#include "api/shape/daytona_read.h"
 #include "base/auto.h"
 #include "base/error.h"
-#include "manager/record.h"
+#include "manager/record/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/auto.h"
-#include "engine/docker/docker_demux.h"
-#include "engine/docker/docker_host.h"
-#include "engine/docker/docker_parse.h"
+#include "engine/docker/parse.h"
+#include "engine/docker/transport/demux.h"
+#include "engine/docker/transport/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "imager/dockerfile.h"
-#include "imager/dockerfile_words.h"
+#include "imager/build/dockerfile.h"
+#include "imager/build/dockerfile_words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

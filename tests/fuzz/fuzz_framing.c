@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "api/framing.h"
+#include "api/http/framing.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/git_parse.h"
+#include "api/code/git_parse.h"
 #include "base/auto.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {

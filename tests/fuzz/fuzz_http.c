@@ -65,14 +65,14 @@ static void check_reply(const char *text, size_t len) {
     reply_free(&t);
 }
 
-static void tell(void *arg, const char *line) {
+static void report(void *arg, const char *line) {
     (void)arg;
     require(strchr(line, '\n') == NULL);
 }
 
 static void check_progress(const char *data, size_t size) {
     _cleanup_(buf_free) struct buf body = BUF_INIT(1 << 20);
-    struct progress p = {.tell = tell, .answer = &body};
+    struct progress p = {.tell = report, .answer = &body};
     struct cay_error err;
     if (progress_take(&p, data, size, &err) == 0)
         (void)progress_end(&p, &err);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "imager/manifest.h"
+#include "imager/layer/manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

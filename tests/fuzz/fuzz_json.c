@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/jsonw.h"
+#include "base/json/json.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/auto.h"
-#include "init/last_word.h"
+#include "init/session/exit_record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 #include "archive_place.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "imager/unpack_internal.h"
+#include "imager/unpack/internal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/lsp_text.h"
+#include "api/code/lsp_text.h"
 #include "base/auto.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/jsonw.h"
+#include "base/json/json.h"
+#include "base/json/jsonw.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "imager/manifest.h"
+#include "imager/layer/manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

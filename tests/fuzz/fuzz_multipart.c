@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/multipart.h"
+#include "api/http/multipart.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/error.h"

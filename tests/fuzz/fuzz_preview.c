@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/preview_head.h"
-#include "api/preview_place.h"
+#include "api/preview/head.h"
+#include "api/preview/place.h"
 #include "base/auto.h"
 #include "base/str.h"
 

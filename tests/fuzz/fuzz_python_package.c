@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/python_package.h"
+#include "lib/python/package.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "lib/python_report.h"
+#include "lib/python/report.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/range.h"
+#include "api/http/range.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

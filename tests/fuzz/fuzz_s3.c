@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/s3_sign.h"
-#include "api/target.h"
+#include "api/build/s3_sign.h"
+#include "api/http/target.h"
 #include "base/auto.h"
 #include "base/str.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/sign.h"
+#include "api/preview/sign.h"
 #include "base/id.h"
 #include "base/str.h"
 

@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "init/tar.h"
+#include "init/files/tar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

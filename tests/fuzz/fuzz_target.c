@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "api/access.h"
+#include "api/http/target.h"
 #include "api/route.h"
-#include "api/target.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"

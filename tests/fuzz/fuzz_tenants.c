@@ -16,8 +16,8 @@
  * where a byte for a part chooses one of `handles`, and so do 0x80 to 0x9f in query and body. */
 #include "request_ask.h"
 
-#include "api/shape.h"
-#include "manager/volume.h"
+#include "api/shape/shape.h"
+#include "manager/record/volume.h"
 
 enum {
     REQUESTS_MAX = 6,

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/str.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

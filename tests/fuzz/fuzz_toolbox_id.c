@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/toolbox_id.h"
+#include "api/toolbox/id.h"
 #include "base/str.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

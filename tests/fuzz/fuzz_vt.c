@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "init/scrollback.h"
+#include "init/terminal/scrollback.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

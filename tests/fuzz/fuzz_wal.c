@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "manager/db_wal.h"
+#include "manager/db/wal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,15 +11,15 @@
 
 #include <cay.h>
 
-#include "api/builds.h"
+#include "api/build/builds.h"
+#include "api/build/contexts.h"
 #include "api/call.h"
-#include "api/contexts.h"
-#include "api/daytona_era.h"
+#include "api/http/ws.h"
 #include "api/images.h"
-#include "api/outputs.h"
-#include "api/preview.h"
-#include "api/ws.h"
-#include "base/json.h"
+#include "api/preview/preview.h"
+#include "api/shape/daytona_version.h"
+#include "api/toolbox/outputs.h"
+#include "base/json/json.h"
 #include "wire/wire.h"
 
 enum { HEADERS_MAX = 16, PEERS_MAX = 32, STREAM_MAX = 1 << 20 };

@@ -23,7 +23,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "engine/link/client.h"
 #include "engine/link/program.h"

@@ -21,7 +21,7 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 #include "engine/link/program.h"
 #include "wire/client_exec.h"

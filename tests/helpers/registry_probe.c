@@ -17,9 +17,9 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/str.h"
-#include "imager/credentials.h"
-#include "imager/digest.h"
-#include "imager/registry.h"
+#include "imager/layer/digest.h"
+#include "imager/registry/credentials.h"
+#include "imager/registry/registry.h"
 
 struct probe {
     struct registry_options options;

@@ -26,8 +26,8 @@
 #include "confine/privilege.h"
 #include "confine/seccomp.h"
 #include "confine/spawn.h"
-#include "engine/native/cgroup.h"
-#include "engine/native/rootfs.h"
+#include "engine/native/cgroup/cgroup.h"
+#include "engine/native/rootfs/rootfs.h"
 
 static const char *const layers[] = {
     "capabilities", "cgroup-namespace", "descriptors", "ids",  "ipc",     "landlock",

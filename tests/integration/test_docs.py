@@ -105,7 +105,7 @@ def test_every_exit_code_is_listed():
 
 
 def test_every_state_is_explained():
-    states = re.findall(r'X\(SANDBOX_\w+, "(\w+)"\)', (ROOT / "src/manager/record.h").read_text())
+    states = re.findall(r'X\(SANDBOX_\w+, "(\w+)"\)', (ROOT / "src/manager/record/record.h").read_text())
     page = (ROOT / "docs/lifecycle.md").read_text()
     assert len(states) > 8 and not [s for s in states if f"`{s}`" not in page]
 

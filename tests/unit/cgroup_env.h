@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "engine/native/cgroup_backend.h"
+#include "engine/native/cgroup/backend.h"
 
 enum { MB = 1024 * 1024, SOON_MS = 30000 };
 

@@ -23,7 +23,7 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "knob_wait.h"
-#include "manager/db.h"
+#include "manager/db/db.h"
 #include "manager/manager.h"
 
 enum { FAKE_MAX = 256, MEGABYTE = 1024 * 1024 };
@@ -119,8 +119,8 @@ static int fake_set(struct fake *f, const char *id, enum engine_state state,
     return b != NULL ? 0 : error_set(err, CAY_NOT_FOUND, "no sandbox %s", id);
 }
 
-static void fake_tell(struct fake *f, const char *id, enum engine_end_cause cause, int status,
-                      bool oom) {
+static void fake_report(struct fake *f, const char *id, enum engine_end_cause cause, int status,
+                        bool oom) {
     struct engine_end end = {.oom_killed = oom, .status = status, .cause = cause};
     memcpy(end.id, id, sizeof end.id);
     if (f->engine.ended != NULL)
@@ -133,7 +133,7 @@ static int fake_stop(struct engine *e, const char *id, struct cay_error *err) {
     if (r < 0)
         return r;
     (void)fake_set(f, id, ENGINE_STOPPED, NULL);
-    fake_tell(f, id, ENGINE_END_ASKED, 9, false); /* a real one reports this too */
+    fake_report(f, id, ENGINE_END_ASKED, 9, false); /* a real one reports this too */
     return 0;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/opt.h"
+#include "cmd/opt.h"
 
 struct sample_common {
     const char *host;

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "manager/key.h"
+#include "manager/record/key.h"
 
 static void test_bearer(void **state) {
     (void)state;

@@ -1,8 +1,8 @@
 /* Tests of the audit's chain: what was done to rows afterwards shows. */
 #include "manager_env.h"
 
-#include "manager/db_internal.h"
-#include "manager/manager_internal.h"
+#include "manager/db/internal.h"
+#include "manager/internal.h"
 
 static void fill(struct world *w, int count) {
     for (int i = 0; i < count; i++) {

@@ -2,7 +2,7 @@
  * there again. */
 #include "manager_env.h"
 
-#include "manager/budget.h"
+#include "manager/access/budget.h"
 
 static struct key add_key(struct world *w, struct key k, const char *name) {
     char text[KEY_TEXT_SIZE];

@@ -16,10 +16,10 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "imager/build.h"
-#include "imager/build_change.h"
-#include "imager/build_state.h"
+#include "imager/build/build.h"
+#include "imager/build/state.h"
 #include "imager/runner.h"
+#include "imager/transfer/change.h"
 
 /* ---- the runner ---- */
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "api/builds.h"
+#include "api/build/builds.h"
 #include "api/images.h"
 #include "base/auto.h"
 #include "base/buf.h"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "engine/native/cgroup_backend.h"
+#include "engine/native/cgroup/backend.h"
 
 #define M  CGROUP_BIT(CGROUP_MEMORY)
 #define C  CGROUP_BIT(CGROUP_CPU)

@@ -9,7 +9,7 @@
 
 #include "base/auto.h"
 #include "base/host.h"
-#include "imager/challenge.h"
+#include "imager/registry/challenge.h"
 
 static void test_challenges(void **state) {
     (void)state;

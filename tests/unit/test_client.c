@@ -466,7 +466,7 @@ static void test_members_of_replies(void **state) {
 
 /* ---- progress ---- */
 
-static void tell(void *arg, const char *line) {
+static void report(void *arg, const char *line) {
     (void)buf_printf(arg, "%s|", line);
 }
 
@@ -487,7 +487,7 @@ static void test_progress(void **state) {
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         for (size_t step = 1; step < 12; step++) {
             _cleanup_(buf_free) struct buf told = BUF_INIT(1024), body = BUF_INIT(1024);
-            struct progress p = {.tell = tell, .arg = &told, .answer = &body};
+            struct progress p = {.tell = report, .arg = &told, .answer = &body};
             struct cay_error err;
             int r = 0;
             for (size_t at = 0, len = strlen(cases[i].text); at < len && r == 0; at += step)

@@ -8,7 +8,7 @@
 
 #include "base/auto.h"
 #include "base/str.h"
-#include "init/tar.h"
+#include "init/files/tar.h"
 #include "wire/client_tar.h"
 
 static struct cay_error err;

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 #include "config/config.h"
 
 static const char *const no_env[] = {NULL};

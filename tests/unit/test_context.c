@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "lib/context.h"
+#include "lib/python/context.h"
 
 #define BYTES(text) text, sizeof(text) - 1
 

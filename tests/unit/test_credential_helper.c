@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "imager/credential_helper.h"
-#include "imager/credentials.h"
+#include "imager/registry/credential_helper.h"
+#include "imager/registry/credentials.h"
 
 static char folder[] = "/tmp/helper-XXXXXX";
 

@@ -8,15 +8,15 @@
 #include <cmocka.h>
 
 #include "api/call.h"
-#include "api/daytona_era.h"
-#include "api/daytona_error.h"
-#include "api/daytona_gone.h"
-#include "api/daytona_read.h"
-#include "api/daytona_shape.h"
+#include "api/daytona/error.h"
+#include "api/daytona/tombstones.h"
 #include "api/fields_json.h"
+#include "api/shape/daytona_read.h"
+#include "api/shape/daytona_shape.h"
+#include "api/shape/daytona_version.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 /* ---- versions and paths ---- */
 

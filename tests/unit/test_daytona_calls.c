@@ -2,10 +2,10 @@
  * them on. */
 #include "manager_env.h"
 
-#include "api/builds.h"
+#include "api/build/builds.h"
 #include "api/call.h"
 #include "api/images.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 /* ---- what http.c would say of a request ---- */
 

@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "manager/db_internal.h"
+#include "manager/db/internal.h"
 
 enum { WRITERS = 16 };
 

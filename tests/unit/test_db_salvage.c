@@ -21,11 +21,11 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "manager/audit.h"
-#include "manager/db_internal.h"
-#include "manager/db_wal.h"
-#include "manager/key.h"
-#include "manager/volume.h"
+#include "manager/db/internal.h"
+#include "manager/db/wal.h"
+#include "manager/record/audit.h"
+#include "manager/record/key.h"
+#include "manager/record/volume.h"
 
 enum { ROWS = 120, PAGE = 4096, ROWS_OF_A_PAGE = 40 };
 

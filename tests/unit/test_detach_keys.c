@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "cli/detach_keys.h"
+#include "cli/session/detach_keys.h"
 
 static void parse(void **state) {
     (void)state;

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "imager/digest.h"
+#include "imager/layer/digest.h"
 
 static const char abc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 

@@ -9,8 +9,8 @@
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/str.h"
-#include "imager/base64.h"
-#include "imager/docker_config.h"
+#include "imager/layer/base64.h"
+#include "imager/registry/docker_config.h"
 
 static void test_base64(void **state) {
     (void)state;

@@ -21,10 +21,10 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "engine/docker/docker_demux.h"
-#include "engine/docker/docker_host.h"
-#include "engine/docker/docker_parse.h"
-#include "engine/docker/docker_relay.h"
+#include "engine/docker/parse.h"
+#include "engine/docker/transport/demux.h"
+#include "engine/docker/transport/host.h"
+#include "engine/docker/transport/relay.h"
 
 /* ---- contexts ---- */
 

@@ -16,10 +16,10 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "engine/docker/docker_api.h"
-#include "engine/docker/docker_ensure.h"
-#include "engine/docker/docker_parse.h"
-#include "engine/docker/docker_pull.h"
+#include "engine/docker/api.h"
+#include "engine/docker/images/ensure.h"
+#include "engine/docker/images/pull.h"
+#include "engine/docker/parse.h"
 
 static void test_progress(void **state) {
     (void)state;

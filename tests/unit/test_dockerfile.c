@@ -1,4 +1,4 @@
-/* Tests of imager/dockerfile.c, dockerfile_lines.c and dockerfile_words.c. */
+/* Tests of imager/build/dockerfile.c, dockerfile_lines.c and dockerfile_words.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "imager/dockerfile.h"
-#include "imager/dockerfile_words.h"
+#include "imager/build/dockerfile.h"
+#include "imager/build/dockerfile_words.h"
 
 /* An instruction as one line: OP{flags}[exec](words|…)<<NAME=content. */
 static void show(const struct instruction *in, struct buf *out) {

@@ -1,4 +1,4 @@
-/* Tests of imager/dockerignore.c and glob.c. */
+/* Tests of imager/build/dockerignore.c and glob.c. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +12,8 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "imager/dockerignore.h"
-#include "imager/glob.h"
+#include "imager/build/dockerignore.h"
+#include "imager/build/glob.h"
 
 static void test_globs(void **state) {
     (void)state;

@@ -14,8 +14,8 @@
 
 #include "base/auto.h"
 #include "confine/netns.h"
-#include "engine/docker/docker_door.h"
-#include "engine/docker/enter_walls.h"
+#include "engine/docker/enter/walls.h"
+#include "engine/docker/transport/handshake.h"
 
 enum { NOBODY = 65534, CANNOT = 77 };
 

@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "manager/db_internal.h"
-#include "manager/fields.h"
+#include "manager/db/internal.h"
+#include "manager/record/fields.h"
 
 struct place {
     char folder[64];

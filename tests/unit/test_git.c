@@ -7,10 +7,10 @@
 
 #include <cmocka.h>
 
-#include "api/git_parse.h"
-#include "api/git_run.h"
+#include "api/code/git_parse.h"
+#include "api/code/git_run.h"
 #include "base/auto.h"
-#include "base/jsonw.h"
+#include "base/json/jsonw.h"
 
 typedef int (*writer)(struct jsonw *w, const char *text, size_t len);
 

@@ -1,4 +1,4 @@
-#include "api/head.h"
+#include "api/http/head.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

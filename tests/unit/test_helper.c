@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/id.h"
-#include "engine/native/cgroup.h"
+#include "engine/native/cgroup/cgroup.h"
 #include "engine/native/helper.h"
 
 enum { SOON_MS = 30000 };

@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "engine/engine.h"
-#include "lib/python_freeze.h"
-#include "manager/interpreters_internal.h"
+#include "lib/python/freeze.h"
+#include "manager/python/interpreters_internal.h"
 
 static int refuse_once(struct engine *e, const struct engine_once *once, int connection,
                        uint64_t *ret_tag, struct cay_error *err) {

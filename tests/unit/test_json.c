@@ -1,4 +1,4 @@
-/* Tests of base/json.c. */
+/* Tests of base/json/json.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/jsonw.h"
+#include "base/json/json.h"
+#include "base/json/jsonw.h"
 #include "base/str.h"
 
 static struct json_document *parse_ok(const char *text) {

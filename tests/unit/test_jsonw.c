@@ -1,4 +1,4 @@
-/* Tests of base/jsonw.c. */
+/* Tests of base/json/jsonw.c. */
 #include <errno.h>
 #include <float.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "base/json.h"
-#include "base/jsonw.h"
+#include "base/json/json.h"
+#include "base/json/jsonw.h"
 
 /* One letter per call, so that a table can hold sequences: { } [ ] k(ey) s(tring) i(nteger) t(rue)
  * n(ull) d(ouble) x (infinite). */

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "engine/native/keep_record.h"
+#include "engine/native/keep/record.h"
 
 #define ID    "0123456789abcdef"
 #define IMAGE "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"

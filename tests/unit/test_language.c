@@ -10,8 +10,8 @@
 #include <cay.h>
 
 #include "base/str.h"
-#include "lib/code_report.h"
-#include "lib/language.h"
+#include "lib/python/code_report.h"
+#include "lib/python/language.h"
 
 static void every_name_is_a_language(void **state) {
     (void)state;
@@ -25,7 +25,7 @@ static void every_name_is_a_language(void **state) {
     assert_null(language_find(NULL));
 }
 
-static void files_tell_their_language(void **state) {
+static void files_report_their_language(void **state) {
     (void)state;
     static const struct {
         const char *path, *name;
@@ -129,7 +129,7 @@ static void what_makes_no_sense_is_passed_over(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_name_is_a_language),
-        cmocka_unit_test(files_tell_their_language),
+        cmocka_unit_test(files_report_their_language),
         cmocka_unit_test(names_are_kept_where_that_is_safe),
         cmocka_unit_test(what_a_shell_tells),
         cmocka_unit_test(what_makes_no_sense_is_passed_over),

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/auto.h"
-#include "init/last_word.h"
+#include "init/session/exit_record.h"
 
 struct report {
     const char *bytes;

@@ -5,8 +5,8 @@
 
 #include "image_store_env.h"
 
-#include "imager/layer.h"
-#include "imager/unpack.h"
+#include "imager/layer/layer.h"
+#include "imager/unpack/unpack.h"
 #include "tar_make.h"
 
 enum { TAR_MAX = 16 * 1024 * 1024 };

@@ -1,5 +1,5 @@
 /* Layers as tars, read back with a reader that is not ours. */
-#include "imager/layer_tar.h"
+#include "imager/layer/layer_tar.h"
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "imager/digest.h"
+#include "imager/layer/digest.h"
 
 static const struct layer_tar_options AS_IT_IS;
 

@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
-#include "api/lsp_text.h"
+#include "api/code/lsp_text.h"
 #include "base/auto.h"
 #include "base/error.h"
-#include "base/json.h"
-#include "base/jsonw.h"
+#include "base/json/json.h"
+#include "base/json/jsonw.h"
 
 /* Every message of a text that comes in pieces of this size, each in "<>"; or the error's class. */
 static int take_all(const char *text, size_t piece, struct buf *out) {

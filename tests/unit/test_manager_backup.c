@@ -2,7 +2,7 @@
  * next manager makes of one that was cut off. */
 #include "manager_env.h"
 
-#include "manager/db.h"
+#include "manager/db/db.h"
 
 static struct {
     int fail; /* code; 0: works */

@@ -190,7 +190,7 @@ static void test_engine_away(void **state) {
 static void kill_box(struct world *w, const char *id, int status, bool oom, bool told) {
     assert_int_equal(fake_set(&w->fake, id, ENGINE_STOPPED, NULL), 0);
     if (told)
-        fake_tell(&w->fake, id, ENGINE_END_UNASKED, status, oom);
+        fake_report(&w->fake, id, ENGINE_END_UNASKED, status, oom);
 }
 
 static void test_ends(void **state) {
@@ -260,8 +260,8 @@ static void test_late_end(void **state) {
     w->options.limits.cleanup_interval_ms = 50;
     open_manager(w);
     const char *id = make_box(w, "lab");
-    fake_tell(&w->fake, id, ENGINE_END_UNASKED, SIGKILL, true);
-    fake_tell(&w->fake, "0000000000000000", ENGINE_END_UNASKED, 0, false); /* of nobody we know */
+    fake_report(&w->fake, id, ENGINE_END_UNASKED, SIGKILL, true);
+    fake_report(&w->fake, "0000000000000000", ENGINE_END_UNASKED, 0, false); /* of nobody we know */
     sleep_ms(300);
     assert_string_equal(state_of(w, id), "started");
 }

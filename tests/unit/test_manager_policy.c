@@ -4,14 +4,14 @@
 
 #include <signal.h>
 
-#include "manager/manager_engines.h"
-#include "manager/volume.h"
+#include "manager/engines.h"
+#include "manager/record/volume.h"
 
 /* ---- sandboxes that end unasked ---- */
 
 static void kill_box(struct world *w, const char *id) {
     assert_int_equal(fake_set(&w->fake, id, ENGINE_STOPPED, NULL), 0);
-    fake_tell(&w->fake, id, ENGINE_END_UNASKED, SIGKILL, false);
+    fake_report(&w->fake, id, ENGINE_END_UNASKED, SIGKILL, false);
 }
 
 static const char *make_with(struct world *w, enum on_failure policy) {

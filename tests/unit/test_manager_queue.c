@@ -1,7 +1,7 @@
 /* Tests of the queue of creations and starts: order, bounds, and what does not wait. */
 #include "manager_env.h"
 
-#include "manager/manager_internal.h"
+#include "manager/internal.h"
 
 static const char key_a[] = "aaaaaaaaaaaaaaaa", key_b[] = "bbbbbbbbbbbbbbbb";
 

@@ -2,7 +2,7 @@
  * that are looked at are counted, since times say nothing on a busy machine. */
 #include "manager_env.h"
 
-#include "manager/manager_internal.h"
+#include "manager/internal.h"
 
 enum { MANY = 10000, FEW = 10, LOOKS_MAX = 100 };
 

@@ -10,8 +10,8 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "imager/digest.h"
-#include "imager/manifest.h"
+#include "imager/layer/digest.h"
+#include "imager/layer/manifest.h"
 
 #define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define HEX_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "api/multipart.h"
+#include "api/http/multipart.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/error.h"

@@ -9,7 +9,7 @@
 
 #include "base/auto.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 static const struct route one[] = {
     {"GET", "/healthz", NULL},

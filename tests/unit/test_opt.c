@@ -1,4 +1,4 @@
-/* Tests of base/opt.c and opt_help.c: parsing, refusals, help. */
+/* Tests of cmd/opt.c and cmd/help.c: parsing, refusals, help. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

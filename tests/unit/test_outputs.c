@@ -12,12 +12,12 @@
 
 #include <cmocka.h>
 
-#include "api/outputs.h"
+#include "api/toolbox/outputs.h"
 #include "base/auto.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/path.h"
-#include "manager/key.h"
+#include "manager/record/key.h"
 
 static char folder[64];
 static const struct outputs_rules small = {

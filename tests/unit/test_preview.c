@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "api/preview_head.h"
-#include "api/preview_place.h"
-#include "api/toolbox_ports.h"
+#include "api/preview/head.h"
+#include "api/preview/place.h"
+#include "api/toolbox/ports.h"
 #include "base/auto.h"
 
 #define ID     "0123456789abcdef"

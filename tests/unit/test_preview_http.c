@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 
 #include "api/http.h"
-#include "api/tls.h"
+#include "api/http/tls.h"
 #include "wire/wire.h"
 
 #define KEY "cay_admin_of_this_test"

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/str.h"
 #include "image/progress.h"
 
@@ -42,7 +42,7 @@ static int new_file(void) {
 }
 
 /* The same story in every mode. */
-static void tell_story(struct progress *p) {
+static void report_story(struct progress *p) {
     progress_note(p, "python:3.12: %s", "resolving");
     unsigned a = progress_item(p, "aaaaaaaaaaaa", 2048);
     unsigned b = progress_item(p, "bbbbbbbbbbbb", 0);
@@ -58,7 +58,7 @@ static void lines(void **state) {
     (void)state;
     _cleanup_(closep) int fd = new_file();
     struct progress *p = progress_new(PROGRESS_LINES, fd);
-    tell_story(p);
+    report_story(p);
     progress_free(p);
     _cleanup_(freep) char *text = written(fd);
     assert_string_equal(text, "python:3.12: resolving\n"
@@ -72,9 +72,9 @@ static void quiet_and_none(void **state) {
     (void)state;
     _cleanup_(closep) int fd = new_file();
     struct progress *p = progress_new(PROGRESS_QUIET, fd);
-    tell_story(p);
+    report_story(p);
     progress_free(p);
-    tell_story(NULL);
+    report_story(NULL);
     progress_free(NULL);
     assert_int_equal(lseek(fd, 0, SEEK_END), 0);
 }
@@ -100,7 +100,7 @@ static void events(void **state) {
     (void)state;
     _cleanup_(closep) int fd = new_file();
     struct progress *p = progress_new(PROGRESS_JSON, fd);
-    tell_story(p);
+    report_story(p);
     progress_free(p);
     _cleanup_(freep) char *text = written(fd);
     char *rest = text;

@@ -9,8 +9,8 @@
 
 #include "base/buf.h"
 #include "base/str.h"
-#include "lib/python_options.h"
-#include "lib/python_package.h"
+#include "lib/python/options.h"
+#include "lib/python/package.h"
 
 static const char *const good[] = {"requests",
                                    "a",

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "lib/python_report.h"
+#include "lib/python/report.h"
 
 #define BYTES(text) text, sizeof(text) - 1
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "api/range.h"
+#include "api/http/range.h"
 #include "base/auto.h"
 
 static void ranges(void **state) {

@@ -20,8 +20,8 @@
 #include "base/path.h"
 #include "base/str.h"
 #include "daemon/control.h"
-#include "daemon/places.h"
-#include "daemon/reload.h"
+#include "daemon/front/reload.h"
+#include "daemon/helpers/places.h"
 #include "engine/link/client.h"
 
 static char folder[64];

@@ -1,4 +1,4 @@
-/* Tests of api/s3_sign.c, contexts.c, contexts_grant.c and contexts_upload.c. */
+/* Tests of api/build/s3_sign.c, contexts.c, contexts_grant.c and contexts_upload.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "api/contexts.h"
-#include "api/s3_sign.h"
-#include "api/target.h"
+#include "api/build/contexts.h"
+#include "api/build/s3_sign.h"
+#include "api/http/target.h"
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/buf.h"
-#include "init/scrollback.h"
+#include "init/terminal/scrollback.h"
 
 enum { KEPT = 32 * 1024, TOTAL = 300 * 1024 };
 

@@ -1,4 +1,4 @@
-#include "api/shape.h"
+#include "api/shape/shape.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Tests of signed URLs: against a signature that Daytona's own function made, and what must not be
  * taken for one. */
-#include "api/sign.h"
+#include "api/preview/sign.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

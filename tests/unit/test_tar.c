@@ -9,7 +9,7 @@
 
 #include "base/auto.h"
 #include "base/str.h"
-#include "init/tar.h"
+#include "init/files/tar.h"
 
 enum { ARCHIVE_MAX = 256 * 1024 * 1024 };
 

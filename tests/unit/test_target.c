@@ -1,4 +1,4 @@
-#include "api/target.h"
+#include "api/http/target.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 #include <gnutls/gnutls.h>
 
-#include "api/tls_pump.h"
+#include "api/http/tls_pump.h"
 #include "base/auto.h"
 #include "base/buf.h"
 #include "base/fd.h"

@@ -12,7 +12,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 
 static struct toml_value *parse(const char *text) {
     struct toml_value *root = NULL;

@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "base/toml.h"
+#include "base/toml/toml.h"
 
 enum { EXIT_SKIP = 77, FILE_MAX = 1024 * 1024 };
 

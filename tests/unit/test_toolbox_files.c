@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "api/call.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "wire/wire.h"
 
 /* ---- the sandbox ---- */
@@ -240,7 +240,7 @@ static void give_more(int fd, const struct wire_message *m) {
     give(fd, m, ANNOUNCED + 1, ANNOUNCED + 1);
 }
 
-static void tell_more(int fd, const struct wire_message *m) {
+static void report_more(int fd, const struct wire_message *m) {
     give(fd, m, ANNOUNCED, ANNOUNCED + 1);
 }
 
@@ -248,7 +248,7 @@ static void test_downloads(void **state) {
     static const struct {
         lie lie;
         bool whole;
-    } rows[] = {{give_all, true}, {give_less, false}, {give_more, false}, {tell_more, false}};
+    } rows[] = {{give_all, true}, {give_less, false}, {give_more, false}, {report_more, false}};
     uint64_t size;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         assert_int_equal(ask(*state, "GET", "/files/download?path=/x", rows[i].lie), 200);

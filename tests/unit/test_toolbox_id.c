@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "api/toolbox_id.h"
+#include "api/toolbox/id.h"
 #include "base/auto.h"
 
 /* ---- names ---- */

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "imager/unpacker.h"
+#include "imager/unpack/unpacker.h"
 #include "unpack_env.h"
 
 static struct unpacker unpacker;

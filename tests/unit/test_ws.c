@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "api/ws.h"
+#include "api/http/ws.h"
 #include "base/auto.h"
 #include "base/clock.h"
 

@@ -26,8 +26,8 @@
 #include "base/fd.h"
 #include "base/path.h"
 #include "base/str.h"
-#include "imager/digest.h"
-#include "imager/unpack.h"
+#include "imager/layer/digest.h"
+#include "imager/unpack/unpack.h"
 #include "tar_make.h"
 
 enum { TAR_MAX = 64 * 1024 * 1024, MB = 1024 * 1024 };

@@ -31,7 +31,7 @@ static void finish(struct call *c, bool answered) {
 
 /* ---- the reader ---- */
 
-static void tell_ended(const struct link *n, const struct launcher_answer *a) {
+static void report_ended(const struct link *n, const struct launcher_answer *a) {
     struct engine_end end = {.oom_killed = a->oom_killed != 0,
                              .status = a->status,
                              .cause = a->cause < ENGINE_END_CAUSES ? a->cause : ENGINE_END_UNSEEN};
@@ -40,7 +40,7 @@ static void tell_ended(const struct link *n, const struct launcher_answer *a) {
         n->engine.ended(n->engine.user, &end);
 }
 
-static void tell_disk(const struct link *n, const struct launcher_answer *a) {
+static void report_disk(const struct link *n, const struct launcher_answer *a) {
     struct engine_disk disk = a->disk;
     disk.id[ID_SIZE - 1] = '\0';
     if (n->engine.disk != NULL)
@@ -143,9 +143,9 @@ static void *read_answers(void *arg) {
     int fd = -1;
     while (receive(n, &a, &fd)) {
         if (a.event == LAUNCHER_KEPT_ENDED)
-            tell_ended(n, &a);
+            report_ended(n, &a);
         else if (a.event == LAUNCHER_DISK)
-            tell_disk(n, &a);
+            report_disk(n, &a);
         else
             hand_over(n, &a, &fd);
         fd_close(&fd);

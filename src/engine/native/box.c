@@ -18,7 +18,7 @@
 #include "confine/userns.h"
 #include "engine/native/enter.h"
 #include "engine/native/internal.h"
-#include "engine/native/rootfs.h"
+#include "engine/native/rootfs/rootfs.h"
 #include "image/image.h"
 #include "image/store.h"
 

@@ -28,7 +28,7 @@
 #include "confine/seccomp.h"
 #include "confine/spawn.h"
 #include "confine/syscalls.h"
-#include "engine/native/cgroup.h"
+#include "engine/native/cgroup/cgroup.h"
 
 static int reset_priority(struct enter_plan *p) {
     (void)p;
@@ -60,7 +60,7 @@ static int set_process(struct enter_plan *p) {
     privilege_unblock_signals();
     (void)umask(022);
     if (sethostname(name, strlen(name)) < 0 ||
-        setdomainname(p->boot_id, strlen(p->boot_id)) < 0 || /* rootfs_enter.c shows it there */
+        setdomainname(p->boot_id, strlen(p->boot_id)) < 0 || /* rootfs/enter.c shows it there */
         (!p->plain_caller && setsid() < 0) || personality(PER_LINUX) < 0)
         return -errno;
     int r = p->plain_oom_score ? 0 : privilege_reset_oom_score();

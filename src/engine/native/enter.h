@@ -9,7 +9,7 @@
 #include <cay/errors.h>
 
 #include "engine/init_memfd.h"
-#include "engine/native/rootfs.h"
+#include "engine/native/rootfs/rootfs.h"
 
 struct cgroup;
 

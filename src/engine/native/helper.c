@@ -25,7 +25,7 @@
 #include "confine/syscalls.h"
 #include "confine/userns.h"
 #include "engine/init_memfd.h"
-#include "engine/native/cgroup.h"
+#include "engine/native/cgroup/cgroup.h"
 #include "engine/native/internal.h"
 
 enum { CLEAN_UP_MS = 30000 };

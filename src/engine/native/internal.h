@@ -6,10 +6,10 @@
 
 #include "confine/idrange.h"
 #include "confine/seccomp.h"
-#include "engine/native/cgroup.h"
+#include "engine/native/cgroup/cgroup.h"
 #include "engine/native/helper.h"
 #include "engine/native/native.h"
-#include "engine/native/rootfs.h"
+#include "engine/native/rootfs/rootfs.h"
 #include "engine/volume/volume.h"
 #include "image/host.h"
 

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include "confine/idrange.h"
-#include "engine/native/cgroup.h"
+#include "engine/native/cgroup/cgroup.h"
 #include "engine/spec.h"
 
 struct cay_error;

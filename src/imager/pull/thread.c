@@ -1,0 +1,12 @@
+#include "imager/pull/thread.h"
+
+#include <signal.h>
+
+int thread_start(pthread_t *ret, void *(*run)(void *), void *arg) {
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(ret, NULL, run, arg);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -r;
+}
