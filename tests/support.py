@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -40,6 +41,13 @@ def until(condition, seconds=45.0):
             return False
         time.sleep(0.02)
     return True
+
+
+def suspend(pid):
+    """Stops a process. A thread that runs on another processor goes on for a moment after SIGSTOP was sent."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = [Path(f"/proc/{pid}/task/{task}/stat") for task in os.listdir(f"/proc/{pid}/task")]
+    assert until(lambda: all(t.read_text().rsplit(")", 1)[1].split()[0] == "T" for t in threads if t.exists()))
 
 
 def need_cay():

@@ -84,7 +84,7 @@ def test_restart_starts_one(state):
 def test_a_daemon_that_cannot_work_is_not_healthy():
     with serving_alone() as daemon:
         launcher = daemon.launcher()
-        os.kill(launcher, signal.SIGSTOP)
+        support.suspend(launcher)
         try:
             assert until(lambda: run(daemon.state, "daemon", "status").returncode == 10, 60)
             shown = json.loads(run(daemon.state, "daemon", "status", "-o", "json").stdout)

@@ -78,7 +78,7 @@ def test_the_detail(folder):
 def test_a_hung_launcher(folder):
     with serving(folder) as daemon:
         launcher = daemon.launcher()
-        os.kill(launcher, signal.SIGSTOP)
+        support.suspend(launcher)
         try:
             assert until(lambda: daemon.get("/readyz").status == 503, PATIENCE)
             assert daemon.get("/readyz").text == "not ready"

@@ -78,7 +78,7 @@ def test_the_watchdog_gets_nothing_from_who_hangs(folder, name):
     with served(folder) as (daemon, systemd):
         assert systemd.has("WATCHDOG=1")
         pid = daemon.child(name)
-        os.kill(pid, signal.SIGSTOP)
+        support.suspend(pid)
         try:
             assert until(lambda: is_silent(systemd), 90)
         finally:

@@ -18,7 +18,7 @@ import pytest
 import stressing
 from daemons import children, own_folder, serving_alone
 from launching import need_launcher
-from support import BUILD, CAY, as_root_only, is_sanitized, until
+from support import BUILD, CAY, as_root_only, is_sanitized, suspend, until
 
 pytestmark = as_root_only
 
@@ -239,7 +239,7 @@ def test_requests_of_other_versions_are_refused(daemon, message, with_descriptor
 def test_a_daemon_that_does_not_answer_is_not_waited_for(daemon):
     assert is_ready(daemon)
     front = daemon.front()
-    os.kill(front, signal.SIGSTOP)
+    suspend(front)
     try:
         assert way(daemon) == (MADE, "the daemon does not answer")
     finally:

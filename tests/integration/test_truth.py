@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from daemons import Refused, children, serving
 from launching import is_alive, until
-from support import as_root_only, cay, is_sanitized, ok, start
+from support import as_root_only, cay, is_sanitized, ok, start, suspend
 from test_run_image import base
 
 SECONDS = 60
@@ -112,7 +112,7 @@ def test_a_restart_of_the_host_is_nobodys_failure(daemon, policy):
 def test_the_reason_outlives_who_saw_it(daemon):
     """The launcher sees the end and writes it down; the front dies before it has recorded it."""
     box = daemon.create()["id"]
-    os.kill(daemon.front(), signal.SIGSTOP)
+    suspend(daemon.front())
     kill_first_process(daemon, box)
     assert until(lambda: record_of(daemon, box)["pid"] == 0, SECONDS)
     daemon.kill_child("cayd-front")
