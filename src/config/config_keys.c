@@ -222,7 +222,7 @@ static const struct config_key keys[] = {
      .help = "the least isolation that such a key may choose; auto: what sandboxes get by default"},
     {"manager", "idle_timeout", CONFIG_DURATION, CONFIG_TRUSTED, "3600",
      FIELD(manager.idle_timeout_ms), RANGE(0, 3650 * day_ms),
-     .help = "remove a sandbox after this time without use; 0: never"},
+     .help = "stop a sandbox after this time without use; 0: never"},
     {"manager", "cleanup_interval", CONFIG_DURATION, CONFIG_TRUSTED, "300",
      FIELD(manager.cleanup_interval_ms), RANGE(1000, day_ms),
      .help = "how often idle sandboxes are looked for"},

@@ -899,6 +899,15 @@ def test_the_tier_of_the_configuration(folder):
     assert refused.returncode != 0 and "is no tier" in refused.stderr
 
 
+def open_files(pid):
+    """What its descriptors lead to; those that are closed meanwhile are left out."""
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(descriptor))
+    return found
+
+
 def test_inherited_descriptors_are_closed(folder, clean_host):
     """What a careless caller left open is open in none of its processes."""
     with open(folder / "left-open", "wb") as left:
@@ -908,7 +917,7 @@ def test_inherited_descriptors_are_closed(folder, clean_host):
         daemon = Careless(folder)
         try:
             for pid in (daemon.process.pid, daemon.front(), daemon.launcher()):
-                held = {os.readlink(f) for f in Path(f"/proc/{pid}/fd").iterdir()}
+                held = open_files(pid)
                 assert str(folder / "left-open") not in held, pid
         finally:
             daemon.clean_up()
