@@ -16,7 +16,7 @@ import support
 from daemons import Answer, Refused, serving_tcp
 from launching import Connection, until
 
-ROUTES = [route for file in (support.ROOT / "src/api").glob("*.c")
+ROUTES = [route for file in (support.ROOT / "src/api").rglob("*.c")
           for route in re.findall(r'\{"([A-Z]+)",\s*"(/[^"]+)"', file.read_text())]
 SANDBOX_ROUTES = [(method, path) for method, path in ROUTES
                   if "/sandbox/{who}" in path or "/toolbox/{who}" in path]
