@@ -87,7 +87,7 @@ const struct opt_habit habits_options[] = {
     {"--publish", NO_PORTS},
     {"--privileged", NO_MORE_RIGHTS},
     {"--restart", "use 'cay create --on-failure recreate'"},
-    {"--runtime", "use --engine with " ENGINE_CHOICES},
+    {"--runtime", "use --engine " ENGINE_CHOICES},
     {"--security-opt", NO_MORE_RIGHTS},
     {"--shm-size", "/dev/shm counts as memory; use --memory SIZE"},
     {"--stop-timeout", "use 'cay stop --grace TIME'"},

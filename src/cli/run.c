@@ -190,7 +190,7 @@ static int check_engine(struct run *r) {
     enum engine_kind kind = engine_kind_from_name(engine_name(r));
     if (kind == ENGINE_UNSAID || kind == ENGINE_KINDS) {
         error_set(&r->err, CAY_UNSUPPORTED, "there is no engine '%.40s'", engine_name(r));
-        return error_remedy(&r->err, "use --engine with " ENGINE_CHOICES);
+        return error_remedy(&r->err, "use --engine " ENGINE_CHOICES);
     }
     return 0;
 }

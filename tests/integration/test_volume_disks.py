@@ -226,7 +226,8 @@ def test_a_creation_that_was_cut_short_is_undone(folder):
         left = daemon.state / "volume-disks" / ident
         left.mkdir(parents=True)
         with contextlib.closing(sqlite3.connect(daemon.state / "daemon" / "cay.db")) as db:
-            db.execute("INSERT INTO volume VALUES (?, '', 'half', 1, ?, 0)", (ident, 64 * MB))
+            db.execute("INSERT INTO volume (id, owner, name, created_ms, size_bytes, is_made)"
+                       " VALUES (?, '', 'half', 1, ?, 0)", (ident, 64 * MB))
             db.commit()
         daemon.start()
         assert until(lambda: daemon.get("/api/cay/volumes/half").status == 404)

@@ -66,15 +66,19 @@ static bool find_promise(const char *database, struct db_wal_promise *ret) {
 }
 
 /* Has SQLite read the log, under other names so that the index stays as it is; a connection that
- * only reads, and does not tidy up when it is closed, writes to neither file. */
-static void read_log(const char *database) {
+ * only reads, and does not tidy up when it is closed, writes to neither file. False if there was no
+ * room for another index, which says nothing about the log. */
+static bool read_log(const char *database) {
     sqlite3 *sql = NULL;
-    if (sqlite3_open_v2(database, &sql, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) ==
-        SQLITE_OK) {
+    int r = sqlite3_open_v2(database, &sql, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (r == SQLITE_OK) {
         (void)sqlite3_db_config(sql, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
         (void)sqlite3_exec(sql, "SELECT count(*) FROM sqlite_master", NULL, NULL, NULL);
+        r = sqlite3_extended_errcode(sql);
     }
     (void)sqlite3_close(sql);
+    return r != SQLITE_FULL && r != SQLITE_IOERR_SHMOPEN && r != SQLITE_IOERR_SHMSIZE &&
+           r != SQLITE_IOERR_SHMMAP;
 }
 
 static void remove_look(const char *look) {
@@ -98,10 +102,10 @@ bool db_wal_has_lost(const char *database) {
         remove_look(look);
         return false; /* it cannot be judged here: SQLite drops what is damaged */
     }
-    read_log(look);
-    bool is_whole = find_promise(look, &kept) &&
-                    memcmp(kept.salt, promise.salt, DB_WAL_SALT) == 0 &&
-                    kept.committed >= promise.committed;
+    bool is_read = read_log(look);
+    bool is_whole = !is_read || (find_promise(look, &kept) &&
+                                 memcmp(kept.salt, promise.salt, DB_WAL_SALT) == 0 &&
+                                 kept.committed >= promise.committed);
     remove_look(look);
     return !is_whole;
 }

@@ -24,5 +24,6 @@ struct db_wal_promise {
 bool db_wal_read_promise(const unsigned char *index, size_t len, struct db_wal_promise *ret);
 
 /* True if the log of this database lacks something that was promised. An index from before this
- * boot is not judged: after a loss of power neither file has to be whole. */
+ * boot is not judged: after a loss of power neither file has to be whole. Neither is a log for
+ * whose index the disk has no room: a full disk is no damage. */
 bool db_wal_has_lost(const char *database);
